@@ -1,0 +1,122 @@
+//! One error type for the whole program, in a few kinds that each name the caller's next step.
+
+use std::fmt;
+
+/// Shorthand for results with Tidefall's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller can do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The input is wrong: correct it and send it again.
+    Invalid,
+    /// The thing named does not exist.
+    NotFound,
+    /// The thing exists already, or has another type: choose another name or type.
+    Conflict,
+    /// Stored bytes are damaged: other data stays readable; restore this object from a copy.
+    Corrupt,
+    /// The disk or the network failed: retry when it is well again.
+    Io,
+    /// A limit of memory, time or size was reached: ask for less, or raise the limit.
+    Limit,
+    /// Another process writes this database: stop it, or open read-only.
+    Locked,
+    /// The database refuses writes after a failed fsync, or is closed: open it again.
+    Closed,
+    /// The request is understood, but this version cannot do it.
+    Unsupported,
+}
+
+impl ErrorKind {
+    /// The kind as one lower-case word, as it stands in messages and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::NotFound => "not found",
+            Self::Conflict => "conflict",
+            Self::Corrupt => "corrupt",
+            Self::Io => "io",
+            Self::Limit => "limit",
+            Self::Locked => "locked",
+            Self::Closed => "closed",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// An error with its kind and a sentence that says what is wrong, where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    // Boxed so that `Result<T>` stays small on the hot paths that return it.
+    message: Box<str>,
+}
+
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident => $kind:ident;)*) => {
+        $($(#[$doc])*
+        pub fn $name(message: impl Into<String>) -> Self {
+            Self::new(ErrorKind::$kind, message)
+        })*
+    };
+}
+
+impl Error {
+    /// An error of `kind` with `message`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into().into_boxed_str() }
+    }
+
+    constructors! {
+        /// Wrong input.
+        invalid => Invalid;
+        /// A missing table, column, file or object.
+        not_found => NotFound;
+        /// A clash with what exists.
+        conflict => Conflict;
+        /// Damaged stored bytes.
+        corrupt => Corrupt;
+        /// A limit was reached.
+        limit => Limit;
+        /// Another writer holds the database.
+        locked => Locked;
+        /// The database is closed for writing.
+        closed => Closed;
+        /// Not available in this version.
+        unsupported => Unsupported;
+    }
+
+    /// A failure of the operating system while doing `what` (for example `writing wal/1.log`).
+    pub fn io(what: impl fmt::Display, source: &std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, format!("{what}: {source}"))
+    }
+
+    /// The same error with `context` in front of its message.
+    #[must_use]
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        Self::new(self.kind, format!("{context}: {}", self.message))
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The message without the kind.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,22 @@
+//! The vocabulary that every other crate of Tidefall shares: ids, time, schemas, batches and
+//! errors.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number; those come in through
+//! [`Clock`], so that tests decide what time it is.
+
+mod batch;
+mod clock;
+mod error;
+mod ids;
+mod schema;
+mod time;
+
+pub use batch::{FieldColumn, NO_TAG, RowError, TagColumn, WriteBatch};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};
+pub use schema::{Column, ColumnKind, Field, FieldType, TableOptions, TableSchema};
+pub use time::{
+    Day, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
+    TimeRange, format_duration, format_time, parse_duration, parse_time,
+};

@@ -1,0 +1,261 @@
+//! Tables: their columns, types and options.
+
+use arrow_schema::{DataType, TimeUnit};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, FieldId, NS_PER_DAY, NS_PER_HOUR, Result, TableId, TagId};
+
+/// The type of a field, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // The names say it all.
+pub enum FieldType {
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F32,
+    F64,
+    Bool,
+    /// UTF-8 text.
+    Text,
+}
+
+impl FieldType {
+    /// The Arrow type that values of this field have in memory.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::I8 => DataType::Int8,
+            Self::I16 => DataType::Int16,
+            Self::I32 => DataType::Int32,
+            Self::I64 => DataType::Int64,
+            Self::U8 => DataType::UInt8,
+            Self::U16 => DataType::UInt16,
+            Self::U32 => DataType::UInt32,
+            Self::U64 => DataType::UInt64,
+            Self::F32 => DataType::Float32,
+            Self::F64 => DataType::Float64,
+            Self::Bool => DataType::Boolean,
+            Self::Text => DataType::Utf8,
+        }
+    }
+
+    /// The field type that stores an Arrow type without loss, if there is one.
+    pub fn from_arrow(arrow: &DataType) -> Option<Self> {
+        Some(match arrow {
+            DataType::Int8 => Self::I8,
+            DataType::Int16 => Self::I16,
+            DataType::Int32 => Self::I32,
+            DataType::Int64 => Self::I64,
+            DataType::UInt8 => Self::U8,
+            DataType::UInt16 => Self::U16,
+            DataType::UInt32 => Self::U32,
+            DataType::UInt64 => Self::U64,
+            DataType::Float32 => Self::F32,
+            DataType::Float64 => Self::F64,
+            DataType::Boolean => Self::Bool,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            _ => return None,
+        })
+    }
+
+    /// The name that SQL uses for it, as `DESCRIBE` prints it.
+    pub const fn sql_name(self) -> &'static str {
+        match self {
+            Self::I8 => "TINYINT",
+            Self::I16 => "SMALLINT",
+            Self::I32 => "INTEGER",
+            Self::I64 => "BIGINT",
+            Self::U8 => "TINYINT UNSIGNED",
+            Self::U16 => "SMALLINT UNSIGNED",
+            Self::U32 => "INTEGER UNSIGNED",
+            Self::U64 => "BIGINT UNSIGNED",
+            Self::F32 => "REAL",
+            Self::F64 => "DOUBLE",
+            Self::Bool => "BOOLEAN",
+            Self::Text => "TEXT",
+        }
+    }
+
+    /// Whether block metrics such as minimum and sum are kept for it.
+    pub const fn is_numeric(self) -> bool {
+        !matches!(self, Self::Text | Self::Bool)
+    }
+
+    /// Bytes of one value in memory; an estimate for text.
+    pub const fn width_bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
+            Self::Text => 24,
+        }
+    }
+}
+
+/// A field of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// Its name, unique among the columns of the table.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: FieldType,
+}
+
+/// What a column of a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnKind {
+    /// The time of the reading: nanoseconds since 1970 UTC.
+    Time,
+    /// A tag: text that names the sensor.
+    Tag(TagId),
+    /// A field: what the sensor measures.
+    Field(FieldId),
+}
+
+/// A column as SQL shows it, in the order of declaration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name, unique in the table; case matters.
+    pub name: String,
+    /// What it is.
+    pub kind: ColumnKind,
+}
+
+/// How a table keeps its data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableOptions {
+    /// Readings younger than this stay in the key-value model.
+    pub kv_age_ns: i64,
+    /// Readings younger than this stay in short columns; older ones go to long columns.
+    pub short_age_ns: i64,
+    /// The block interval: the unit of block metrics.
+    pub block_ns: i64,
+    /// Readings older than this are dropped.
+    #[serde(default)]
+    pub retention_ns: Option<i64>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            kv_age_ns: NS_PER_DAY,
+            short_age_ns: 30 * NS_PER_DAY,
+            block_ns: NS_PER_HOUR,
+            retention_ns: None,
+        }
+    }
+}
+
+/// A series table: identity is its tags and its time. Columns are only ever added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// The table's id.
+    pub id: TableId,
+    /// The table's name; case matters.
+    pub name: String,
+    /// All columns in the order in which they were declared or first seen.
+    pub columns: Vec<Column>,
+    /// The tags, by [`TagId`].
+    pub tags: Vec<String>,
+    /// The fields, by [`FieldId`].
+    pub fields: Vec<Field>,
+    /// The options.
+    pub options: TableOptions,
+}
+
+impl TableSchema {
+    /// A table with no column but its time, which is called `time_name`.
+    pub fn new(id: TableId, name: impl Into<String>, time_name: impl Into<String>) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            columns: vec![Column { name: time_name.into(), kind: ColumnKind::Time }],
+            tags: Vec::new(),
+            fields: Vec::new(),
+            options: TableOptions::default(),
+        }
+    }
+
+    /// The column called `name`.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The name of the time column.
+    pub fn time_name(&self) -> &str {
+        self.columns
+            .iter()
+            .find(|column| column.kind == ColumnKind::Time)
+            .map_or("time", |column| column.name.as_str())
+    }
+
+    /// Adds a tag.
+    ///
+    /// # Errors
+    /// `Conflict` when a column of that name exists.
+    pub fn add_tag(&mut self, name: &str) -> Result<TagId> {
+        self.check_free(name)?;
+        let id = TagId(u16::try_from(self.tags.len()).map_err(|_| too_many(&self.name))?);
+        self.tags.push(name.to_owned());
+        self.columns.push(Column { name: name.to_owned(), kind: ColumnKind::Tag(id) });
+        Ok(id)
+    }
+
+    /// Adds a field.
+    ///
+    /// # Errors
+    /// `Conflict` when a column of that name exists.
+    pub fn add_field(&mut self, name: &str, ty: FieldType) -> Result<FieldId> {
+        self.check_free(name)?;
+        let id = FieldId(u16::try_from(self.fields.len()).map_err(|_| too_many(&self.name))?);
+        self.fields.push(Field { name: name.to_owned(), ty });
+        self.columns.push(Column { name: name.to_owned(), kind: ColumnKind::Field(id) });
+        Ok(id)
+    }
+
+    /// Makes the time column the next one in the order of declaration: moves it behind all
+    /// columns that exist now.
+    pub fn place_time_last(&mut self) {
+        self.columns.sort_by_key(|column| column.kind == ColumnKind::Time);
+    }
+
+    /// The Arrow type in which SQL shows a column: nanosecond timestamps in UTC without a zone,
+    /// dictionary-encoded text for tags, and the plain type for fields.
+    pub fn arrow_type(&self, kind: ColumnKind) -> DataType {
+        match kind {
+            ColumnKind::Time => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            ColumnKind::Tag(_) => {
+                DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
+            }
+            ColumnKind::Field(id) => self.fields[id.index()].ty.arrow(),
+        }
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::invalid(format!(
+                "table {}: a column needs a name, this one is empty",
+                self.name
+            )));
+        }
+        match self.column(name) {
+            Some(_) => Err(Error::conflict(format!(
+                "table {}: there is a column {name:?} already",
+                self.name
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn too_many(table: &str) -> Error {
+    Error::limit(format!("table {table}: more than 65,536 tags or fields; use a tag instead"))
+}
