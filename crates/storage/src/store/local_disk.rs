@@ -1,0 +1,168 @@
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidefall_types::{Error, Result};
+
+use super::names;
+use super::{Disk, DiskEntry, DiskFile};
+
+/// A directory of the local file system.
+#[derive(Debug)]
+pub struct LocalDisk {
+    root: PathBuf,
+}
+
+impl LocalDisk {
+    /// The disk whose names are relative to `root`. Nothing is touched until it is used.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The directory that names are relative to.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    // Names reach here from the manifest too, so they are checked: none leads out of the root.
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        if name.is_empty() {
+            return Ok(self.root.clone());
+        }
+        if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(Error::invalid(format!("{name:?} is not a name inside of a database")));
+        }
+        Ok(self.root.join(name))
+    }
+
+    fn open_with(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn DiskFile>> {
+        let file = options.open(self.path(name)?).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(name),
+            _ => Error::io(format!("opening {name}"), &error),
+        })?;
+        Ok(Arc::new(LocalFile { file, name: name.into() }))
+    }
+}
+
+impl Disk for LocalDisk {
+    fn create_dir(&self, dir: &str) -> Result<()> {
+        let path = self.path(dir)?;
+        let failed = |error: &io::Error| Error::io(format!("creating directory {dir:?}"), error);
+        if dir.is_empty() {
+            // What is above the database belongs to its user, who may make it as they like.
+            return fs::create_dir_all(&path).map_err(|error| failed(&error));
+        }
+        self.create_dir(names::parent(dir))?;
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(&error)),
+            // Also when it exists: who made it may have been killed before this step.
+            _ => self.sync_dir(names::parent(dir)),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OpenOptions::new().read(true).write(true).create_new(true))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OpenOptions::new().read(true))
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OpenOptions::new().read(true).write(true))
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        fs::hard_link(self.path(from)?, self.path(to)?).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(to),
+            _ => Error::io(format!("linking {from} to {to}"), &error),
+        })
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        fs::remove_file(self.path(name)?)
+            .map_err(|error| Error::io(format!("removing {name}"), &error))
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<DiskEntry>> {
+        let failed = |error: io::Error| Error::io(format!("listing {dir:?}"), &error);
+        let entries = match fs::read_dir(self.path(dir)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            // A name that is not UTF-8 is none of ours.
+            let Ok(last) = entry.file_name().into_string() else { continue };
+            let name = if dir.is_empty() { last } else { format!("{dir}/{last}") };
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => found.push(DiskEntry::Dir(name)),
+                Ok(meta) => found.push(DiskEntry::File { name, size_bytes: meta.len() }),
+                // It was removed since the directory was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io(format!("looking at {name}"), &error)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        File::open(self.path(dir)?)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| Error::io(format!("syncing directory {dir:?}"), &error))
+    }
+}
+
+#[derive(Debug)]
+struct LocalFile {
+    file: File,
+    name: Box<str>,
+}
+
+impl LocalFile {
+    fn failed(&self, what: &str, error: &io::Error) -> Error {
+        Error::io(format!("{what} {}", self.name), error)
+    }
+}
+
+impl DiskFile for LocalFile {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(out, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => cut_short(&self.name, offset, out.len()),
+            _ => self.failed(&format!("reading {} bytes at {offset} of", out.len()), &error),
+        })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(|error| self.failed("writing", &error))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| self.failed("syncing", &error))
+    }
+
+    fn size(&self) -> Result<u64> {
+        let meta = self.file.metadata().map_err(|error| self.failed("looking at", &error))?;
+        Ok(meta.len())
+    }
+
+    fn truncate(&self, size_bytes: u64) -> Result<()> {
+        self.file.set_len(size_bytes).map_err(|error| self.failed("truncating", &error))
+    }
+}
+
+/// The error of a file that ends before bytes that must be there.
+pub(super) fn cut_short(name: &str, offset: u64, length: usize) -> Error {
+    Error::corrupt(format!(
+        "{name} is cut short: it ends before the {length} bytes at offset {offset}; restore it \
+         from a copy"
+    ))
+}
+
+/// The error of a name that is taken.
+pub(super) fn exists(name: &str) -> Error {
+    Error::conflict(format!("{name} exists already"))
+}

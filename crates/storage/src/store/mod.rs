@@ -1,0 +1,34 @@
+//! Bytes on disk: objects that are written once, and the files below them.
+//!
+//! Two layers, so that faults and power loss can be tried out beneath the real code:
+//!
+//! 1. [`Disk`] is what an operating system offers: files, links, directories, fsync. [`LocalDisk`]
+//!    is the real one, [`MemDisk`] keeps written apart from durable bytes and can lose power,
+//!    [`FaultDisk`] makes chosen operations of another disk fail. The log writes to it directly.
+//! 2. [`ObjectIo`] is what the rest of the engine uses: objects that appear whole and durable under
+//!    a new name or not at all. [`LocalIo`] builds them on a [`Disk`].
+//!
+//! Names are relative to the directory of the database, with `/` between their parts; all of them
+//! are made in [`names`].
+
+mod disk;
+mod fault;
+mod handles;
+mod local_disk;
+mod local_io;
+mod lock;
+mod mem_disk;
+pub(crate) mod names;
+mod object;
+mod random;
+
+pub use disk::{Disk, DiskEntry, DiskFile};
+pub use fault::{Fault, FaultDisk, Times};
+pub use local_disk::LocalDisk;
+pub use local_io::LocalIo;
+pub use lock::DirLock;
+pub use mem_disk::MemDisk;
+pub use object::{ObjectIo, ObjectWriter};
+
+#[cfg(test)]
+mod tests;
