@@ -1,0 +1,341 @@
+//! The log: every acknowledged write is here until it is durable elsewhere.
+//!
+//! 1. Records gather in memory as one *group*; [`Wal::sync`] writes the group as one frame and
+//!    waits for the disk, so that any number of writers share one fsync.
+//! 2. A file that has grown past its limit is *sealed*: its last frame says that it ended on purpose.
+//!    Only then is the next one created, so that all files but the last are whole.
+//! 3. [`Wal::cut`] deletes files all of whose records are durable elsewhere.
+//! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
+//!    seals it. New records go to a new file; no file is written again after a crash.
+//!
+//! Torn tail or damage? Every frame carries the number of bytes of its file that were durable when
+//! it was written. An invalid frame below that number was once whole: damage, and an error that
+//! keeps the log as it is. Otherwise no later frame knew it to be durable, and it is dropped. One
+//! case cannot be told apart: damage in the last synced group of a file that was neither sealed nor
+//! written again.
+
+mod format;
+mod replay;
+mod scan;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tidefall_types::{Error, Result, Seq};
+
+pub use format::PAYLOAD_BYTES_MAX;
+pub use replay::{Record, Replay};
+
+use crate::store::names;
+use crate::store::{Disk, DiskFile};
+use format::{
+    FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, Place, RECORD_HEAD_BYTES, finish_frame,
+    push_record_head,
+};
+use scan::{Survey, survey};
+
+/// A file is sealed when it has this many bytes. Larger files would be deleted later, smaller ones
+/// cost more fsyncs; a scan of the last file at open takes a small part of a second.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// A group is written, though not synced, when it has this many bytes, to bound its memory.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// The log of one database, for its one writer.
+#[derive(Debug)]
+pub struct Wal {
+    disk: Arc<dyn Disk>,
+    salt: u64,
+    sealed: VecDeque<Sealed>,
+    active: Option<Active>,
+    next_number: u64,
+    next_seq: Seq,
+    // A frame without its head as yet; empty when nothing waits.
+    group: Vec<u8>,
+    group_records: u32,
+    // Behind the last record of the last sealed file.
+    sealed_end: Seq,
+    file_bytes_max: u64,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Sealed {
+    number: u64,
+    // Behind its last record.
+    end_seq: Seq,
+}
+
+#[derive(Debug)]
+struct Active {
+    file: Arc<dyn DiskFile>,
+    header: FileHeader,
+    written: u64,
+    synced: u64,
+    end_seq: Seq,
+}
+
+impl Wal {
+    /// Opens the log on `disk`, or starts one, and gives the records from `from` on, which is the
+    /// first that is not durable elsewhere. `salt` should be random: it keeps payloads from
+    /// passing for frames of the log.
+    ///
+    /// # Errors
+    /// `Corrupt`, with file and offset, when a needed file is missing or damaged other than by a
+    /// torn tail; nothing is changed then.
+    pub fn open(disk: Arc<dyn Disk>, from: Seq, salt: u64) -> Result<(Self, Replay)> {
+        disk.create_dir(names::WAL_DIR)?;
+        let survey = survey(&*disk, from)?;
+        repair(&*disk, &survey)?;
+        let replay = Replay::new(Arc::clone(&disk), from, &survey);
+        let mut sealed: VecDeque<Sealed> =
+            survey.unwanted.iter().map(|&number| Sealed { number, end_seq: from }).collect();
+        let next_seq = survey.tail.map_or(from, |tail| from.max(tail.next_seq));
+        for (i, file) in survey.files.iter().enumerate() {
+            let next = survey.files.get(i + 1);
+            let end_seq = next.map_or(next_seq, |next| next.header.first_seq);
+            sealed.push_back(Sealed { number: file.header.number, end_seq });
+        }
+        let next_number = sealed.back().map_or(1, |last| last.number + 1);
+        let wal = Self {
+            disk,
+            salt,
+            sealed,
+            active: None,
+            next_number,
+            next_seq,
+            group: Vec::new(),
+            group_records: 0,
+            sealed_end: next_seq,
+            file_bytes_max: FILE_BYTES_MAX,
+            failed: false,
+        };
+        Ok((wal, replay))
+    }
+
+    /// The least number that the next record may have: above all that the log has seen and not
+    /// below the `from` that it was opened with.
+    pub fn next_seq(&self) -> Seq {
+        self.next_seq
+    }
+
+    /// Adds a record to the group; its payload is `parts` laid end to end. Nothing is durable until
+    /// [`Wal::sync`]. A record is found again whole or not at all; records of one group may be
+    /// torn apart when it is larger than a few MiB.
+    ///
+    /// # Errors
+    /// `Limit` when the payload is longer than [`PAYLOAD_BYTES_MAX`], `Closed` after a failure,
+    /// `Io` when a large group is written and the disk fails.
+    ///
+    /// # Panics
+    /// When `seq` is below [`Wal::next_seq`].
+    pub fn append(&mut self, seq: Seq, kind: u8, parts: &[&[u8]]) -> Result<()> {
+        self.check_open()?;
+        assert!(seq >= self.next_seq, "record {seq} comes behind record {}", self.next_seq);
+        let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(Error::limit(format!(
+                "a write of {payload_bytes} bytes is too large for the log, which takes up to \
+                 {PAYLOAD_BYTES_MAX} at once; send it in parts"
+            )));
+        }
+        let record_bytes = RECORD_HEAD_BYTES + payload_bytes;
+        if self.group.len() + record_bytes > FRAME_HEAD_BYTES + GROUP_BYTES_MAX {
+            self.write_out()?;
+        }
+        if self.group.is_empty() {
+            self.group.resize(FRAME_HEAD_BYTES, 0);
+        }
+        push_record_head(&mut self.group, seq, kind, payload_bytes as u32);
+        for part in parts {
+            self.group.extend_from_slice(part);
+        }
+        self.group_records += 1;
+        self.next_seq = Seq(seq.0 + 1);
+        Ok(())
+    }
+
+    /// Hands the group to the operating system: it survives the death of this process, but not
+    /// power loss.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails, and `Closed` from then on.
+    pub fn write_out(&mut self) -> Result<()> {
+        self.guarded(Self::write_group)
+    }
+
+    /// Makes everything appended durable.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails, and `Closed` from then on: what was appended since the last
+    /// `sync` that succeeded may then be in the log or not.
+    pub fn sync(&mut self) -> Result<()> {
+        self.guarded(|wal| {
+            wal.write_group()?;
+            wal.sync_active()
+        })
+    }
+
+    /// Deletes files that hold no record from `before` on; all records before it must be durable
+    /// elsewhere. Returns the number of files deleted.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails, and `Closed` from then on.
+    pub fn cut(&mut self, before: Seq) -> Result<usize> {
+        self.guarded(|wal| {
+            if wal.active.as_ref().is_some_and(|active| active.end_seq <= before) {
+                wal.seal_active()?;
+            }
+            let mut removed = 0;
+            // The oldest first, so that a crash never leaves a gap.
+            while let Some(file) = wal.sealed.front().filter(|file| file.end_seq <= before) {
+                wal.disk.remove(&names::wal_file(file.number))?;
+                wal.sealed.pop_front();
+                removed += 1;
+            }
+            if removed > 0 {
+                wal.disk.sync_dir(names::WAL_DIR)?;
+            }
+            Ok(removed)
+        })
+    }
+
+    /// Makes everything durable and seals the log, so that the next open finds it whole.
+    ///
+    /// # Errors
+    /// As [`Wal::sync`].
+    pub fn close(mut self) -> Result<()> {
+        self.sync()?;
+        self.guarded(Self::seal_active)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.failed {
+            return Err(Error::closed(
+                "the log takes no more writes, because the disk failed; open the database again \
+                 when the disk is well",
+            ));
+        }
+        Ok(())
+    }
+
+    // After a failed write or fsync nobody knows what is on disk, and trying again can hide the
+    // loss: only reading it again from the start tells.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.check_open()?;
+        let done = act(self);
+        self.failed = done.is_err();
+        done
+    }
+
+    fn write_group(&mut self) -> Result<()> {
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        if self.active.as_ref().is_some_and(|active| active.written >= self.file_bytes_max) {
+            self.seal_active()?;
+        }
+        let active = match &mut self.active {
+            Some(active) => active,
+            none => {
+                none.insert(create_file(&*self.disk, self.salt, self.next_number, self.sealed_end)?)
+            }
+        };
+        active.write_frame(&mut self.group, self.group_records)?;
+        active.end_seq = self.next_seq;
+        self.group.clear();
+        // One large record must not hold its memory for ever.
+        self.group.shrink_to(GROUP_BYTES_MAX);
+        self.group_records = 0;
+        Ok(())
+    }
+
+    fn sync_active(&mut self) -> Result<()> {
+        match &mut self.active {
+            Some(active) => active.sync(),
+            None => Ok(()),
+        }
+    }
+
+    fn seal_active(&mut self) -> Result<()> {
+        let Some(mut active) = self.active.take() else { return Ok(()) };
+        // Synced first, so that the seal vouches for all that is before it.
+        active.sync()?;
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        active.sync()?;
+        self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
+        self.sealed_end = active.end_seq;
+        self.next_number = active.header.number + 1;
+        Ok(())
+    }
+}
+
+impl Active {
+    fn write_frame(&mut self, frame: &mut [u8], records: u32) -> Result<()> {
+        let place = Place { salt: self.header.salt, offset: self.written };
+        finish_frame(frame, records, self.synced, place);
+        self.file.write_at(self.written, frame)?;
+        self.written += frame.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.synced < self.written {
+            self.file.sync()?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+}
+
+fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Result<Active> {
+    let name = names::wal_file(number);
+    // An odd multiplier, so that no two files of one log have the same salt.
+    let salt = salt.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let header = FileHeader { number, salt, first_seq };
+    let file = disk.create(&name)?;
+    file.write_at(0, &header.encode())?;
+    // Durable before the first frame: a bad header in front of frames is then always damage.
+    file.sync()?;
+    disk.sync_dir(names::WAL_DIR)?;
+    let written = HEADER_BYTES as u64;
+    Ok(Active { file, header, written, synced: written, end_seq: first_seq })
+}
+
+// Ends the last file where its valid part ends, and seals it.
+fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
+    if let Some(number) = survey.unborn {
+        tracing::warn!(file = names::wal_file(number), "removed a log file that was never begun");
+        disk.remove(&names::wal_file(number))?;
+        disk.sync_dir(names::WAL_DIR)?;
+    }
+    let (Some(last), Some(tail)) = (survey.files.last(), survey.tail) else { return Ok(()) };
+    let name = names::wal_file(last.header.number);
+    let dropped = last.size - tail.end;
+    if dropped == 0 && tail.sealed {
+        return Ok(());
+    }
+    let file = disk.open_write(&name)?;
+    if dropped > 0 {
+        tracing::warn!(
+            file = name,
+            offset = tail.end,
+            bytes = dropped,
+            "cut off the torn end of the log, which was never acknowledged"
+        );
+        file.truncate(tail.end)?;
+    }
+    // What was written but not synced becomes durable before anyone reads it.
+    file.sync()?;
+    if !tail.sealed {
+        let header = last.header;
+        let mut active =
+            Active { file, header, written: tail.end, synced: tail.end, end_seq: tail.next_seq };
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        active.sync()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! Reading log files: what is valid, where it ends, and whether the end is a torn tail or damage.
+
+use std::sync::Arc;
+
+use tidefall_types::{Error, Result, Seq};
+
+use super::format::{
+    BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Place,
+    split_record,
+};
+use crate::store::names;
+use crate::store::{Disk, DiskEntry, DiskFile};
+
+/// Bytes looked at together in search of a frame behind damage.
+const SEARCH_BYTES: usize = 1 << 20;
+
+/// What the log directory holds.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// The files that may hold wanted records, in order, without a gap.
+    pub(super) files: Vec<LogFile>,
+    /// Where the valid part of the last of them ends.
+    pub(super) tail: Option<Tail>,
+    /// Files before those, wholly behind the first wanted record.
+    pub(super) unwanted: Vec<u64>,
+    /// A last file in whose creation the process died.
+    pub(super) unborn: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogFile {
+    pub(super) header: FileHeader,
+    pub(super) size: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The offset behind the last valid frame.
+    pub(super) end: u64,
+    /// Whether that frame is a seal.
+    pub(super) sealed: bool,
+    /// Behind the last record.
+    pub(super) next_seq: Seq,
+}
+
+/// Looks at all headers that matter for records from `from` on, and at all of the last file.
+///
+/// # Errors
+/// `Corrupt` when a file is damaged or missing that is needed.
+pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
+    let mut listed = Vec::new();
+    for entry in disk.list(names::WAL_DIR)? {
+        if let DiskEntry::File { name, size_bytes } = entry
+            && let Some(number) = names::parse_wal_file(&name)
+        {
+            listed.push((number, size_bytes));
+        }
+    }
+    listed.sort_unstable();
+    let mut survey = Survey { files: Vec::new(), tail: None, unwanted: Vec::new(), unborn: None };
+    // From the last to the first, and no further than to the file that holds `from`.
+    while let Some((number, size)) = listed.pop() {
+        let is_last = survey.files.is_empty() && survey.unborn.is_none();
+        let Some(header) = read_header(disk, number, size, is_last)? else {
+            survey.unborn = Some(number);
+            continue;
+        };
+        check_follows(&survey.files, &header)?;
+        survey.files.push(LogFile { header, size });
+        if header.first_seq <= from {
+            survey.unwanted = listed.iter().map(|(number, _)| *number).collect();
+            break;
+        }
+    }
+    if let Some(first) = survey.files.last()
+        && first.header.first_seq > from
+        && first.header.number > 1
+    {
+        return Err(missing(first.header.number - 1));
+    }
+    survey.files.reverse();
+    if let Some(last) = survey.files.last() {
+        survey.tail = Some(find_tail(disk, last)?);
+    }
+    Ok(survey)
+}
+
+fn check_follows(later: &[LogFile], header: &FileHeader) -> Result<()> {
+    let Some(next) = later.last() else { return Ok(()) };
+    if next.header.number != header.number + 1 {
+        return Err(missing(next.header.number - 1));
+    }
+    if header.first_seq > next.header.first_seq {
+        return Err(damaged(
+            &names::wal_file(header.number),
+            0,
+            "its records come later than those of the next file",
+        ));
+    }
+    Ok(())
+}
+
+fn missing(number: u64) -> Error {
+    Error::corrupt(format!(
+        "{} is missing, and with it readings that are nowhere else; restore it from a copy",
+        names::wal_file(number)
+    ))
+}
+
+pub(super) fn damaged(name: &str, offset: u64, why: &str) -> Error {
+    Error::corrupt(format!("{name} is damaged at offset {offset}: {why}; restore it from a copy"))
+}
+
+// None for a last file that was still being created: the header is made durable before anything is
+// written behind it, so only a file that is no longer than its header may have a bad one.
+fn read_header(
+    disk: &dyn Disk,
+    number: u64,
+    size: u64,
+    is_last: bool,
+) -> Result<Option<FileHeader>> {
+    let name = names::wal_file(number);
+    let unborn = is_last && size <= HEADER_BYTES as u64;
+    if size < HEADER_BYTES as u64 {
+        return if unborn { Ok(None) } else { Err(damaged(&name, size, "it is cut short")) };
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    disk.open(&name)?.read_at(0, &mut bytes)?;
+    match FileHeader::decode(&bytes, number) {
+        Ok(header) => Ok(Some(header)),
+        Err(_) if unborn => Ok(None),
+        Err(error) => Err(error.context(format!("{name}, offset 0"))),
+    }
+}
+
+/// Finds where the last file ends.
+///
+/// The first frame that is not valid is a torn tail, unless a later frame of the file says that
+/// the place was durable when that frame was written: then it was damaged afterwards, and what
+/// follows must not be thrown away.
+fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
+    let mut frames = FrameReader::open(disk, log, log.size)?;
+    let mut tail = Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq };
+    let mut body = Vec::new();
+    while !tail.sealed {
+        match frames.next_frame(&mut body)? {
+            Some(Frame::Valid { head, offset }) => {
+                tail.sealed = head.is_seal();
+                let mut records = RecordCursor { offset, next_seq: tail.next_seq };
+                let mut rest = &body[..];
+                while !rest.is_empty() {
+                    (_, rest) = records.next(&frames.name, rest)?;
+                }
+                tail.next_seq = records.next_seq;
+                tail.end = frames.offset;
+            }
+            Some(Frame::Invalid { .. }) | None => break,
+        }
+    }
+    if let Some(synced) = frames.durable_claim_behind(tail.end)? {
+        return Err(damaged(
+            &frames.name,
+            tail.end,
+            &format!("its first {synced} bytes had been written safely"),
+        ));
+    }
+    Ok(tail)
+}
+
+/// Checks the order of the records of a file as they are split off.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordCursor {
+    /// The offset of the frame, for errors.
+    pub(super) offset: u64,
+    /// The least number that the next record may have.
+    pub(super) next_seq: Seq,
+}
+
+/// A record where it lies.
+pub(super) struct RecordRef<'a> {
+    pub(super) seq: Seq,
+    pub(super) kind: u8,
+    pub(super) payload: &'a [u8],
+}
+
+impl RecordCursor {
+    /// The record at the start of `body`, and what is behind it.
+    pub(super) fn next<'a>(
+        &mut self,
+        name: &str,
+        body: &'a [u8],
+    ) -> Result<(RecordRef<'a>, &'a [u8])> {
+        let (seq, kind, payload, rest) = split_record(body)
+            .ok_or_else(|| damaged(name, self.offset, "a record is longer than its frame"))?;
+        if seq < self.next_seq || seq.0 == u64::MAX {
+            return Err(damaged(name, self.offset, &format!("record {seq} is out of order")));
+        }
+        self.next_seq = Seq(seq.0 + 1);
+        Ok((RecordRef { seq, kind, payload }, rest))
+    }
+}
+
+/// Reads the frames of one file in order.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    pub(super) name: String,
+    file: Arc<dyn DiskFile>,
+    salt: u64,
+    /// Where the next frame starts.
+    pub(super) offset: u64,
+    end: u64,
+}
+
+pub(super) enum Frame {
+    Valid { head: FrameHead, offset: u64 },
+    Invalid { why: &'static str },
+}
+
+impl FrameReader {
+    /// A reader of the frames up to `end`.
+    pub(super) fn open(disk: &dyn Disk, log: &LogFile, end: u64) -> Result<Self> {
+        let name = names::wal_file(log.header.number);
+        let file = disk.open(&name)?;
+        Ok(Self { name, file, salt: log.header.salt, offset: HEADER_BYTES as u64, end })
+    }
+
+    /// Reads the body of the next frame into `body`; none at the end. After an invalid frame the
+    /// reader stays where it is.
+    pub(super) fn next_frame(&mut self, body: &mut Vec<u8>) -> Result<Option<Frame>> {
+        let invalid = |why| Ok(Some(Frame::Invalid { why }));
+        let left = self.end.saturating_sub(self.offset);
+        if left == 0 {
+            return Ok(None);
+        }
+        if left < FRAME_HEAD_BYTES as u64 {
+            return invalid("a frame is cut short");
+        }
+        let place = Place { salt: self.salt, offset: self.offset };
+        let mut bytes = [0; FRAME_HEAD_BYTES];
+        self.file.read_at(self.offset, &mut bytes)?;
+        let Some(head) = FrameHead::decode(&bytes, place) else {
+            return invalid("there is no frame");
+        };
+        if head.body_bytes as u64 > left - FRAME_HEAD_BYTES as u64 {
+            return invalid("a frame is cut short");
+        }
+        body.clear();
+        body.resize(head.body_bytes, 0);
+        self.file.read_at(self.offset + FRAME_HEAD_BYTES as u64, body)?;
+        if !head.matches(body, place) {
+            return invalid("the checksum of a frame is wrong");
+        }
+        let offset = self.offset;
+        self.offset += (FRAME_HEAD_BYTES + head.body_bytes) as u64;
+        Ok(Some(Frame::Valid { head, offset }))
+    }
+
+    // How many bytes were durable by the word of a frame behind `offset`, if that is more than
+    // `offset`. The head of a frame is enough: it is true also when its body is torn.
+    fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {
+        let mut bytes = vec![0; SEARCH_BYTES.min(self.end.saturating_sub(offset) as usize)];
+        let mut at = offset;
+        while self.end.saturating_sub(at) >= FRAME_HEAD_BYTES as u64 {
+            let length = bytes.len().min((self.end - at) as usize);
+            let window = &mut bytes[..length];
+            self.file.read_at(at, window)?;
+            for (i, candidate) in window.windows(FRAME_HEAD_BYTES).enumerate() {
+                if candidate[..FRAME_MAGIC.len()] != FRAME_MAGIC {
+                    continue;
+                }
+                let Some(head) = candidate.first_chunk() else { continue };
+                let place = Place { salt: self.salt, offset: at + i as u64 };
+                let head = FrameHead::decode(head, place);
+                if let Some(head) = head.filter(|head| head.synced > offset) {
+                    return Ok(Some(head.synced));
+                }
+            }
+            // Heads that lie across the edge of two windows are seen in the second.
+            at += (length - (FRAME_HEAD_BYTES - 1)) as u64;
+        }
+        Ok(None)
+    }
+}
+
+// A window must hold more than one head for the search to move on.
+const _: () = assert!(SEARCH_BYTES > FRAME_HEAD_BYTES && BODY_BYTES_MAX <= u32::MAX as usize);

@@ -1,0 +1,404 @@
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tidefall_types::{ErrorKind, Result, Seq};
+
+use super::format::HEADER_BYTES;
+use super::*;
+use crate::store::{Disk, Fault, FaultDisk, LocalDisk, MemDisk, Times};
+
+const SMALL_FILE_BYTES: u64 = 2_000;
+
+fn open(disk: &dyn CloneDisk, from: u64) -> Result<(Wal, Vec<Record>)> {
+    let (mut wal, replay) = Wal::open(disk.shared(), Seq(from), 42)?;
+    wal.file_bytes_max = SMALL_FILE_BYTES;
+    Ok((wal, replay.collect::<Result<_>>()?))
+}
+
+trait CloneDisk {
+    fn shared(&self) -> Arc<dyn Disk>;
+}
+
+impl<D: Disk + Clone + 'static> CloneDisk for D {
+    fn shared(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+}
+
+fn record(seq: u64, random: &mut StdRng) -> Record {
+    let length = if random.random_ratio(1, 20) { 3_000 } else { random.random_range(0..200) };
+    let mut payload = vec![0; length];
+    random.fill(&mut payload[..]);
+    Record { seq: Seq(seq), kind: random.random(), payload }
+}
+
+fn append(wal: &mut Wal, record: &Record) -> Result<()> {
+    let (a, b) = record.payload.split_at(record.payload.len() / 3);
+    wal.append(record.seq, record.kind, &[a, b])
+}
+
+// A log with `groups` synced groups, not closed, and what is in it.
+fn written(disk: &dyn CloneDisk, groups: u64) -> Vec<Record> {
+    let mut random = StdRng::seed_from_u64(groups);
+    let (mut wal, _) = open(disk, 1).unwrap();
+    let mut records = Vec::new();
+    for _ in 0..groups {
+        for _ in 0..random.random_range(1..4) {
+            records.push(record(records.len() as u64 + 1, &mut random));
+            append(&mut wal, &records[records.len() - 1]).unwrap();
+        }
+        wal.sync().unwrap();
+    }
+    records
+}
+
+fn log_files(disk: &MemDisk) -> Vec<String> {
+    let mut names: Vec<String> = disk
+        .list(names::WAL_DIR)
+        .unwrap()
+        .into_iter()
+        .map(|entry| match entry {
+            crate::store::DiskEntry::File { name, .. } => name,
+            dir @ crate::store::DiskEntry::Dir(_) => panic!("{dir:?} is no log file"),
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_log_agrees_with_a_list() {
+    for seed in 0..150 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let disk = MemDisk::new();
+        let (mut wal, _) = open(&disk, 1).unwrap();
+        let (mut model, mut written, mut from): (Vec<Record>, usize, u64) = (Vec::new(), 0, 1);
+        let mut next = 1;
+        for _ in 0..random.random_range(1..200) {
+            match random.random_range(0..20) {
+                0..12 => {
+                    next += u64::from(random.random_ratio(1, 10)) * random.random_range(0..50);
+                    model.push(record(next, &mut random));
+                    append(&mut wal, &model[model.len() - 1]).unwrap();
+                    next += 1;
+                }
+                12..15 => {
+                    wal.sync().unwrap();
+                    written = model.len();
+                }
+                15 => {
+                    wal.write_out().unwrap();
+                    written = model.len();
+                }
+                16 => {
+                    from = random.random_range(from..=next);
+                    wal.cut(Seq(from)).unwrap();
+                }
+                _ => {
+                    if random.random() {
+                        wal.close().unwrap();
+                        written = model.len();
+                    }
+                    let (again, found) = open(&disk, from).unwrap();
+                    wal = again;
+                    // A group that was only in memory is gone with its process.
+                    model.truncate(written);
+                    let wanted: Vec<Record> =
+                        model.iter().filter(|record| record.seq.0 >= from).cloned().collect();
+                    assert!(found == wanted, "seed {seed}: {} of {}", found.len(), wanted.len());
+                    next = wal.next_seq().0;
+                    let behind = model.last().map_or(1, |last| last.seq.0 + 1);
+                    assert!(next >= from && next <= behind.max(from));
+                }
+            }
+        }
+    }
+}
+
+// Writes, cuts and reopens until something fails: (acknowledged, sent, cut before).
+fn work(disk: &dyn CloneDisk, seed: u64) -> (usize, Vec<Record>, u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut sent, mut acknowledged, mut from) = (Vec::new(), 0, 1);
+    let Ok((mut wal, _)) = open(disk, 1) else { return (0, sent, 1) };
+    for _ in 0..40 {
+        let done = match random.random_range(0..10) {
+            0..5 => {
+                sent.push(record(sent.len() as u64 + 1, &mut random));
+                append(&mut wal, &sent[sent.len() - 1])
+            }
+            5 => wal.write_out(),
+            6 => {
+                from = random.random_range(from..=acknowledged as u64 + 1);
+                wal.cut(Seq(from)).map(|_| ())
+            }
+            7 if random.random() => {
+                if wal.sync().is_err() {
+                    break;
+                }
+                acknowledged = sent.len();
+                let Ok((again, _)) = open(disk, from) else { break };
+                wal = again;
+                Ok(())
+            }
+            _ => wal.sync().map(|()| acknowledged = sent.len()),
+        };
+        if done.is_err() {
+            assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
+            break;
+        }
+    }
+    (acknowledged, sent, from)
+}
+
+fn check_found(found: &[Record], (acknowledged, sent, from): &(usize, Vec<Record>, u64)) {
+    let skipped = (*from - 1) as usize;
+    assert!(found.len() + skipped >= *acknowledged, "acknowledged records are lost");
+    let wanted = sent.get(skipped..skipped + found.len()).expect("there are more than were sent");
+    assert!(found == wanted, "a record is wrong");
+}
+
+#[test]
+fn power_loss_at_any_step_keeps_what_was_synced() {
+    let mut rounds = 0;
+    for seed in 0..12 {
+        for step in 0.. {
+            let disk = MemDisk::new();
+            disk.lose_power_after(step);
+            let history = work(&disk, seed);
+            let finished = disk.steps() < step;
+            for crash in 0..4 {
+                let found_disk = disk.crash(crash);
+                let (mut wal, found) = open(&found_disk, history.2).unwrap();
+                check_found(&found, &history);
+                rounds += 1;
+                // The log goes on, and a second crash in its repair or use is no worse.
+                let seq = wal.next_seq();
+                wal.append(seq, 7, &[b"on"]).unwrap();
+                wal.sync().unwrap();
+                let (_, again) = open(&found_disk.crash(crash), history.2).unwrap();
+                assert!(again.len() == found.len() + 1 && again[..found.len()] == found[..]);
+            }
+            if finished {
+                break;
+            }
+        }
+    }
+    assert!(rounds > 1_000, "only {rounds} crashes");
+}
+
+#[test]
+fn power_loss_during_repair_loses_nothing() {
+    let disk = MemDisk::new();
+    let records = written(&disk, 6);
+    let name = log_files(&disk).pop().unwrap();
+    let mut torn = disk.contents(&name).unwrap();
+    torn.extend_from_slice(&[0xAB; 1_500]);
+    for step in 0..6 {
+        for seed in 0..20 {
+            let disk = disk.crash(0);
+            disk.place(&name, &torn);
+            disk.lose_power_after(step);
+            let opened = open(&disk, 1).is_ok();
+            let (_, found) = open(&disk.crash(seed), 1).unwrap();
+            assert!(found == records, "step {step}, opened {opened}");
+        }
+    }
+}
+
+#[test]
+fn every_fault_closes_the_log_and_keeps_what_was_synced() {
+    for fault in Fault::ALL {
+        for seed in 0..6 {
+            for skip in 0.. {
+                let disk = MemDisk::new();
+                let faulty = FaultDisk::new(Arc::new(disk.clone()), skip);
+                faulty.arm(fault, skip, Times::Once);
+                let history = work(&faulty, seed);
+                let fired = faulty.fired() > 0;
+                // A bit flipped in reading may end in an error, and in nothing worse; but a
+                // repair that believed it would.
+                if fault != Fault::FlippedBit {
+                    let (_, found) = open(&disk, history.2).unwrap();
+                    check_found(&found, &history);
+                }
+                if !fired {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_is_an_error_except_in_the_last_group() {
+    let disk = MemDisk::new();
+    let records = written(&disk, 25);
+    let files = log_files(&disk);
+    assert!(files.len() > 2, "{files:?}");
+    let mut random = StdRng::seed_from_u64(1);
+    let (mut errors, mut shortened) = (0, 0);
+    for name in &files {
+        let whole = disk.contents(name).unwrap();
+        for _ in 0..300 {
+            let mut bytes = whole.clone();
+            bytes[random.random_range(0..whole.len())] ^= 1 << random.random_range(0..8);
+            let damaged = disk.crash(0);
+            damaged.place(name, &bytes);
+            match open(&damaged, 1) {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                    assert!(error.message().contains(name), "{error}");
+                    assert_eq!(damaged.contents(name).unwrap(), bytes, "the evidence is gone");
+                    errors += 1;
+                }
+                Ok((_, found)) => {
+                    assert!(Some(name) == files.last(), "damage in {name} was not seen");
+                    assert!(found.len() + 3 >= records.len() && records.starts_with(&found));
+                    shortened += 1;
+                }
+            }
+        }
+    }
+    assert!(errors > 600 && shortened > 0, "{errors} errors, {shortened} shortened");
+}
+
+#[test]
+fn a_closed_log_shows_all_damage() {
+    let disk = MemDisk::new();
+    written(&disk, 3);
+    open(&disk, 1).unwrap().0.close().unwrap();
+    let name = log_files(&disk).pop().unwrap();
+    let whole = disk.contents(&name).unwrap();
+    for at in 0..whole.len() - FRAME_HEAD_BYTES {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let damaged = disk.crash(0);
+        damaged.place(&name, &bytes);
+        assert!(open(&damaged, 1).is_err(), "byte {at} of {}", whole.len());
+    }
+}
+
+#[test]
+fn missing_and_shortened_files_are_errors() {
+    let disk = MemDisk::new();
+    let records = written(&disk, 25);
+    let files = log_files(&disk);
+    let last_seq = records.len() as u64;
+    for (i, name) in files.iter().enumerate() {
+        let is_last = i + 1 == files.len();
+        let without = disk.crash(0);
+        without.remove(name).unwrap();
+        match open(&without, 1) {
+            // With its last file a log loses its end without a trace.
+            Ok(_) => assert!(is_last),
+            Err(error) => assert!(error.message().contains(name), "{error}"),
+        }
+        assert!(is_last || open(&without, last_seq).is_ok(), "{name} is not needed");
+        let whole = disk.contents(name).unwrap();
+        for length in [0, 1, HEADER_BYTES, HEADER_BYTES + 7, whole.len() / 2, whole.len() - 1] {
+            let short = disk.crash(0);
+            short.place(name, &whole[..length]);
+            match open(&short, 1) {
+                Ok((_, found)) => {
+                    assert!(is_last && records.starts_with(&found), "{name} {length}")
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt),
+            }
+        }
+    }
+}
+
+#[test]
+fn readers_leave_the_log_alone() {
+    let disk = MemDisk::new();
+    let records = written(&disk, 10);
+    let name = log_files(&disk).pop().unwrap();
+    let mut torn = disk.contents(&name).unwrap();
+    torn.extend_from_slice(b"torn");
+    disk.place(&name, &torn);
+    let steps = disk.steps();
+    let replay = Replay::open(disk.shared(), Seq(5)).unwrap();
+    let found: Vec<Record> = replay.collect::<Result<_>>().unwrap();
+    assert!(found == records[4..]);
+    assert_eq!(disk.steps(), steps);
+    assert_eq!(disk.contents(&name).unwrap(), torn);
+}
+
+#[test]
+fn arbitrary_bytes_never_panic() {
+    let mut random = StdRng::seed_from_u64(3);
+    let base = MemDisk::new();
+    written(&base, 12);
+    for round in 0..2_000 {
+        let disk = base.crash(0);
+        for name in log_files(&base) {
+            let mut bytes = base.contents(&name).unwrap();
+            for _ in 0..random.random_range(0..4) {
+                let at = random.random_range(0..bytes.len());
+                match random.random_range(0..4) {
+                    0 => bytes[at] = random.random(),
+                    1 => bytes.truncate(at + 1),
+                    2 => bytes.rotate_left(at),
+                    _ => bytes.extend_from_within(..at),
+                }
+            }
+            disk.place(&name, &bytes);
+        }
+        if let Ok((mut wal, found)) = open(&disk, 1) {
+            assert!(found.windows(2).all(|pair| pair[0].seq < pair[1].seq), "round {round}");
+            let next = wal.next_seq();
+            wal.append(next, 0, &[]).unwrap();
+            wal.sync().unwrap();
+        }
+    }
+}
+
+#[test]
+fn large_records_and_groups_keep_to_their_bounds() {
+    let disk = MemDisk::new();
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    let large = vec![5; PAYLOAD_BYTES_MAX];
+    wal.append(Seq(1), 1, &[&large]).unwrap();
+    let error = wal.append(Seq(2), 1, &[&large, b"x"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    for seq in 2..20 {
+        wal.append(Seq(seq), 1, &[&large[..1 << 20]]).unwrap();
+        assert!(seq == 1 || wal.group.capacity() <= 2 * GROUP_BYTES_MAX);
+    }
+    wal.sync().unwrap();
+    let (_, found) = open(&disk, 1).unwrap();
+    assert_eq!(found.len(), 19);
+    assert_eq!(found[0].payload.len(), PAYLOAD_BYTES_MAX);
+}
+
+#[test]
+fn a_cut_leaves_only_needed_files() {
+    let disk = MemDisk::new();
+    let records = written(&disk, 30);
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    let files = log_files(&disk).len();
+    assert_eq!(wal.cut(Seq(records.len() as u64 / 2)).unwrap() + log_files(&disk).len(), files);
+    let next = wal.next_seq();
+    wal.append(next, 0, &[b"last"]).unwrap();
+    wal.sync().unwrap();
+    wal.cut(Seq(next.0 + 1)).unwrap();
+    assert_eq!(log_files(&disk), Vec::<String>::new());
+    let (wal, found) = open(&disk, next.0 + 1).unwrap();
+    assert_eq!((wal.next_seq(), found), (Seq(next.0 + 1), Vec::new()));
+}
+
+#[test]
+fn a_real_directory_works_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(LocalDisk::new(dir.path()));
+    for round in 0..5_u64 {
+        let (mut wal, replay) = Wal::open(Arc::clone(&disk), Seq(1), round).unwrap();
+        assert_eq!(replay.count() as u64, round * 2);
+        for _ in 0..2 {
+            let next = wal.next_seq();
+            wal.append(next, 3, &[b"some ", b"bytes"]).unwrap();
+        }
+        wal.sync().unwrap();
+    }
+}
