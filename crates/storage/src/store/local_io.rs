@@ -49,6 +49,9 @@ impl LocalIo {
                     io.delete(&name)?;
                 }
             }
+            // A process that was killed may have left names that can be seen but are not durable
+            // yet; nothing may be built on them before they are.
+            io.shared.disk.sync_dir(dir)?;
         }
         Ok(io)
     }

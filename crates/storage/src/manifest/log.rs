@@ -1,0 +1,345 @@
+//! The manifest as numbered objects: deltas, each created only if absent, and checkpoints.
+//!
+//! 1. Version `n` is the state after deltas `1..=n`. A commit creates delta `n + 1`; of two writers
+//!    that try, one fails. So a commit costs what it changes, not what is stored.
+//! 2. Every [`CHECKPOINT_DELTAS`] commits the whole state is written too, beside the delta of the
+//!    same version, so that opening reads a bounded number of objects.
+//! 3. Opening lists the objects, takes the newest checkpoint and applies the deltas behind it. When a
+//!    checkpoint is damaged, an older one with all deltas behind it gives the same state.
+//!
+//! ```text
+//! object = magic[8] format:u32 crc:u32 kind:u32 0:u32 version:u64 body_bytes:u64 body
+//! body   = JSON: of a delta the array of its edits, of a checkpoint the state
+//! ```
+//!
+//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidefall_types::{Error, ErrorKind, Result};
+
+use crate::store::ObjectIo;
+use crate::store::names;
+
+/// Deltas between two checkpoints: with fewer, checkpoints cost more than the commits; with more,
+/// opening reads more objects.
+pub(crate) const CHECKPOINT_DELTAS: u64 = 64;
+
+/// How often a reader starts again because the objects it had listed were deleted by the writer.
+const LOAD_TRIES: usize = 5;
+
+const MAGIC: [u8; 8] = *b"TIDEFman";
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 40;
+
+/// A state that is changed by edits.
+pub(crate) trait LogState: Serialize + DeserializeOwned + Clone + Default {
+    /// A change. The same edits in the same order always give the same state.
+    type Edit: Serialize + DeserializeOwned;
+
+    /// Makes a change.
+    fn apply(&mut self, edit: &Self::Edit);
+}
+
+/// The log of a state, for its one writer or for a reader that follows it.
+#[derive(Debug)]
+pub(crate) struct ManifestLog<S> {
+    io: Arc<dyn ObjectIo>,
+    state: Arc<S>,
+    version: u64,
+    checkpoint: u64,
+    failed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Delta = 1,
+    Checkpoint = 2,
+}
+
+impl<S: LogState> ManifestLog<S> {
+    /// The latest state on `io`; the default state, at version 0, when there is none.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the object, when one is damaged or missing that the state needs.
+    pub(crate) fn open(io: Arc<dyn ObjectIo>) -> Result<Self> {
+        let loaded = load(&*io)?;
+        Ok(Self {
+            io,
+            state: Arc::new(loaded.state),
+            version: loaded.version,
+            checkpoint: loaded.checkpoint,
+            failed: false,
+        })
+    }
+
+    /// The state. Whoever holds it sees no later changes.
+    pub(crate) fn state(&self) -> &Arc<S> {
+        &self.state
+    }
+
+    /// The number of commits that led to the state.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Makes `edits` durable, all or none, applies them, and returns the new version.
+    ///
+    /// # Errors
+    /// `Conflict` when another process has written this version, `Io` when the disk fails. Nobody
+    /// knows then whether the edits are in the manifest: every further commit is `Closed`.
+    pub(crate) fn commit(&mut self, edits: &[S::Edit]) -> Result<u64> {
+        if self.failed {
+            return Err(Error::closed(
+                "the manifest takes no more changes, because one failed; open the database again",
+            ));
+        }
+        if edits.is_empty() {
+            return Ok(self.version);
+        }
+        let version = self.version + 1;
+        let body = encode(edits)?;
+        if let Err(error) = put(&*self.io, Kind::Delta, version, &body) {
+            self.failed = true;
+            return Err(match error.kind() {
+                ErrorKind::Conflict => error.context(format!(
+                    "another process writes this database and has made version {version} of its \
+                     manifest; stop one of them and open the database again"
+                )),
+                _ => error.context("changing the manifest"),
+            });
+        }
+        let state = Arc::make_mut(&mut self.state);
+        for edit in edits {
+            state.apply(edit);
+        }
+        self.version = version;
+        if version - self.checkpoint >= CHECKPOINT_DELTAS
+            && let Err(error) = self.write_checkpoint()
+        {
+            // The deltas say the same; the next commit tries again.
+            tracing::warn!(%error, version, "the manifest could not write a checkpoint");
+        }
+        Ok(version)
+    }
+
+    /// Takes in what the writer has committed since; whether there was anything.
+    ///
+    /// # Errors
+    /// As [`ManifestLog::open`]; the state then stays as it was.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let before = self.version;
+        loop {
+            match read_delta::<S>(&*self.io, self.version + 1) {
+                Ok(edits) => {
+                    let state = Arc::make_mut(&mut self.state);
+                    for edit in &edits {
+                        state.apply(edit);
+                    }
+                    self.version += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // Nothing is next; or it is deleted already, because the writer is far ahead.
+        if Listing::read(&*self.io)?.latest() > self.version {
+            let loaded = load(&*self.io)?;
+            self.state = Arc::new(loaded.state);
+            self.version = loaded.version;
+            self.checkpoint = loaded.checkpoint;
+        }
+        Ok(self.version > before)
+    }
+
+    /// Deletes objects that are not needed to read any of the last `versions` versions. Returns
+    /// the number deleted.
+    ///
+    /// # Errors
+    /// `Corrupt` when the checkpoint is damaged that would take their place, `Io` when the disk
+    /// fails.
+    pub(crate) fn gc(&self, versions: u64) -> Result<usize> {
+        let listing = Listing::read(&*self.io)?;
+        let oldest = (self.version + 1).saturating_sub(versions.max(1));
+        let Some(&base) = listing.checkpoints.range(..=oldest).next_back() else { return Ok(0) };
+        // Its older likenesses go only when it can be read.
+        read_checkpoint::<S>(&*self.io, base)?;
+        let deltas = listing.deltas.range(..=base).map(|&version| names::manifest_delta(version));
+        let checkpoints =
+            listing.checkpoints.range(..base).map(|&version| names::manifest_checkpoint(version));
+        let mut deleted = 0;
+        for name in deltas.chain(checkpoints) {
+            self.io.delete(&name)?;
+            deleted += 1;
+        }
+        Ok(deleted)
+    }
+
+    fn write_checkpoint(&mut self) -> Result<()> {
+        let body = encode(&*self.state)?;
+        put(&*self.io, Kind::Checkpoint, self.version, &body)?;
+        self.checkpoint = self.version;
+        Ok(())
+    }
+}
+
+/// The versions of which there are objects.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Listing {
+    deltas: BTreeSet<u64>,
+    checkpoints: BTreeSet<u64>,
+}
+
+impl Listing {
+    fn read(io: &dyn ObjectIo) -> Result<Self> {
+        let mut listing = Self::default();
+        for (name, _) in io.list(names::MANIFEST_DIR)? {
+            if let Some(version) = names::parse_manifest_delta(&name) {
+                listing.deltas.insert(version);
+            } else if let Some(version) = names::parse_manifest_checkpoint(&name) {
+                listing.checkpoints.insert(version);
+            }
+        }
+        Ok(listing)
+    }
+
+    fn latest(&self) -> u64 {
+        let last = |versions: &BTreeSet<u64>| versions.last().copied().unwrap_or(0);
+        last(&self.deltas).max(last(&self.checkpoints))
+    }
+}
+
+struct Loaded<S> {
+    state: S,
+    version: u64,
+    checkpoint: u64,
+}
+
+fn load<S: LogState>(io: &dyn ObjectIo) -> Result<Loaded<S>> {
+    let mut listing = Listing::read(io)?;
+    for _ in 1..LOAD_TRIES {
+        let loaded = load_listed(io, &listing);
+        if loaded.is_ok() {
+            return loaded;
+        }
+        // What was listed may have been deleted meanwhile, or listed only in part.
+        let now = Listing::read(io)?;
+        if now == listing {
+            return loaded;
+        }
+        listing = now;
+    }
+    load_listed(io, &listing)
+}
+
+fn load_listed<S: LogState>(io: &dyn ObjectIo, listing: &Listing) -> Result<Loaded<S>> {
+    let mut first_error = None;
+    // Version 0 needs no object.
+    for &base in listing.checkpoints.iter().rev().chain(&[0]) {
+        match load_from(io, listing, base) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "trying an older checkpoint of the manifest");
+                first_error.get_or_insert(error);
+            }
+            loaded => return loaded,
+        }
+    }
+    Err(first_error.unwrap_or_else(|| Error::corrupt("the manifest cannot be read")))
+}
+
+fn load_from<S: LogState>(io: &dyn ObjectIo, listing: &Listing, base: u64) -> Result<Loaded<S>> {
+    let latest = listing.latest();
+    // Seen before anything is read, so that no error blames an object that is well.
+    if let Some(gap) = (base + 1..=latest).find(|version| !listing.deltas.contains(version)) {
+        return Err(Error::corrupt(format!(
+            "{} is missing, and with it a part of what the database holds; restore it from a copy",
+            names::manifest_delta(gap)
+        )));
+    }
+    let mut state = if base == 0 { S::default() } else { read_checkpoint(io, base)? };
+    for version in base + 1..=latest {
+        for edit in read_delta::<S>(io, version)? {
+            state.apply(&edit);
+        }
+    }
+    Ok(Loaded { state, version: latest, checkpoint: base })
+}
+
+fn read_delta<S: LogState>(io: &dyn ObjectIo, version: u64) -> Result<Vec<S::Edit>> {
+    read(io, &names::manifest_delta(version), Kind::Delta, version)
+}
+
+fn read_checkpoint<S: LogState>(io: &dyn ObjectIo, version: u64) -> Result<S> {
+    read(io, &names::manifest_checkpoint(version), Kind::Checkpoint, version)
+}
+
+fn read<T: DeserializeOwned>(io: &dyn ObjectIo, name: &str, kind: Kind, version: u64) -> Result<T> {
+    let bytes = io.read_all(name)?;
+    let body = check(&bytes, kind, version).map_err(|error| error.context(name))?;
+    serde_json::from_slice(body)
+        .map_err(|error| Error::corrupt(format!("{name}: its text cannot be read: {error}")))
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value)
+        .map_err(|error| Error::invalid(format!("the manifest cannot hold this: {error}")))
+}
+
+fn put(io: &dyn ObjectIo, kind: Kind, version: u64, body: &[u8]) -> Result<()> {
+    let name = match kind {
+        Kind::Delta => names::manifest_delta(version),
+        Kind::Checkpoint => names::manifest_checkpoint(version),
+    };
+    io.put_new(&name, &[&header(kind, version, body), body])
+}
+
+fn header(kind: Kind, version: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[0..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    header[16..20].copy_from_slice(&(kind as u32).to_le_bytes());
+    header[24..32].copy_from_slice(&version.to_le_bytes());
+    header[32..40].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    let crc = checksum(&header, body);
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
+    let head = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
+    crc32c::crc32c_append(head, body)
+}
+
+/// The body of an object of the manifest, if these bytes are the object of this kind and version.
+///
+/// # Errors
+/// `Corrupt` or `Unsupported`, with the reason but without the name.
+fn check(bytes: &[u8], kind: Kind, version: u64) -> Result<&[u8]> {
+    let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(Error::corrupt(format!("it is cut short at offset {}", bytes.len())));
+    };
+    if head[0..8] != MAGIC {
+        return Err(Error::corrupt("offset 0: it is no object of a manifest"));
+    }
+    // The header that belongs here, but for its checksum and format, leaves nothing to interpret.
+    let mut wanted = header(kind, version, body);
+    wanted[8..16].copy_from_slice(&head[8..16]);
+    if checksum(head, body).to_le_bytes() != head[12..16] {
+        return Err(Error::corrupt("offset 12: its checksum is wrong"));
+    }
+    if head[8..12] != FORMAT.to_le_bytes() {
+        return Err(Error::unsupported(format!(
+            "it was written in another format than {FORMAT}, which this program reads"
+        )));
+    }
+    if *head != wanted {
+        return Err(Error::corrupt("offset 16: it is another object under this name"));
+    }
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::Deserialize;
+
+use super::*;
+use crate::store::{Disk, Fault, FaultDisk, LocalIo, MemDisk, Times};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Model {
+    live: BTreeMap<u32, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Change {
+    Put(u32, String),
+    Remove(u32),
+}
+
+impl LogState for Model {
+    type Edit = Change;
+
+    fn apply(&mut self, edit: &Change) {
+        match edit {
+            Change::Put(key, value) => self.live.insert(*key, value.clone()),
+            Change::Remove(key) => self.live.remove(key),
+        };
+    }
+}
+
+type Log = ManifestLog<Model>;
+
+fn io(disk: Arc<dyn Disk>) -> Arc<dyn ObjectIo> {
+    Arc::new(LocalIo::open(disk, &[names::MANIFEST_DIR]).unwrap())
+}
+
+fn mem(disk: &MemDisk) -> Arc<dyn ObjectIo> {
+    io(Arc::new(disk.clone()))
+}
+
+fn changes(random: &mut StdRng) -> Vec<Change> {
+    (0..random.random_range(1..5))
+        .map(|_| match random.random_range(0..20) {
+            key if random.random() => Change::Remove(key),
+            key => Change::Put(key, format!("object {}", random.random::<u16>())),
+        })
+        .collect()
+}
+
+// A manifest with this many versions, and the state at each of them.
+fn committed(disk: &MemDisk, versions: u64) -> Vec<Model> {
+    let mut random = StdRng::seed_from_u64(versions);
+    let mut log = Log::open(mem(disk)).unwrap();
+    let mut states = vec![Model::default()];
+    for version in 1..=versions {
+        assert_eq!(log.commit(&changes(&mut random)).unwrap(), version);
+        states.push(Model::clone(log.state()));
+    }
+    states
+}
+
+#[test]
+fn a_manifest_agrees_with_a_map() {
+    for seed in 0..20 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let disk = MemDisk::new();
+        let mut log = Log::open(mem(&disk)).unwrap();
+        let mut reader = Log::open(mem(&disk)).unwrap();
+        let (mut model, mut version) = (Model::default(), 0);
+        for _ in 0..random.random_range(1..400) {
+            match random.random_range(0..30) {
+                0 => log = Log::open(mem(&disk)).unwrap(),
+                1 => drop(log.gc(random.random_range(0..100)).unwrap()),
+                2 => {
+                    let behind = reader.version() < version;
+                    assert_eq!(reader.refresh().unwrap(), behind);
+                    assert_eq!((&**reader.state(), reader.version()), (&model, version));
+                }
+                _ => {
+                    let edits = changes(&mut random);
+                    version += 1;
+                    assert_eq!(log.commit(&edits).unwrap(), version);
+                    edits.iter().for_each(|edit| model.apply(edit));
+                }
+            }
+            assert_eq!((&**log.state(), log.version()), (&model, version));
+        }
+    }
+}
+
+#[test]
+fn a_held_state_does_not_change() {
+    let mut log = Log::open(mem(&MemDisk::new())).unwrap();
+    log.commit(&[Change::Put(1, "a".into())]).unwrap();
+    let held = Arc::clone(log.state());
+    log.commit(&[Change::Remove(1)]).unwrap();
+    assert_eq!((held.live.len(), log.state().live.len()), (1, 0));
+    assert_eq!(log.commit(&[]).unwrap(), 2);
+}
+
+#[test]
+fn the_second_of_two_writers_is_refused() {
+    let disk = MemDisk::new();
+    let mut first = Log::open(mem(&disk)).unwrap();
+    let mut second = Log::open(mem(&disk)).unwrap();
+    first.commit(&[Change::Put(1, "first".into())]).unwrap();
+    let error = second.commit(&[Change::Put(1, "second".into())]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let error = second.commit(&[Change::Put(1, "second".into())]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(Log::open(mem(&disk)).unwrap().state().live[&1], "first");
+}
+
+#[test]
+fn power_loss_at_any_step_leaves_a_whole_version() {
+    // The last of these commits writes a checkpoint.
+    let (before, after) = (CHECKPOINT_DELTAS - 2, CHECKPOINT_DELTAS + 1);
+    let base = MemDisk::new();
+    let states = committed(&base, before);
+    for step in 0.. {
+        let disk = base.crash(0);
+        let mut log = Log::open(mem(&disk)).unwrap();
+        let mut states = states.clone();
+        disk.lose_power_after(step);
+        let mut acknowledged = before;
+        for version in before + 1..=after {
+            let edit = Change::Put(99, format!("version {version}"));
+            let mut next = states[states.len() - 1].clone();
+            next.apply(&edit);
+            states.push(next);
+            if log.commit(&[edit]).is_ok() {
+                acknowledged = version;
+            }
+        }
+        let lost_power = disk.create_dir("").is_err();
+        for seed in 0..20 {
+            let found_disk = disk.crash(seed);
+            let mut found = Log::open(mem(&found_disk)).unwrap();
+            assert!((acknowledged..=acknowledged + 1).contains(&found.version()), "step {step}");
+            assert_eq!(**found.state(), states[found.version() as usize]);
+            found.commit(&[Change::Remove(99)]).unwrap();
+            let again = Log::open(mem(&found_disk.crash(seed))).unwrap();
+            assert_eq!(again.state(), found.state());
+        }
+        if !lost_power {
+            assert!(step > 15, "only {step} steps");
+            break;
+        }
+    }
+}
+
+#[test]
+fn every_fault_of_a_commit_is_an_error_or_harmless() {
+    for fault in Fault::ALL {
+        for skip in 0.. {
+            let disk = MemDisk::new();
+            committed(&disk, CHECKPOINT_DELTAS - 1);
+            let faulty = FaultDisk::new(Arc::new(disk.clone()), skip);
+            let mut log = Log::open(io(Arc::new(faulty.clone()))).unwrap();
+            faulty.arm(fault, skip, Times::Once);
+            let committed = log.commit(&[Change::Put(50, "new".into())]);
+            let fired = faulty.fired() > 0;
+            let found = Log::open(mem(&disk)).unwrap();
+            match committed {
+                Ok(version) => assert_eq!((version, found.state()), (found.version(), log.state())),
+                Err(error) => {
+                    assert!(fired && error.kind() == ErrorKind::Io, "{error}");
+                    let error = log.commit(&[Change::Remove(1)]).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Closed);
+                }
+            }
+            if !fired {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_checkpoint_is_tried_again() {
+    let disk = MemDisk::new();
+    committed(&disk, CHECKPOINT_DELTAS - 1);
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let mut log = Log::open(io(Arc::new(faulty.clone()))).unwrap();
+    // The first write is the delta.
+    faulty.arm(Fault::DiskFull, 3, Times::Once);
+    log.commit(&[Change::Remove(1)]).unwrap();
+    assert_eq!((faulty.fired(), log.checkpoint), (1, 0));
+    log.commit(&[Change::Remove(1)]).unwrap();
+    assert_eq!(log.checkpoint, CHECKPOINT_DELTAS + 1);
+}
+
+#[test]
+fn damage_is_named_or_made_good_by_an_older_checkpoint() {
+    let disk = MemDisk::new();
+    let versions = 2 * CHECKPOINT_DELTAS + 5;
+    let states = committed(&disk, versions);
+    let mut random = StdRng::seed_from_u64(4);
+    for version in 1..=versions {
+        for name in [names::manifest_delta(version), names::manifest_checkpoint(version)] {
+            let Some(whole) = disk.contents(&name) else { continue };
+            let damaged = disk.crash(0);
+            let mut bytes = whole.clone();
+            match random.random_range(0..3) {
+                0 => bytes.truncate(random.random_range(0..whole.len())),
+                1 => bytes.push(0),
+                _ => bytes[random.random_range(0..whole.len())] ^= 1 << random.random_range(0..8),
+            }
+            damaged.place(&name, &bytes);
+            match Log::open(mem(&damaged)) {
+                Ok(log) => {
+                    let needed = version > 2 * CHECKPOINT_DELTAS;
+                    assert!(!needed, "damage in {name} was not seen");
+                    assert_eq!(**log.state(), states[versions as usize]);
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt);
+                    assert!(error.message().contains(&name), "{error}");
+                }
+            }
+        }
+    }
+    // Without both its checkpoints it is read from the start.
+    for version in [CHECKPOINT_DELTAS, 2 * CHECKPOINT_DELTAS] {
+        disk.place(&names::manifest_checkpoint(version), b"gone");
+    }
+    assert_eq!(**Log::open(mem(&disk)).unwrap().state(), states[versions as usize]);
+}
+
+#[test]
+fn missing_and_misplaced_objects_are_named() {
+    let disk = MemDisk::new();
+    committed(&disk, 10);
+    let gap = disk.crash(0);
+    gap.remove(&names::manifest_delta(7)).unwrap();
+    let error = Log::open(mem(&gap)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.message().contains(&names::manifest_delta(7)), "{error}");
+    let third = disk.contents(&names::manifest_delta(3)).unwrap();
+    disk.place(&names::manifest_delta(4), &third);
+    let error = Log::open(mem(&disk)).unwrap_err();
+    assert!(error.message().contains("another object"), "{error}");
+}
+
+#[test]
+fn gc_keeps_the_versions_asked_for() {
+    let disk = MemDisk::new();
+    let versions = 5 * CHECKPOINT_DELTAS;
+    let states = committed(&disk, versions);
+    let log = Log::open(mem(&disk)).unwrap();
+    assert_eq!(log.gc(versions).unwrap(), 0);
+    let deleted = log.gc(CHECKPOINT_DELTAS).unwrap();
+    assert!(deleted as u64 >= 4 * CHECKPOINT_DELTAS - 1, "{deleted}");
+    assert_eq!(**Log::open(mem(&disk)).unwrap().state(), states[versions as usize]);
+    // The oldest version that was to be kept can still be put together.
+    let listing = Listing::read(&*mem(&disk)).unwrap();
+    let oldest = versions + 1 - CHECKPOINT_DELTAS;
+    let base = *listing.checkpoints.first().unwrap();
+    assert!(base <= oldest && (base + 1..=versions).all(|v| listing.deltas.contains(&v)));
+}
+
+#[test]
+fn arbitrary_bytes_never_panic() {
+    let mut random = StdRng::seed_from_u64(5);
+    for _ in 0..2_000 {
+        let mut body = vec![0; random.random_range(0..60)];
+        random.fill(&mut body[..]);
+        let disk = MemDisk::new();
+        let mut bytes = header(Kind::Delta, 1, &body).to_vec();
+        bytes.extend_from_slice(&body);
+        disk.place(&names::manifest_delta(1), &bytes);
+        let error = Log::open(mem(&disk)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+}
