@@ -61,6 +61,12 @@ impl MemDisk {
         state.power_ends_at = Some(state.steps + steps);
     }
 
+    /// Ends the failure that [`MemDisk::lose_power_after`] began, with nothing lost: as if not the
+    /// power had ended but the process that used the disk.
+    pub fn go_on(&self) {
+        self.lock().power_ends_at = None;
+    }
+
     /// The disk as it is found when the power is back: all that is durable, and an arbitrary part,
     /// chosen by `seed`, of what is not.
     #[must_use]

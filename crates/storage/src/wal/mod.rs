@@ -187,14 +187,11 @@ impl Wal {
                 wal.seal_active()?;
             }
             let mut removed = 0;
-            // The oldest first, so that a crash never leaves a gap.
+            // Not waited for: a file that is back after power loss is known to be unwanted.
             while let Some(file) = wal.sealed.front().filter(|file| file.end_seq <= before) {
                 wal.disk.remove(&names::wal_file(file.number))?;
                 wal.sealed.pop_front();
                 removed += 1;
-            }
-            if removed > 0 {
-                wal.disk.sync_dir(names::WAL_DIR)?;
             }
             Ok(removed)
         })
@@ -259,8 +256,6 @@ impl Wal {
 
     fn seal_active(&mut self) -> Result<()> {
         let Some(mut active) = self.active.take() else { return Ok(()) };
-        // Synced first, so that the seal vouches for all that is before it.
-        active.sync()?;
         active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
         active.sync()?;
         self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
@@ -307,14 +302,10 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
     if let Some(number) = survey.unborn {
         tracing::warn!(file = names::wal_file(number), "removed a log file that was never begun");
         disk.remove(&names::wal_file(number))?;
-        disk.sync_dir(names::WAL_DIR)?;
     }
     let (Some(last), Some(tail)) = (survey.files.last(), survey.tail) else { return Ok(()) };
     let name = names::wal_file(last.header.number);
     let dropped = last.size - tail.end;
-    if dropped == 0 && tail.sealed {
-        return Ok(());
-    }
     let file = disk.open_write(&name)?;
     if dropped > 0 {
         tracing::warn!(
@@ -325,8 +316,10 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
         );
         file.truncate(tail.end)?;
     }
-    // What was written but not synced becomes durable before anyone reads it.
+    // A process that was killed leaves bytes and names that can be seen but are not durable. They
+    // must be before anyone reads them, and before there is a next file.
     file.sync()?;
+    disk.sync_dir(names::WAL_DIR)?;
     if !tail.sealed {
         let header = last.header;
         let mut active =

@@ -167,7 +167,7 @@ fn power_loss_at_any_step_keeps_what_was_synced() {
             disk.lose_power_after(step);
             let history = work(&disk, seed);
             let finished = disk.steps() < step;
-            for crash in 0..4 {
+            for crash in [step * 3, step * 3 + 1, step * 3 + 2] {
                 let found_disk = disk.crash(crash);
                 let (mut wal, found) = open(&found_disk, history.2).unwrap();
                 check_found(&found, &history);
@@ -185,6 +185,34 @@ fn power_loss_at_any_step_keeps_what_was_synced() {
         }
     }
     assert!(rounds > 1_000, "only {rounds} crashes");
+}
+
+#[test]
+fn a_kill_followed_by_power_loss_keeps_what_was_found() {
+    for seed in 0..12 {
+        for step in 0.. {
+            let disk = MemDisk::new();
+            disk.lose_power_after(step);
+            let history = work(&disk, seed);
+            let finished = disk.steps() < step;
+            disk.go_on();
+            let (mut wal, mut found) = open(&disk, history.2).unwrap();
+            check_found(&found, &history);
+            for _ in 0..2 {
+                let on = Record { seq: wal.next_seq(), kind: 7, payload: vec![1; 600] };
+                append(&mut wal, &on).unwrap();
+                wal.sync().unwrap();
+                found.push(on);
+            }
+            for crash in [step * 3, step * 3 + 1, step * 3 + 2] {
+                let (_, again) = open(&disk.crash(crash), history.2).unwrap();
+                assert!(again == found, "seed {seed}, step {step}, crash {crash}");
+            }
+            if finished {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

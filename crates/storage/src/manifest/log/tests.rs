@@ -151,6 +151,21 @@ fn power_loss_at_any_step_leaves_a_whole_version() {
 }
 
 #[test]
+fn a_kill_followed_by_power_loss_keeps_what_was_found() {
+    for step in 0..12 {
+        let disk = MemDisk::new();
+        let mut log = Log::open(mem(&disk)).unwrap();
+        disk.lose_power_after(step);
+        while log.commit(&[Change::Remove(1)]).is_ok() {}
+        disk.go_on();
+        let found = Log::open(mem(&disk)).unwrap().version();
+        for seed in 0..20 {
+            assert_eq!(Log::open(mem(&disk.crash(seed))).unwrap().version(), found);
+        }
+    }
+}
+
+#[test]
 fn every_fault_of_a_commit_is_an_error_or_harmless() {
     for fault in Fault::ALL {
         for skip in 0.. {
