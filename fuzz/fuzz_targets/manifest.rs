@@ -14,9 +14,17 @@ mod manifest;
 #[path = "../../crates/storage/src/store/mod.rs"]
 mod store;
 
-use manifest::State;
-use manifest::log::ManifestLog;
+use manifest::log::{LogState, ManifestLog};
+use manifest::{Edit, State};
 use store::{LocalIo, MemDisk, ObjectIo};
+
+impl LogState for State {
+    type Edit = Edit;
+
+    fn apply(&mut self, edit: &Edit) {
+        State::apply(self, edit);
+    }
+}
 
 fuzz_target!(|data: &[u8]| {
     let Some((&mode, data)) = data.split_first() else { return };
