@@ -19,7 +19,7 @@
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints;
+use crate::ints::{self, Packing};
 use crate::value::Number;
 
 const POWERS: [f64; 18] = [
@@ -98,7 +98,7 @@ fn double_of(integer: i64) -> f64 {
 }
 
 /// Encodes `values`, or returns nothing when they are not decimals.
-pub(crate) fn encode<T: Number>(values: &[T]) -> Option<Vec<u8>> {
+pub(crate) fn encode<T: Number>(values: &[T], packing: Packing) -> Option<Vec<u8>> {
     let (decimals, digits_max) = find_decimals(values)?;
     // One bit more than the sample needs, since the other values may be larger.
     let bits = (digits_max.max(1.0).log2() as u8) + 2;
@@ -123,7 +123,7 @@ pub(crate) fn encode<T: Number>(values: &[T]) -> Option<Vec<u8>> {
     let mut body = Vec::with_capacity(values.len() * 3 + 16);
     body.extend_from_slice(&[decimals as u8, low_bits]);
     put_varint(&mut body, exceptions.len() as u64);
-    ints::encode(&digits, &mut body);
+    ints::encode(&digits, packing, &mut body);
     for &position in &exceptions {
         body.extend_from_slice(&position.to_le_bytes());
     }

@@ -54,20 +54,20 @@ pub fn encode_slice<T: PageValue>(
 }
 
 /// One page of `values` for every codec that can hold them: to compare the codecs, and to test those that
-/// would not be chosen.
+/// would not be chosen. Each comes with the name of its codec; integers packed by `pco` have their own.
 ///
 /// # Errors
 /// `Invalid` for too many rows or for none.
-pub fn encode_with_each<T: PageValue>(values: &[T]) -> Result<Vec<(Codec, Vec<u8>)>> {
+pub fn encode_with_each<T: PageValue>(values: &[T]) -> Result<Vec<(&'static str, Vec<u8>)>> {
     check_rows(values.len(), None)?;
     if values.is_empty() {
         return Err(Error::invalid("no value to compare codecs on"));
     }
     let mut pages = Vec::new();
-    for (codec, body) in numeric::encode_all(values)? {
+    for (name, codec, body) in numeric::encode_all(values)? {
         let mut page = Vec::new();
         finish(codec, T::TYPE, values.len(), None, &body, &mut page)?;
-        pages.push((codec, page));
+        pages.push((name, page));
     }
     Ok(pages)
 }

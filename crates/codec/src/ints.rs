@@ -1,29 +1,68 @@
 //! Streams of integers: the common unit divided out, differences where they are smaller, a frame
-//! of reference for each vector, and the rest packed into bits.
+//! of reference for each vector, and the rest packed into bits; or, for cold data, handed to `pco`.
 //!
 //! ```text
-//! stream: shape u8 (bit 0 differences, bit 1 unit)
+//! stream: shape u8 (bit 0 differences, bit 1 unit, bit 2 pco; never bits 0 and 2 both)
 //!         [unit varint, origin signed]      if bit 1: value = origin + unit * q, else value = q
 //!         [start signed]                    if bit 0: q[i] = start + d[0] + ... + d[i]
 //!         vectors of 1024 q or d, the last one shorter:
 //!           width u8, base signed, ceil(len * width / 8) bytes of q - base or d - base
+//!         or, if bit 2: bytes varint, a standalone pco file of q as i64
 //! ```
 //! All arithmetic wraps around, so that every i64 has its place.
+
+use std::ops::Range;
 
 use tidefall_types::Result;
 
 use crate::bits::{VECTOR, pack, packed_bytes, unpack, width_of};
 use crate::bytes::{Reader, corrupt, put_signed, put_varint, signed_bytes};
+use crate::heavy;
+use crate::page::Profile;
 
 const DIFFERENCES: u8 = 1;
 const UNIT: u8 = 2;
+const PCO: u8 = 4;
 
 /// Differences must be this much smaller than the values themselves to be taken, in per cent:
 /// adding them up again makes decoding about half as fast.
 const DIFFERENCES_MIN_SAVING_PERCENT: usize = 8;
 
+/// pco must save this much over packing, in per cent. It decodes about four times slower, and below
+/// this the bytes saved are not worth that even for cold data.
+const PCO_MIN_SAVING_PERCENT: usize = 8;
+/// pco's own headers cost about 20 bytes, and building its tables costs microseconds; on fewer values
+/// it cannot win.
+const PCO_MIN_VALUES: usize = 256;
+/// pco is tried on this many values from the middle before all are given to it, because its trial
+/// is most of the cost of encoding a page. This many need no more bytes a value than a page does, but for
+/// the tables.
+const PCO_SAMPLE: usize = 1024;
+/// What the tables add to a sample at most, in per cent.
+const PCO_SAMPLE_EXCESS_PERCENT: usize = 4;
+
+/// What a stream may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Bits only: fast both ways.
+    Bits,
+    /// Bits, or pco where it is enough smaller.
+    Smallest,
+    /// pco in any case, to compare them.
+    Pco,
+}
+
+impl From<Profile> for Packing {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Fast => Self::Bits,
+            Profile::Dense => Self::Smallest,
+        }
+    }
+}
+
 /// Appends `values` as a stream.
-pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
+pub(crate) fn encode(values: &[i64], packing: Packing, out: &mut Vec<u8>) {
     let unit = common_unit(values);
     let origin = values.first().copied().unwrap_or(0);
     let divided: Vec<i64>;
@@ -37,20 +76,55 @@ pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
     let take_differences = frames_bytes(&differences) * 100
         <= frames_bytes(quotients) * (100 - DIFFERENCES_MIN_SAVING_PERCENT);
 
-    let mut shape = 0;
-    shape |= if take_differences { DIFFERENCES } else { 0 };
-    shape |= if unit > 1 { UNIT } else { 0 };
+    let packed = if take_differences { &differences } else { quotients };
+    let packed_bytes = frames_bytes(packed);
+    let pco = match packing {
+        Packing::Bits => None,
+        Packing::Smallest => smaller_with_pco(quotients, packed, packed_bytes),
+        Packing::Pco => heavy::encode_pco_integers(quotients),
+    };
+
+    let mut shape = if unit > 1 { UNIT } else { 0 };
+    shape |= match (&pco, take_differences) {
+        (Some(_), _) => PCO,
+        (None, true) => DIFFERENCES,
+        (None, false) => 0,
+    };
     out.push(shape);
     if unit > 1 {
         put_varint(out, unit);
         put_signed(out, origin);
     }
-    if take_differences {
-        put_signed(out, start);
-        put_frames(&differences, out);
-    } else {
-        put_frames(quotients, out);
+    match pco {
+        Some(file) => {
+            put_varint(out, file.len() as u64);
+            out.extend_from_slice(&file);
+        }
+        None => {
+            if take_differences {
+                put_signed(out, start);
+            }
+            put_frames(packed, out);
+        }
     }
+}
+
+/// A pco file of `values`, if it is enough smaller than the `packed_bytes` of `packed`.
+fn smaller_with_pco(values: &[i64], packed: &[i64], packed_bytes: usize) -> Option<Vec<u8>> {
+    if values.len() < PCO_MIN_VALUES {
+        return None;
+    }
+    if values.len() >= 2 * PCO_SAMPLE {
+        let start = (values.len() - PCO_SAMPLE) / 2;
+        let sample: Range<usize> = start..start + PCO_SAMPLE;
+        let file = heavy::encode_pco_integers(&values[sample.clone()])?;
+        let most = 100 - PCO_MIN_SAVING_PERCENT + PCO_SAMPLE_EXCESS_PERCENT;
+        if file.len() * 100 > frames_bytes(&packed[sample]) * most {
+            return None;
+        }
+    }
+    let file = heavy::encode_pco_integers(values)?;
+    (file.len() * 100 <= packed_bytes * (100 - PCO_MIN_SAVING_PERCENT)).then_some(file)
 }
 
 /// The greatest number that divides all distances between the values; 1 where there is none, or
@@ -132,12 +206,21 @@ pub(crate) fn decode<T>(
     map: impl Fn(i64) -> T + Copy,
 ) -> Result<()> {
     let shape = reader.byte()?;
-    if shape > DIFFERENCES | UNIT {
+    if shape > DIFFERENCES | UNIT | PCO || shape & (DIFFERENCES | PCO) == DIFFERENCES | PCO {
         return Err(corrupt(format_args!("integer stream of unknown shape {shape}")));
     }
     let (unit, origin) =
         if shape & UNIT != 0 { (reader.varint()? as i64, reader.signed()?) } else { (1, 0) };
     let scale = move |value: i64| map(origin.wrapping_add(unit.wrapping_mul(value)));
+    if shape & PCO != 0 {
+        let bytes = reader.count("bytes of pco", reader.remaining())?;
+        let mut values = vec![0_i64; out.len()];
+        heavy::decode_pco(reader.take(bytes)?, &mut values)?;
+        for (to, &value) in out.iter_mut().zip(&values) {
+            *to = scale(value);
+        }
+        return Ok(());
+    }
     match (shape & DIFFERENCES != 0, shape & UNIT != 0) {
         (false, false) => decode_frames(reader, out, map),
         (false, true) => decode_frames(reader, out, scale),

@@ -38,6 +38,7 @@ pub use builder::{ColumnBuilder, decode_into, decode_page};
 pub use encode::{encode_page, encode_slice, encode_with_each};
 pub use page::{
     Codec, MAX_PAGE_ROWS, MAX_PAGE_TEXT_BYTES, PageInfo, Profile, check_page, page_info,
+    repair_checksum,
 };
 pub use time::{TimePage, regular_step};
 pub use value::{Number, PageValue};

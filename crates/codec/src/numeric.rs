@@ -3,24 +3,21 @@
 use tidefall_types::{FieldType, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
+use crate::ints::{self, Packing};
 use crate::page::{Codec, Profile};
 use crate::value::Number;
-use crate::{decimal, heavy, ints};
+use crate::{decimal, heavy};
 
 /// Runs must have at least this many values on average before they are tried.
 const RUN_LENGTH_MIN: usize = 3;
 
-/// pco must save this much over packing, in per cent. It decodes 5 to 10 times slower, and below this the
-/// bytes saved are not worth that even for cold data.
-const PCO_MIN_SAVING_PERCENT: usize = 8;
-/// The same for values that packing can hardly compress (full-precision noise). Reading those is bound by
-/// the bytes fetched, so that a smaller gain pays.
-const PCO_MIN_SAVING_NOISE_PERCENT: usize = 2;
 /// Packing to more than this share of the raw bytes counts as noise, in per cent.
 const NOISE_PERCENT: usize = 75;
-/// pco's own headers cost about 30 bytes, and building its tables costs microseconds; on fewer values it
-/// cannot win.
-const PCO_MIN_VALUES: usize = 128;
+/// On noise, pco over the floats themselves must save this much, in per cent. Reading noise is bound by the
+/// bytes fetched, so that a small gain pays.
+const PCO_MIN_SAVING_NOISE_PERCENT: usize = 2;
+/// On fewer values the heavy codecs cannot make up for their headers.
+const HEAVY_MIN_VALUES: usize = 256;
 /// Delta + Zstandard must beat everything else by this much, in per cent: it is the slowest to decode.
 const DELTA_ZSTD_MIN_SAVING_PERCENT: usize = 10;
 
@@ -44,38 +41,44 @@ pub(crate) fn encode<T: Number>(
         first.put(&mut body);
         return Ok((Codec::Constant, body));
     }
-    let mut best = encode_light(values);
+    let mut best = encode_light(values, profile);
     if runs == Runs::Allowed && run_count * RUN_LENGTH_MIN <= values.len() {
         let body = encode_runs(values, profile)?;
         if body.len() < best.1.len() {
             best = (Codec::Runs, body);
         }
     }
-    if profile == Profile::Dense && values.len() >= PCO_MIN_VALUES && T::WIDTH > 1 {
+    if profile == Profile::Dense && values.len() >= HEAVY_MIN_VALUES {
         best = improve(values, best)?;
     }
     Ok(best)
 }
 
-/// The body of `values` in every codec that can hold them.
-pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(Codec, Vec<u8>)>> {
-    let mut all = vec![(Codec::Raw, encode_raw(values)), (Codec::Packed, encode_packed(values))];
-    all.extend(decimal_body(values).map(|body| (Codec::Decimal, body)));
-    all.push((Codec::Runs, encode_runs(values, Profile::Fast)?));
-    if T::WIDTH > 1 {
-        all.push((Codec::Pco, heavy::encode_pco(values)?));
+/// The body of `values` in every codec that can hold them, with a name.
+pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(&'static str, Codec, Vec<u8>)>> {
+    let mut all = vec![
+        ("raw", Codec::Raw, encode_raw(values)),
+        ("packed", Codec::Packed, encode_packed(values, Packing::Bits)),
+        ("packed by pco", Codec::Packed, encode_packed(values, Packing::Pco)),
+        ("runs", Codec::Runs, encode_runs(values, Profile::Fast)?),
+        ("delta-zstd", Codec::DeltaZstd, heavy::encode_delta_zstd(values)?),
+    ];
+    for (name, packing) in [("decimal", Packing::Bits), ("decimal by pco", Packing::Pco)] {
+        all.extend(decimal_body(values, packing).map(|body| (name, Codec::Decimal, body)));
     }
-    all.push((Codec::DeltaZstd, heavy::encode_delta_zstd(values)?));
+    if T::WIDTH > 1 {
+        all.push(("pco", Codec::Pco, heavy::encode_pco(values)?));
+    }
     Ok(all)
 }
 
-fn encode_light<T: Number>(values: &[T]) -> (Codec, Vec<u8>) {
+fn encode_light<T: Number>(values: &[T], profile: Profile) -> (Codec, Vec<u8>) {
     let raw_bytes = values.len() * T::WIDTH;
     let mut best: Option<(Codec, Vec<u8>)> =
-        decimal_body(values).map(|body| (Codec::Decimal, body));
+        decimal_body(values, profile.into()).map(|body| (Codec::Decimal, body));
     let is_noise = |body: &[u8]| body.len() * 100 > raw_bytes * NOISE_PERCENT;
     if best.as_ref().is_none_or(|(_, body)| is_noise(body)) {
-        let body = encode_packed(values);
+        let body = encode_packed(values, profile.into());
         if best.as_ref().is_none_or(|(_, least)| body.len() < least.len()) {
             best = Some((Codec::Packed, body));
         }
@@ -86,8 +89,8 @@ fn encode_light<T: Number>(values: &[T]) -> (Codec, Vec<u8>) {
     }
 }
 
-fn decimal_body<T: Number>(values: &[T]) -> Option<Vec<u8>> {
-    if T::IS_FLOAT { decimal::encode(values) } else { None }
+fn decimal_body<T: Number>(values: &[T], packing: Packing) -> Option<Vec<u8>> {
+    if T::IS_FLOAT { decimal::encode(values, packing) } else { None }
 }
 
 fn encode_raw<T: Number>(values: &[T]) -> Vec<u8> {
@@ -96,10 +99,10 @@ fn encode_raw<T: Number>(values: &[T]) -> Vec<u8> {
     body
 }
 
-fn encode_packed<T: Number>(values: &[T]) -> Vec<u8> {
+fn encode_packed<T: Number>(values: &[T], packing: Packing) -> Vec<u8> {
     let integers: Vec<i64> = values.iter().map(|value| value.to_int()).collect();
     let mut body = Vec::with_capacity(values.len() * T::WIDTH / 2 + 16);
-    ints::encode(&integers, &mut body);
+    ints::encode(&integers, packing, &mut body);
     body
 }
 
@@ -115,7 +118,7 @@ fn encode_runs<T: Number>(values: &[T], profile: Profile) -> Result<Vec<u8>> {
     }
     let mut body = Vec::new();
     put_varint(&mut body, firsts.len() as u64);
-    ints::encode(&lengths, &mut body);
+    ints::encode(&lengths, profile.into(), &mut body);
     let (codec, inner) = encode(&firsts, profile, Runs::Forbidden)?;
     body.push(codec as u8);
     body.extend_from_slice(&inner);
@@ -125,11 +128,13 @@ fn encode_runs<T: Number>(values: &[T], profile: Profile) -> Result<Vec<u8>> {
 /// Takes a heavier codec in place of `best` where that is enough smaller.
 fn improve<T: Number>(values: &[T], best: (Codec, Vec<u8>)) -> Result<(Codec, Vec<u8>)> {
     let is_noise = best.1.len() * 100 > values.len() * T::WIDTH * NOISE_PERCENT;
-    let saving = if is_noise { PCO_MIN_SAVING_NOISE_PERCENT } else { PCO_MIN_SAVING_PERCENT };
-    let mut best = better((Codec::Pco, heavy::encode_pco(values)?), best, saving);
+    if T::IS_FLOAT && is_noise {
+        let candidate = (Codec::Pco, heavy::encode_pco(values)?);
+        return Ok(better(candidate, best, PCO_MIN_SAVING_NOISE_PERCENT));
+    }
     if matches!(T::TYPE, FieldType::I64 | FieldType::U64) {
         let candidate = (Codec::DeltaZstd, heavy::encode_delta_zstd(values)?);
-        best = better(candidate, best, DELTA_ZSTD_MIN_SAVING_PERCENT);
+        return Ok(better(candidate, best, DELTA_ZSTD_MIN_SAVING_PERCENT));
     }
     Ok(best)
 }

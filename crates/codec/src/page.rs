@@ -41,7 +41,7 @@ pub enum Codec {
     Decimal = 3,
     /// Run length.
     Runs = 4,
-    /// The `pco` library.
+    /// Floats with the `pco` library.
     Pco = 5,
     /// Differences with Zstandard.
     DeltaZstd = 6,
@@ -223,9 +223,12 @@ fn open(bytes: &[u8]) -> Result<(Page<'_>, u32)> {
     Ok((Page { info, form, payload }, stored))
 }
 
-/// Gives a page that a test has changed the checksum it needs.
-#[cfg(test)]
-pub(crate) fn repair_checksum(page: &mut [u8]) {
+/// Writes into a page that was changed the checksum that it then needs; too few bytes stay as they are.
+/// For tests and fuzzers, which want to reach what lies behind the checksum.
+#[doc(hidden)]
+pub fn repair_checksum(page: &mut [u8]) {
     let checksum = checksum(page).to_le_bytes();
-    page[BEFORE_CHECKSUM..][..CHECKSUM_BYTES].copy_from_slice(&checksum);
+    if let Some(place) = page.get_mut(BEFORE_CHECKSUM..BEFORE_CHECKSUM + CHECKSUM_BYTES) {
+        place.copy_from_slice(&checksum);
+    }
 }

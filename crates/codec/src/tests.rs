@@ -352,7 +352,7 @@ fn forged_pages_do_no_harm() {
                 let at = rng.random_range(0..forged.len());
                 forged[at] = rng.random();
             }
-            page::repair_checksum(&mut forged);
+            repair_checksum(&mut forged);
             if let Err(error) = decode_page(&forged, ty) {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
             }

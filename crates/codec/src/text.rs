@@ -52,7 +52,7 @@ fn encode_plain(values: &[&str], profile: Profile) -> Result<(Codec, Vec<u8>)> {
     let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes()).collect();
     let mut body = Vec::new();
-    ints::encode(&lengths, &mut body);
+    ints::encode(&lengths, profile.into(), &mut body);
     if bytes.len() >= ZSTD_MIN_BYTES {
         let level = match profile {
             Profile::Fast => ZSTD_LEVEL_FAST,
@@ -91,7 +91,7 @@ fn encode_dictionary(values: &[&str], profile: Profile) -> Result<Option<Vec<u8>
     put_varint(&mut body, words.len() as u64 + 1);
     body.push(codec as u8);
     body.extend_from_slice(&words);
-    let (codec, codes) = numeric::encode(&codes, Profile::Fast, Runs::Allowed)?;
+    let (codec, codes) = numeric::encode(&codes, profile, Runs::Allowed)?;
     body.push(codec as u8);
     body.extend_from_slice(&codes);
     Ok(Some(body))

@@ -9,7 +9,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints;
+use crate::ints::{self, Packing};
 use crate::page::MAX_PAGE_ROWS;
 
 /// How the validity of a page is stored.
@@ -50,7 +50,7 @@ pub(crate) fn encode(nulls: &NullBuffer, out: &mut Vec<u8>) -> Form {
 
     let mut runs = Vec::new();
     put_varint(&mut runs, lengths.len() as u64);
-    ints::encode(&lengths, &mut runs);
+    ints::encode(&lengths, Packing::Bits, &mut runs);
     let bitmap_bytes = nulls.len().div_ceil(8);
     if runs.len() < bitmap_bytes {
         out.extend_from_slice(&runs);
