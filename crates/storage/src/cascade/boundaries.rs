@@ -1,0 +1,46 @@
+//! Which model owns which time.
+
+use tidefall_types::{Day, Month, TableOptions, TimeRange};
+
+use crate::manifest::Model;
+use crate::options::Target;
+
+/// The times at which the models meet: long columns before `short_ns`, short columns before
+/// `kv_ns`, the key-value model from there on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boundaries {
+    pub(crate) short_ns: i64,
+    pub(crate) kv_ns: i64,
+}
+
+impl Boundaries {
+    /// The boundaries that a target asks for at `now_ns`. Only whole days leave the key-value
+    /// model by age, only whole months leave the short columns.
+    pub(crate) fn new(options: &TableOptions, target: Target, now_ns: i64) -> Self {
+        let kv_ns = Day::of(now_ns.saturating_sub(options.kv_age_ns)).range().first_ns;
+        let short_ns = Month::of(now_ns.saturating_sub(options.short_age_ns)).range().first_ns;
+        match target {
+            Target::ByAge => Self { short_ns: short_ns.min(kv_ns), kv_ns },
+            Target::Short => Self { short_ns: short_ns.min(kv_ns), kv_ns: i64::MAX },
+            Target::Long => Self { short_ns: i64::MAX, kv_ns: i64::MAX },
+        }
+    }
+
+    /// The times of a model; empty when it owns none.
+    pub(crate) fn range(&self, model: Model) -> TimeRange {
+        // A boundary at the end of time leaves nothing behind it.
+        let until = |boundary_ns: i64| match boundary_ns {
+            i64::MAX => i64::MAX,
+            boundary_ns => boundary_ns - 1,
+        };
+        match model {
+            Model::Long if self.short_ns == i64::MIN => TimeRange::new(0, -1),
+            Model::Long => TimeRange::new(i64::MIN, until(self.short_ns)),
+            _ if self.short_ns == i64::MAX => TimeRange::new(0, -1),
+            Model::Short if self.kv_ns == i64::MIN => TimeRange::new(0, -1),
+            Model::Short => TimeRange::new(self.short_ns, until(self.kv_ns)),
+            Model::Kv if self.kv_ns == i64::MAX => TimeRange::new(0, -1),
+            Model::Kv => TimeRange::new(self.kv_ns, i64::MAX),
+        }
+    }
+}

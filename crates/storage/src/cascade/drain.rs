@@ -1,0 +1,185 @@
+//! From memory to objects: the step that empties the key-value model's memory and lets the log be
+//! cut.
+
+use std::sync::Arc;
+
+use tidefall_types::{Day, FieldId, FieldType, Result, Seq, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::rewrite::{Estimate, Output, write_object};
+use crate::engine::Engine;
+use crate::kv::{Run, SortedRuns, sort_runs};
+use crate::manifest::{Drained, Edit, Model};
+use crate::options::CascadeReport;
+use crate::read::{LiveTombstone, Sources};
+use crate::rows::SensorRows;
+use crate::table::Table;
+
+/// Which rows a drain takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Those that have come of age.
+    Due,
+    /// All of them.
+    All,
+}
+
+/// Writes rows of a table that are in memory to objects.
+pub(crate) fn drain(
+    engine: &Engine,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    take: Take,
+) -> Result<CascadeReport> {
+    let types = table.types();
+    let mut report = CascadeReport::default();
+    let all: Vec<Arc<Run>> = {
+        let mut live = table.live();
+        live.seal(&types)?;
+        live.runs.clone()
+    };
+    let before_ns = match take {
+        Take::All => i64::MAX,
+        Take::Due => boundaries.kv_ns,
+    };
+    let is_due = |run: &Arc<Run>| take == Take::All || run.range.first_ns < before_ns;
+    if !all.iter().any(is_due) {
+        return Ok(report);
+    }
+    let mut rest = &all[..];
+    while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
+        let (batch, behind) = rest.split_at(engine.drain_batch(rest));
+        let upto = batch.last().map_or(last, |run| run.last_seq);
+        report += drain_batch(engine, table, batch, boundaries, Drained { upto, before_ns })?;
+        rest = behind;
+    }
+    Ok(report)
+}
+
+fn drain_batch(
+    engine: &Engine,
+    table: &Arc<Table>,
+    batch: &[Arc<Run>],
+    boundaries: &Boundaries,
+    drained: Drained,
+) -> Result<CascadeReport> {
+    let schema = table.schema();
+    let fields: Vec<(FieldId, FieldType)> = schema
+        .fields
+        .iter()
+        .enumerate()
+        .map(|(id, field)| (FieldId(id as u16), field.ty))
+        .collect();
+    let types: Vec<FieldType> = fields.iter().map(|(_, ty)| *ty).collect();
+    let tombstones = Arc::clone(&table.live().tombstones);
+    let mut taken = Vec::with_capacity(batch.len());
+    let mut kept = Vec::new();
+    for run in batch {
+        let leaving = without_deleted(run, &tombstones)?;
+        if drained.before_ns == i64::MAX || run.range.last_ns < drained.before_ns {
+            taken.extend(leaving);
+            continue;
+        }
+        if let Some(leaving) = leaving {
+            taken.extend(leaving.without(|_, time| time >= drained.before_ns)?.map(Arc::new));
+        }
+        kept.extend(run.without(|_, time| time < drained.before_ns)?.map(Arc::new));
+    }
+    let before: usize = batch.iter().map(|run| run.rows()).sum();
+    let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
+    let sorted = sort_runs(&taken, &types)?;
+    drop(taken);
+    let mut outputs = Vec::new();
+    for (model, time) in spans(&sorted, boundaries) {
+        let rows = |place: &usize| {
+            let (sensor, range) = &sorted.sensors[*place];
+            let rows = sorted.rows(range.clone())?;
+            Ok((*sensor, cut(&rows, &time)))
+        };
+        let estimate = Estimate {
+            rows: sorted.count_within(&time),
+            sensors: sorted.sensors.len() as u64,
+            time: sorted.time_range().map_or(time, |all| all.intersect(&time)),
+        };
+        outputs.extend(write_object(
+            engine,
+            table.id,
+            Output { model, fields: &fields, block_ns: schema.options.block_ns },
+            drained.upto,
+            estimate,
+            &(0..sorted.sensors.len()).collect::<Vec<usize>>(),
+            |place| rows(place).map(|(sensor, rows)| (sensor, vec![rows])),
+        )?);
+    }
+    let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
+    for output in &outputs {
+        report.steps += 1;
+        report.rows += output.rows;
+        report.bytes += output.bytes;
+    }
+    let mut edits: Vec<Edit> =
+        outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
+    edits.push(Edit::Drained(table.id, drained));
+    engine.install(table, edits, |live| {
+        let is_taken = |run: &Arc<Run>| batch.iter().any(|other| Arc::ptr_eq(run, other));
+        let position = live.runs.iter().position(is_taken).unwrap_or(0);
+        live.runs.retain(|run| !is_taken(run));
+        live.runs.splice(position..position, kept);
+    })?;
+    Ok(report)
+}
+
+fn without_deleted(
+    run: &Arc<Run>,
+    tombstones: &Arc<Vec<LiveTombstone>>,
+) -> Result<Option<Arc<Run>>> {
+    let applies = |tombstone: &&LiveTombstone| {
+        tombstone.seq > run.last_seq && tombstone.time.overlaps(&run.range)
+    };
+    let hiding: Vec<&LiveTombstone> = tombstones.iter().filter(applies).collect();
+    if hiding.is_empty() {
+        return Ok(Some(Arc::clone(run)));
+    }
+    let is_hidden = |sensor: u32, time: i64| {
+        hiding.iter().any(|tombstone| tombstone.time.contains(time) && tombstone.hides(sensor))
+    };
+    Ok(run.without(is_hidden)?.map(Arc::new))
+}
+
+/// The objects to write: one for each day in the short columns, one for all older times, one for
+/// all younger.
+fn spans(sorted: &SortedRuns, boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
+    let Some(all) = sorted.time_range() else { return Vec::new() };
+    let mut spans = vec![
+        (Model::Long, boundaries.range(Model::Long)),
+        (Model::Kv, boundaries.range(Model::Kv)),
+    ];
+    let short = boundaries.range(Model::Short).intersect(&all);
+    if !short.is_empty() {
+        for day in Day::of(short.first_ns).0..=Day::of(short.last_ns).0 {
+            spans.push((Model::Short, Day(day).range().intersect(&short)));
+        }
+    }
+    spans.retain(|(_, time)| time.overlaps(&all) && !time.is_empty());
+    spans
+}
+
+/// The rows within a stretch of time.
+pub(super) fn cut(rows: &SensorRows, time: &TimeRange) -> SensorRows {
+    let first = rows.times.partition_point(|&t| t < time.first_ns);
+    let end = rows.times.partition_point(|&t| t <= time.last_ns);
+    rows.slice(first, end.saturating_sub(first))
+}
+
+/// A view of some objects only, for rewriting them.
+pub(super) fn only(
+    objects: Vec<Arc<crate::read::LiveObject>>,
+    tombstones: Arc<Vec<LiveTombstone>>,
+) -> Sources {
+    Sources { runs: Vec::new(), objects, tombstones }
+}
+
+/// The latest write among objects.
+pub(super) fn last_seq(objects: &[Arc<crate::read::LiveObject>]) -> Seq {
+    objects.iter().map(|object| object.entry.last_seq).max().unwrap_or_default()
+}

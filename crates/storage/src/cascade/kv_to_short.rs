@@ -1,0 +1,87 @@
+//! From the key-value model's run files to short columns, and of several parts of one day to one.
+
+use std::sync::Arc;
+
+use tidefall_types::{Day, Result, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::rewrite::rewrite;
+use crate::engine::Engine;
+use crate::manifest::Model;
+use crate::options::CascadeReport;
+use crate::read::LiveObject;
+use crate::table::Table;
+
+/// Run files beyond which young ones are laid together, so that a point read does not open many.
+const RUN_FILES_MAX: usize = 8;
+
+/// Moves run files whose rows have come of age, and folds days that have several parts.
+pub(crate) fn kv_to_short(
+    engine: &Engine,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+) -> Result<CascadeReport> {
+    let mut report = CascadeReport::default();
+    let runs = table.live().objects_of(Model::Kv);
+    let is_due = |object: &Arc<LiveObject>| object.entry.time.first_ns < boundaries.kv_ns;
+    if runs.iter().any(is_due) || runs.len() > RUN_FILES_MAX {
+        let mut others = table.live().objects_of(Model::Short);
+        others.extend(table.live().objects_of(Model::Long));
+        let inputs = with_overlapping(runs, others);
+        report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries))?;
+    }
+    for day in crowded_days(&table.live().objects_of(Model::Short)) {
+        let time =
+            day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
+        report += rewrite(engine, table, &day, &[(Model::Short, time)])?;
+    }
+    Ok(report)
+}
+
+/// Objects together with all others that overlap them in time, directly or through others: what
+/// is written in between must not end up before or behind all of them.
+fn with_overlapping(
+    mut inputs: Vec<Arc<LiveObject>>,
+    mut others: Vec<Arc<LiveObject>>,
+) -> Vec<Arc<LiveObject>> {
+    let mut next = 0;
+    while next < inputs.len() {
+        let time = inputs[next].entry.time;
+        inputs.extend(others.extract_if(.., |other| other.entry.time.overlaps(&time)));
+        next += 1;
+    }
+    inputs
+}
+
+fn whole_days(time: &TimeRange) -> TimeRange {
+    Day::of(time.first_ns).range().union(&Day::of(time.last_ns).range())
+}
+
+fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
+    let mut spans = vec![
+        (Model::Long, boundaries.range(Model::Long)),
+        (Model::Kv, boundaries.range(Model::Kv)),
+    ];
+    let short = boundaries.range(Model::Short);
+    let mut days: Vec<Day> = inputs
+        .iter()
+        .map(|object| object.entry.time.intersect(&short))
+        .filter(|time| !time.is_empty())
+        .flat_map(|time| Day::of(time.first_ns).0..=Day::of(time.last_ns).0)
+        .map(Day)
+        .collect();
+    days.sort_unstable();
+    days.dedup();
+    spans.extend(days.into_iter().map(|day| (Model::Short, day.range().intersect(&short))));
+    spans.retain(|(_, time)| inputs.iter().any(|object| object.entry.time.overlaps(time)));
+    spans
+}
+
+/// Days with more than one object.
+fn crowded_days(short: &[Arc<LiveObject>]) -> Vec<Vec<Arc<LiveObject>>> {
+    let mut by_day: std::collections::BTreeMap<Day, Vec<Arc<LiveObject>>> = Default::default();
+    for object in short {
+        by_day.entry(Day::of(object.entry.time.first_ns)).or_default().push(Arc::clone(object));
+    }
+    by_day.into_values().filter(|objects| objects.len() > 1).collect()
+}

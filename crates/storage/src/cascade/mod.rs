@@ -1,0 +1,23 @@
+//! The cascade: readings fall from the key-value model to short columns to long columns.
+//!
+//! 1. `drain.rs`: rows in memory become objects of the model that owns their time.
+//! 2. `kv_to_short.rs`: run files of days that have come of age become short columns.
+//! 3. `short_to_long.rs`: days of months that have come of age become long columns, and parts of
+//!    long columns that overlap become one.
+//!
+//! Each step writes new objects first, then installs them in the manifest and removes their inputs
+//! there in one commit, then shows them to readers in one step. A crash in between leaves objects
+//! that nothing names, which the next open deletes.
+
+mod boundaries;
+mod drain;
+mod kv_to_short;
+mod retention;
+mod rewrite;
+mod short_to_long;
+
+pub(crate) use boundaries::Boundaries;
+pub(crate) use drain::{Take, drain};
+pub(crate) use kv_to_short::kv_to_short;
+pub(crate) use retention::retain;
+pub(crate) use short_to_long::short_to_long;

@@ -1,0 +1,190 @@
+//! Writing segments: from rows of a source, sensor by sensor, by several threads.
+
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tidefall_codec::Profile;
+use tidefall_types::{FieldId, FieldType, Result, Seq, TableId, TimeRange};
+
+use super::drain::{cut, last_seq, only};
+use crate::engine::Engine;
+use crate::manifest::{Edit, Model, ObjectEntry};
+use crate::options::CascadeReport;
+use crate::parallel::ordered;
+use crate::read::{Fetched, LiveObject, ReadStats, SensorStream};
+use crate::rows::SensorRows;
+use crate::segment::SegmentWriter;
+use crate::segment::encode::{EncodeParams, encode_piece, metrics_interval_ns};
+use crate::table::Table;
+
+/// What kind of object is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output<'a> {
+    pub(super) model: Model,
+    pub(super) fields: &'a [(FieldId, FieldType)],
+    pub(super) block_ns: i64,
+}
+
+/// Rows and sensors that an object will have at most, from which the interval of its metrics
+/// follows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub(super) rows: u64,
+    pub(super) sensors: u64,
+    pub(super) time: TimeRange,
+}
+
+/// Run files and short columns are rewritten soon: they are packed fast. Long columns stay.
+const fn encode_profile(model: Model) -> Profile {
+    match model {
+        Model::Kv | Model::Short => Profile::Fast,
+        Model::Long => Profile::Dense,
+    }
+}
+
+/// Writes one object with the rows that `read` gives for each item; items are in the order of
+/// their sensors. No object is written when there is no row.
+pub(super) fn write_object<T: Sync>(
+    engine: &Engine,
+    table: TableId,
+    output: Output<'_>,
+    seq: Seq,
+    estimate: Estimate,
+    items: &[T],
+    read: impl Fn(&T) -> Result<(u32, Vec<SensorRows>)> + Sync,
+) -> Result<Option<ObjectEntry>> {
+    let span_ns = estimate.time.last_ns.saturating_sub(estimate.time.first_ns);
+    let block_ns = metrics_interval_ns(output.block_ns, estimate.rows, estimate.sensors, span_ns);
+    let profile = encode_profile(output.model);
+    let params = EncodeParams { fields: output.fields.to_vec(), block_ns, profile };
+    let id = engine.next_object_id();
+    let mut writer: Option<SegmentWriter> = None;
+    let encode = |item: &T| {
+        let (sensor, pieces) = read(item)?;
+        pieces
+            .iter()
+            .filter(|rows| rows.len() > 0)
+            .map(|rows| encode_piece(sensor, &rows.times, &rows.fields, &params))
+            .collect::<Result<Vec<_>>>()
+    };
+    ordered(engine.threads(), items, encode, |pieces| {
+        for piece in pieces {
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => {
+                    let out = engine.create_object(id, output.model)?;
+                    none.insert(SegmentWriter::new(out, table, params.clone())?)
+                }
+            };
+            writer.append(piece)?;
+        }
+        Ok(())
+    })?;
+    let Some(writer) = writer else { return Ok(None) };
+    let summary = writer.finish()?;
+    Ok(Some(ObjectEntry {
+        id,
+        model: output.model,
+        last_seq: seq,
+        time: summary.time,
+        first_sensor: summary.first_sensor,
+        last_sensor: summary.last_sensor,
+        rows: summary.rows,
+        bytes: summary.bytes,
+    }))
+}
+
+/// Rows that are laid together and encoded as one piece at most: bounds the memory of a merge.
+const PIECE_ROWS: usize = 1 << 17;
+
+/// Rewrites objects, which must be all that overlap each other, into the given spans.
+pub(super) fn rewrite(
+    engine: &Engine,
+    table: &Arc<Table>,
+    inputs: &[Arc<LiveObject>],
+    spans: &[(Model, TimeRange)],
+) -> Result<CascadeReport> {
+    let schema = table.schema();
+    let fields: Arc<[(FieldId, FieldType)]> = schema
+        .fields
+        .iter()
+        .enumerate()
+        .map(|(id, field)| (FieldId(id as u16), field.ty))
+        .collect();
+    let sources = only(inputs.to_vec(), Arc::clone(&table.live().tombstones));
+    let sensors = sensors_of(inputs)?;
+    let seq = last_seq(inputs);
+    let stats = Arc::new(ReadStats::default());
+    let mut outputs: Vec<ObjectEntry> = Vec::new();
+    for (model, time) in spans {
+        let read = |sensor: &u32| {
+            let mut stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
+            let mut fetched = Fetched::default();
+            let mut pieces = Vec::new();
+            let mut pending: Vec<SensorRows> = Vec::new();
+            while let Some(rows) = stream.next(&mut fetched)? {
+                pending.push(cut(&rows, time));
+                if pending.iter().map(SensorRows::len).sum::<usize>() >= PIECE_ROWS {
+                    pieces.push(crate::rows::merge(&std::mem::take(&mut pending))?);
+                }
+            }
+            if !pending.is_empty() {
+                pieces.push(crate::rows::merge(&pending)?);
+            }
+            Ok((*sensor, pieces))
+        };
+        outputs.extend(write_object(
+            engine,
+            table.id,
+            Output { model: *model, fields: &fields, block_ns: schema.options.block_ns },
+            seq,
+            estimate(inputs, time, sensors.len() as u64),
+            &sensors,
+            read,
+        )?);
+    }
+    let before: u64 = inputs.iter().map(|object| object.entry.rows).sum();
+    let after: u64 = outputs.iter().map(|entry| entry.rows).sum();
+    let mut report = CascadeReport {
+        steps: 1,
+        rows: after,
+        bytes: outputs.iter().map(|entry| entry.bytes).sum(),
+        rows_dropped: before.saturating_sub(after),
+    };
+    if outputs.is_empty() {
+        report.steps = u64::from(!inputs.is_empty());
+    }
+    let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
+    let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
+    engine.install(table, removed.chain(added).collect(), |_| {})?;
+    Ok(report)
+}
+
+fn estimate(inputs: &[Arc<LiveObject>], time: &TimeRange, sensors: u64) -> Estimate {
+    let mut estimate = Estimate { rows: 0, sensors, time: TimeRange::new(i64::MAX, i64::MIN) };
+    for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        let shared = object.entry.time.intersect(time);
+        estimate.rows += (object.entry.rows as f64 * share(&object.entry.time, &shared)) as u64;
+        estimate.time = estimate.time.union(&shared);
+    }
+    estimate
+}
+
+/// The part of a stretch of time that lies in another, from 0 to 1.
+pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
+    let length = |range: &TimeRange| {
+        i128::from(range.last_ns) as f64 - i128::from(range.first_ns) as f64 + 1.0
+    };
+    (length(part) / length(all)).clamp(0.0, 1.0)
+}
+
+/// The sensors that have rows in some objects, in order.
+fn sensors_of(objects: &[Arc<LiveObject>]) -> Result<Vec<u32>> {
+    let mut sensors = RoaringBitmap::new();
+    for object in objects {
+        for position in 0..object.segment.index_block_count()? {
+            sensors.extend(object.segment.index_block_at(position)?.sensors());
+        }
+    }
+    Ok(sensors.into_iter().collect())
+}

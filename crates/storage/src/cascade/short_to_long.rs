@@ -1,0 +1,97 @@
+//! From short columns to long ones, and from parts of long columns that overlap to one.
+
+use std::sync::Arc;
+
+use tidefall_types::{Month, Result, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::rewrite::{rewrite, share};
+use crate::engine::Engine;
+use crate::manifest::Model;
+use crate::options::{CascadeReport, Target};
+use crate::read::LiveObject;
+use crate::table::Table;
+
+/// Bytes that a long segment should have: one read per sensor and segment, few segments, and
+/// little to rewrite when something arrives late.
+const SEGMENT_BYTES: f64 = (128_u64 << 20) as f64;
+/// Parts of one stretch of months beyond which they are folded without being asked.
+const PARTS_MAX: usize = 4;
+
+/// Moves months that have come of age, and folds parts.
+pub(crate) fn short_to_long(
+    engine: &Engine,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    target: Target,
+) -> Result<CascadeReport> {
+    let long_range = boundaries.range(Model::Long);
+    let mut objects = table.live().objects_of(Model::Long);
+    let short = table.live().objects_of(Model::Short);
+    objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
+    let mut report = CascadeReport::default();
+    for group in groups(objects) {
+        let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
+        let is_asked = target == Target::Long && group.len() > 1;
+        if is_moving || is_asked || group.len() > PARTS_MAX {
+            report += rewrite(engine, table, &group, &spans(&group))?;
+        }
+    }
+    Ok(report)
+}
+
+/// The months that an object reaches into.
+fn months(time: &TimeRange) -> (Month, Month) {
+    (Month::of(time.first_ns), Month::of(time.last_ns))
+}
+
+/// Objects that share months, directly or through others, and small neighbours, which are better
+/// one object.
+fn groups(mut objects: Vec<Arc<LiveObject>>) -> Vec<Vec<Arc<LiveObject>>> {
+    objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+    let mut groups: Vec<(Month, u64, Vec<Arc<LiveObject>>)> = Vec::new();
+    for object in objects {
+        let (first, last) = months(&object.entry.time);
+        let bytes = object.entry.bytes;
+        match groups.last_mut() {
+            Some((until, total, group))
+                if first <= *until || ((*total + bytes) as f64) < SEGMENT_BYTES / 2.0 =>
+            {
+                *until = last.max(*until);
+                *total += bytes;
+                group.push(object);
+            }
+            _ => groups.push((last, bytes, vec![object])),
+        }
+    }
+    groups.into_iter().map(|(_, _, group)| group).collect()
+}
+
+/// Stretches of whole months that will hold about [`SEGMENT_BYTES`] each, a month at least.
+fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
+    let Some(all) = group.iter().map(|object| object.entry.time).reduce(|a, b| a.union(&b)) else {
+        return Vec::new();
+    };
+    let (first, last) = months(&all);
+    let mut spans = Vec::new();
+    let mut start = first;
+    let mut bytes = 0.0;
+    for month in (first.0..=last.0).map(Month) {
+        let range = month.range();
+        let month_bytes: f64 = group
+            .iter()
+            .filter(|object| object.entry.time.overlaps(&range))
+            .map(|object| {
+                let time = &object.entry.time;
+                object.entry.bytes as f64 * share(time, &time.intersect(&range))
+            })
+            .sum();
+        if bytes > 0.0 && bytes + month_bytes > SEGMENT_BYTES {
+            spans.push((Model::Long, start.range().union(&Month(month.0 - 1).range())));
+            (start, bytes) = (month, 0.0);
+        }
+        bytes += month_bytes;
+    }
+    spans.push((Model::Long, start.range().union(&last.range())));
+    spans
+}

@@ -1,0 +1,150 @@
+//! From a condition on tags to the sensors that meet it, through the inverted index: the
+//! condition is tried on each distinct value once, not on each sensor.
+
+use arrow_array::{Array, StringArray};
+use regex::RegexBuilder;
+use roaring::RoaringBitmap;
+use tidefall_types::{Error, NO_TAG, Result, TableSchema};
+
+use super::filter::{Case, TagFilter};
+use super::sensors::{SensorsView, TagValues};
+
+/// The sensors for which a condition is true, and those for which it is false; it is unknown for
+/// the others, as SQL has it.
+struct Truth {
+    yes: RoaringBitmap,
+    no: RoaringBitmap,
+}
+
+impl SensorsView {
+    /// The sensors for which `filter` is true.
+    ///
+    /// # Errors
+    /// `NotFound` for a tag that the table does not have, `Invalid` for a wrong pattern.
+    pub(crate) fn resolve(
+        &self,
+        schema: &TableSchema,
+        filter: &TagFilter,
+    ) -> Result<RoaringBitmap> {
+        Ok(self.truth(schema, filter)?.yes)
+    }
+
+    fn truth(&self, schema: &TableSchema, filter: &TagFilter) -> Result<Truth> {
+        Ok(match filter {
+            TagFilter::All => Truth { yes: self.all(), no: RoaringBitmap::new() },
+            TagFilter::Eq { tag, value } => self.values_truth(schema, tag, |text| text == value)?,
+            TagFilter::In { tag, values } => {
+                let values: std::collections::HashSet<&str> =
+                    values.iter().map(String::as_str).collect();
+                self.values_truth(schema, tag, |text| values.contains(text))?
+            }
+            TagFilter::Like { tag, pattern, case } => {
+                let regex = build(&like_to_regex(pattern), pattern, *case)?;
+                self.values_truth(schema, tag, |text| regex.is_match(text))?
+            }
+            TagFilter::Regex { tag, pattern, case } => {
+                let regex = build(pattern, pattern, *case)?;
+                self.values_truth(schema, tag, |text| regex.is_match(text))?
+            }
+            TagFilter::IsNull { tag } => {
+                let yes = match self.tag(find_tag(schema, tag)?) {
+                    Some(values) => values.sensors_with(NO_TAG).iter().copied().collect(),
+                    None => self.all(),
+                };
+                Truth { no: self.all() - &yes, yes }
+            }
+            TagFilter::Not(inner) => {
+                let Truth { yes, no } = self.truth(schema, inner)?;
+                Truth { yes: no, no: yes }
+            }
+            TagFilter::And(parts) => {
+                let mut truth = Truth { yes: self.all(), no: RoaringBitmap::new() };
+                for part in parts {
+                    let part = self.truth(schema, part)?;
+                    truth.yes &= part.yes;
+                    truth.no |= part.no;
+                }
+                truth
+            }
+            TagFilter::Or(parts) => {
+                let mut truth = Truth { yes: RoaringBitmap::new(), no: self.all() };
+                for part in parts {
+                    let part = self.truth(schema, part)?;
+                    truth.yes |= part.yes;
+                    truth.no &= part.no;
+                }
+                truth
+            }
+        })
+    }
+
+    fn all(&self) -> RoaringBitmap {
+        let mut all = RoaringBitmap::new();
+        all.insert_range(0..self.count);
+        all
+    }
+
+    fn values_truth(
+        &self,
+        schema: &TableSchema,
+        tag: &str,
+        matches: impl Fn(&str) -> bool,
+    ) -> Result<Truth> {
+        let Some(values) = self.tag(find_tag(schema, tag)?) else {
+            return Ok(Truth { yes: RoaringBitmap::new(), no: RoaringBitmap::new() });
+        };
+        let yes = sensors_where(values, &values.values, matches);
+        let mut no = self.all() - &yes;
+        for &sensor in values.sensors_with(NO_TAG) {
+            no.remove(sensor);
+        }
+        Ok(Truth { yes, no })
+    }
+}
+
+fn sensors_where(
+    tag: &TagValues,
+    values: &StringArray,
+    matches: impl Fn(&str) -> bool,
+) -> RoaringBitmap {
+    let mut sensors = RoaringBitmap::new();
+    for key in (0..values.len()).filter(|&key| matches(values.value(key))) {
+        sensors.extend(tag.sensors_with(key as u32));
+    }
+    sensors
+}
+
+fn find_tag(schema: &TableSchema, name: &str) -> Result<usize> {
+    schema.tags.iter().position(|tag| tag == name).ok_or_else(|| {
+        Error::not_found(format!(
+            "table {} has no tag {name:?}; its tags are {}",
+            schema.name,
+            schema.tags.join(", ")
+        ))
+    })
+}
+
+fn build(regex: &str, pattern: &str, case: Case) -> Result<regex::Regex> {
+    RegexBuilder::new(regex)
+        .case_insensitive(case == Case::Insensitive)
+        .build()
+        .map_err(|error| Error::invalid(format!("the pattern {pattern:?} is wrong: {error}")))
+}
+
+fn like_to_regex(pattern: &str) -> String {
+    let mut regex = String::from("(?s)^");
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '\\' => {
+                let literal = chars.next().unwrap_or('\\');
+                regex.push_str(&regex::escape(literal.encode_utf8(&mut [0; 4])));
+            }
+            c => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    regex.push('$');
+    regex
+}

@@ -1,0 +1,419 @@
+//! What one open database consists of, and the few steps that change it as a whole.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+use roaring::RoaringBitmap;
+use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
+
+use crate::ingest::commit::CommitQueue;
+use crate::kv::Run;
+use crate::manifest::log::{LogState, ManifestLog};
+use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
+use crate::options::DbOptions;
+use crate::read::{LiveObject, LiveTombstone};
+use crate::segment::{Segment, SegmentCaches};
+use crate::store::{ObjectIo, ObjectWriter, names};
+use crate::table::{Live, Table};
+use crate::wal::Wal;
+
+/// Of the memory budget: rows in memory beyond which they are drained in the background. While
+/// they are, a sorted copy of as many bytes exists and as much again may arrive.
+const KV_SHARE: f64 = 0.2;
+/// Of the memory budget: rows in memory beyond which writers wait for the drain.
+const KV_SHARE_MAX: f64 = 0.4;
+/// Of the memory budget: decoded footers, indexes and metrics.
+const CACHE_SHARE: f64 = 0.15;
+/// Sensor objects of a table beyond which they are written anew as one.
+const SENSOR_OBJECTS_MAX: usize = 16;
+/// How long objects stay after they were replaced, for read-only processes that still use an
+/// older manifest.
+const GRAVE_NS: i64 = 60 * tidefall_types::NS_PER_SECOND;
+/// Versions of the manifest that are kept.
+const MANIFEST_VERSIONS: u64 = 256;
+
+impl LogState for State {
+    type Edit = Edit;
+
+    fn apply(&mut self, edit: &Edit) {
+        Self::apply(self, edit);
+    }
+}
+
+/// An open database.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) io: Arc<dyn ObjectIo>,
+    pub(crate) options: DbOptions,
+    pub(crate) commits: CommitQueue,
+    pub(crate) wal: Mutex<Option<Wal>>,
+    /// Held by whoever moves readings: one at a time.
+    pub(crate) maintenance: Mutex<()>,
+    manifest: Mutex<ManifestLog<State>>,
+    tables: RwLock<Tables>,
+    caches: Arc<SegmentCaches>,
+    next_object: AtomicU64,
+    kv_bytes: AtomicUsize,
+    /// Set when rows in memory have outgrown their share, or the database closes.
+    pub(crate) alarm: (Mutex<Alarm>, Condvar),
+    drained: Condvar,
+    drained_lock: Mutex<()>,
+    graveyard: Mutex<Vec<(i64, Arc<LiveObject>)>>,
+}
+
+/// Why the background thread shall wake up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alarm {
+    pub(crate) is_full: bool,
+    pub(crate) is_closing: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    by_name: HashMap<String, Arc<Table>>,
+    by_id: HashMap<TableId, Arc<Table>>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        io: Arc<dyn ObjectIo>,
+        options: DbOptions,
+        manifest: ManifestLog<State>,
+        next_seq: Seq,
+    ) -> Self {
+        let state = manifest.state();
+        let caches = SegmentCaches::new((options.memory_bytes as f64 * CACHE_SHARE) as usize);
+        Self {
+            io,
+            commits: CommitQueue::new(next_seq),
+            wal: Mutex::new(None),
+            maintenance: Mutex::new(()),
+            tables: RwLock::new(Tables::default()),
+            caches: Arc::new(caches),
+            next_object: AtomicU64::new(state.next_object),
+            kv_bytes: AtomicUsize::new(0),
+            alarm: Default::default(),
+            drained: Condvar::new(),
+            drained_lock: Mutex::new(()),
+            graveyard: Mutex::new(Vec::new()),
+            manifest: Mutex::new(manifest),
+            options,
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.options.threads.max(1)
+    }
+
+    pub(crate) fn now_ns(&self) -> i64 {
+        self.options.clock.now_ns()
+    }
+
+    pub(crate) fn manifest(&self) -> MutexGuard<'_, ManifestLog<State>> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- tables ----
+
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.by_name.get(name).cloned().ok_or_else(|| {
+            let mut names: Vec<&str> = tables.by_name.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            Error::not_found(format!("there is no table {name:?}; there are: {}", names.join(", ")))
+        })
+    }
+
+    pub(crate) fn table_by_id(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+    }
+
+    /// All tables, by name.
+    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<(String, Arc<Table>)> =
+            tables.by_name.iter().map(|(name, table)| (name.clone(), Arc::clone(table))).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.into_iter().map(|(_, table)| table).collect()
+    }
+
+    pub(crate) fn show_table(&self, table: Arc<Table>) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.by_name.insert(table.schema().name.clone(), Arc::clone(&table));
+        tables.by_id.insert(table.id, table);
+    }
+
+    pub(crate) fn hide_table(&self, table: &Table) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.by_name.remove(&table.schema().name);
+        tables.by_id.remove(&table.id);
+        drop(tables);
+        let mut live = table.live();
+        live.is_dropped = true;
+        let objects = std::mem::take(&mut live.objects);
+        let bytes = live.kv_bytes();
+        live.runs.clear();
+        drop(live);
+        self.bury(objects);
+        self.rows_left(bytes);
+    }
+
+    // ---- objects ----
+
+    pub(crate) fn next_object_id(&self) -> ObjectId {
+        ObjectId(self.next_object.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn create_object(
+        &self,
+        id: ObjectId,
+        model: Model,
+    ) -> Result<Box<dyn ObjectWriter>> {
+        self.io.writer(&names::object(id, model.name()))
+    }
+
+    pub(crate) fn live_object(&self, entry: ObjectEntry) -> Arc<LiveObject> {
+        let name = names::object(entry.id, entry.model.name());
+        let (io, caches) = (Arc::clone(&self.io), Arc::clone(&self.caches));
+        let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
+        Arc::new(LiveObject { entry, segment })
+    }
+
+    /// Commits edits of one table and shows them to readers in one step, together with `change`.
+    pub(crate) fn install(
+        &self,
+        table: &Table,
+        mut edits: Vec<Edit>,
+        change: impl FnOnce(&mut Live),
+    ) -> Result<()> {
+        self.add_what_the_log_holds(&mut edits)?;
+        self.manifest().commit(&edits)?;
+        let mut live = table.live();
+        let before = live.kv_bytes();
+        change(&mut live);
+        let mut removed = Vec::new();
+        for edit in edits {
+            match edit {
+                Edit::AddObject(id, entry) if id == table.id && !live.is_dropped => {
+                    live.objects.push(self.live_object(entry));
+                }
+                Edit::RemoveObject(id, object) if id == table.id => {
+                    let is_it = |other: &mut Arc<LiveObject>| other.entry.id == object;
+                    removed.extend(live.objects.extract_if(.., is_it));
+                }
+                _ => {}
+            }
+        }
+        live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        let after = live.kv_bytes();
+        drop(live);
+        self.bury(removed);
+        self.rows_left(before.saturating_sub(after));
+        Ok(())
+    }
+
+    /// Adds edits that make new sensors and deletes durable outside of the log.
+    fn add_what_the_log_holds(&self, edits: &mut Vec<Edit>) -> Result<()> {
+        for table in self.tables() {
+            let stored: Vec<SensorObject> = match self.manifest().state().tables.get(&table.id) {
+                Some(state) => state.sensors.clone(),
+                None => continue,
+            };
+            let first = stored.last().map_or(0, |part| part.first + part.count);
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            if sensors.count() > first {
+                let is_crowded = stored.len() >= SENSOR_OBJECTS_MAX;
+                let first = if is_crowded { 0 } else { first };
+                let count = sensors.count() - first;
+                let bytes = sensors.encode_from(first)?;
+                drop(sensors);
+                let id = self.next_object_id();
+                self.io.put_new(&names::object(id, "sensors"), &[&bytes])?;
+                let part = SensorObject { id, first, count, bytes: bytes.len() as u64 };
+                edits.push(match is_crowded {
+                    true => Edit::ReplaceSensors(table.id, part),
+                    false => Edit::AddSensors(table.id, part),
+                });
+            }
+            let tombstones = Arc::clone(&table.live().tombstones);
+            let known = tombstones.iter().map(to_stored).collect::<Result<Vec<Tombstone>>>()?;
+            edits.extend(known.into_iter().map(|t| Edit::AddTombstone(table.id, t)));
+        }
+        Ok(())
+    }
+
+    /// Cuts the log behind what is durable elsewhere.
+    pub(crate) fn cut_log(&self) -> Result<()> {
+        // Read first: whatever is applied later has a later number.
+        let applied = self.commits.applied();
+        let oldest = self
+            .tables()
+            .iter()
+            .filter_map(|table| table.live().all_runs().map(|run| run.first_seq).min())
+            .min();
+        let from = oldest.map_or(applied, |oldest| oldest.min(applied));
+        if from <= self.manifest().state().wal_from {
+            return Ok(());
+        }
+        let mut edits = Vec::new();
+        self.add_what_the_log_holds(&mut edits)?;
+        edits.push(Edit::WalFrom(from));
+        self.manifest().commit(&edits)?;
+        let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wal) = wal.as_mut() {
+            wal.cut(from).inspect_err(|error| self.commits.fail(error))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets deletes that hide nothing any more.
+    pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
+        let spent: Vec<Seq> = {
+            let live = table.live();
+            let is_spent = |tombstone: &&LiveTombstone| {
+                live.objects.iter().all(|object| {
+                    object.entry.last_seq > tombstone.seq
+                        || !object.entry.time.overlaps(&tombstone.time)
+                }) && live.all_runs().all(|run| run.last_seq > tombstone.seq)
+            };
+            live.tombstones.iter().filter(is_spent).map(|tombstone| tombstone.seq).collect()
+        };
+        // A delete in the log must not be forgotten before the log is cut behind it.
+        let from = self.manifest().state().wal_from;
+        let spent: Vec<Seq> = spent.into_iter().filter(|seq| *seq < from).collect();
+        if spent.is_empty() {
+            return Ok(());
+        }
+        let edits: Vec<Edit> =
+            spent.iter().map(|seq| Edit::RemoveTombstone(table.id, *seq)).collect();
+        self.manifest().commit(&edits)?;
+        let mut live = table.live();
+        Arc::make_mut(&mut live.tombstones).retain(|tombstone| !spent.contains(&tombstone.seq));
+        Ok(())
+    }
+
+    fn bury(&self, objects: Vec<Arc<LiveObject>>) {
+        let now_ns = self.now_ns();
+        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
+        graveyard.extend(objects.into_iter().map(|object| (now_ns, object)));
+    }
+
+    /// Deletes objects that were replaced some time ago and that nobody reads any more.
+    pub(crate) fn sweep(&self, at_close: Sweep) -> Result<()> {
+        let now_ns = self.now_ns();
+        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |(since_ns, object): &mut (i64, Arc<LiveObject>)| {
+            let is_old = now_ns.saturating_sub(*since_ns) >= GRAVE_NS;
+            Arc::strong_count(object) == 1 && (is_old || at_close == Sweep::All)
+        };
+        let due: Vec<_> = graveyard.extract_if(.., is_due).collect();
+        drop(graveyard);
+        for (_, object) in due {
+            self.caches.forget(object.entry.id);
+            self.io.delete(object.segment.name())?;
+        }
+        self.manifest().gc(MANIFEST_VERSIONS)?;
+        Ok(())
+    }
+
+    // ---- memory ----
+
+    /// Notes that rows came into memory.
+    pub(crate) fn rows_came(&self, bytes: usize) {
+        let total = self.kv_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        if total >= self.kv_share(KV_SHARE) {
+            self.raise(|alarm| alarm.is_full = true);
+        }
+    }
+
+    fn rows_left(&self, bytes: usize) {
+        let mut left = bytes;
+        let _ = self.kv_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
+            left = left.min(total);
+            Some(total - left)
+        });
+        let _guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drained.notify_all();
+    }
+
+    /// The bytes of rows in memory.
+    pub(crate) fn kv_bytes(&self) -> usize {
+        self.kv_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until there is room for more rows in memory.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        while self.kv_bytes() > self.kv_share(KV_SHARE_MAX) {
+            if let Some(failure) = self.commits.failure() {
+                return Err(failure);
+            }
+            let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.kv_bytes() > self.kv_share(KV_SHARE_MAX) {
+                // Woken by the drain; the time-out only lets a failure be noticed.
+                let pause = std::time::Duration::from_millis(50);
+                drop(self.drained.wait_timeout(guard, pause));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn raise(&self, change: impl FnOnce(&mut Alarm)) {
+        change(&mut self.alarm.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.alarm.1.notify_all();
+    }
+
+    /// The number of runs, from the first on, that one drain takes.
+    pub(crate) fn drain_batch(&self, runs: &[Arc<Run>]) -> usize {
+        let mut bytes = 0;
+        let share = self.kv_share(KV_SHARE);
+        let fitting = runs.iter().take_while(|run| {
+            bytes += run.size_bytes;
+            bytes <= share
+        });
+        fitting.count().max(1)
+    }
+
+    fn kv_share(&self, share: f64) -> usize {
+        (self.options.memory_bytes as f64 * share) as usize
+    }
+}
+
+/// Which replaced objects are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// Those replaced some time ago.
+    Old,
+    /// All.
+    All,
+}
+
+/// A delete as it is stored.
+pub(crate) fn to_stored(tombstone: &LiveTombstone) -> Result<Tombstone> {
+    let sensors = match &tombstone.sensors {
+        None => None,
+        Some(sensors) => {
+            let mut bytes = Vec::with_capacity(sensors.serialized_size());
+            sensors.serialize_into(&mut bytes).map_err(|error| Error::io("a bitmap", &error))?;
+            Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        }
+    };
+    Ok(Tombstone { seq: tombstone.seq, time: tombstone.time, sensors })
+}
+
+/// A delete as readers apply it.
+pub(crate) fn to_live(tombstone: &Tombstone) -> Result<LiveTombstone> {
+    let damaged = || Error::corrupt("the sensors of a delete are damaged");
+    let sensors = match &tombstone.sensors {
+        None => None,
+        Some(hex) => {
+            let bytes = (0..hex.len() / 2)
+                .map(|i| hex.get(2 * i..2 * i + 2).and_then(|d| u8::from_str_radix(d, 16).ok()))
+                .collect::<Option<Vec<u8>>>()
+                .ok_or_else(damaged)?;
+            let bitmap = RoaringBitmap::deserialize_from(&bytes[..]).map_err(|_| damaged())?;
+            Some(Arc::new(bitmap))
+        }
+    };
+    Ok(LiveTombstone { seq: tombstone.seq, time: tombstone.time, sensors })
+}

@@ -1,0 +1,220 @@
+//! Group commit: one thread takes all writes that wait, logs them with one fsync, and makes them
+//! visible in their order.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tidefall_types::{Error, Result, Seq};
+
+use super::Prepared;
+use super::record::RecordKind;
+use crate::kv::Run;
+use crate::read::LiveTombstone;
+use crate::table::Table;
+use crate::wal::Wal;
+
+/// Bytes of records that may wait; writers wait beyond. Four groups of the log's own size.
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// A change that waits to be made.
+pub(crate) struct Commit {
+    pub(crate) table: Arc<Table>,
+    pub(crate) change: Change,
+    /// What the log gets; none for writes that are acknowledged from memory.
+    pub(crate) record: Option<(RecordKind, Vec<u8>)>,
+    /// Whether the disk must have it before it is acknowledged.
+    pub(crate) is_durable: bool,
+    /// Called once with the outcome.
+    pub(crate) done: Box<dyn FnOnce(Result<Seq>) + Send>,
+}
+
+/// What a commit changes.
+pub(crate) enum Change {
+    /// Rows become visible.
+    Rows(Prepared),
+    /// The log learns of new sensors, which writers know already.
+    Sensors,
+    /// Rows disappear; the tombstone's place among the writes is set when it is made.
+    Delete(LiveTombstone),
+}
+
+impl Commit {
+    fn size_bytes(&self) -> usize {
+        self.record.as_ref().map_or(0, |(_, payload)| payload.len()) + size_of::<Self>()
+    }
+}
+
+/// The writes that wait, and the state of the thread that takes them.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    inner: Mutex<Inner>,
+    has_work: Condvar,
+    has_room: Condvar,
+    /// Everything before this is visible.
+    applied: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: Vec<(Seq, Commit)>,
+    bytes: usize,
+    next_seq: Seq,
+    is_closed: bool,
+    failure: Option<Error>,
+}
+
+impl std::fmt::Debug for CommitQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommitQueue").field("applied", &self.applied).finish_non_exhaustive()
+    }
+}
+
+impl CommitQueue {
+    pub(crate) fn new(next_seq: Seq) -> Self {
+        let queue = Self::default();
+        queue.lock().next_seq = next_seq;
+        queue.applied.store(next_seq.0, Ordering::Release);
+        queue
+    }
+
+    /// Everything before this sequence number is visible.
+    pub(crate) fn applied(&self) -> Seq {
+        Seq(self.applied.load(Ordering::Acquire))
+    }
+
+    /// Why the database takes no more writes, if it does not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
+    }
+
+    /// Makes all further writes fail.
+    pub(crate) fn fail(&self, error: &Error) {
+        let mut inner = self.lock();
+        inner.failure.get_or_insert_with(|| {
+            Error::closed(format!(
+                "no more writes after a failure; open the database again: {error}"
+            ))
+        });
+        self.has_work.notify_all();
+        self.has_room.notify_all();
+    }
+
+    /// Adds a change behind all others.
+    ///
+    /// # Errors
+    /// `Closed` after a failure or a close; `commit.done` is not called then.
+    pub(crate) fn submit(&self, commit: Commit) -> Result<()> {
+        let mut inner = self.lock();
+        while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
+            inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(failure) = &inner.failure {
+            return Err(failure.clone());
+        }
+        if inner.is_closed {
+            return Err(Error::closed("the database is closed"));
+        }
+        let seq = inner.next_seq;
+        inner.next_seq = Seq(seq.0 + 1);
+        inner.bytes += commit.size_bytes();
+        inner.waiting.push((seq, commit));
+        self.has_work.notify_one();
+        Ok(())
+    }
+
+    /// Lets the committing thread end when nothing waits any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.has_work.notify_all();
+        self.has_room.notify_all();
+    }
+
+    /// The committing thread: runs until the queue is closed.
+    pub(crate) fn run(&self, wal: &Mutex<Option<Wal>>, on_rows: impl Fn(usize)) {
+        while let Some(group) = self.take_group() {
+            let outcome = self.log(wal, &group);
+            let last = group.last().map(|(seq, _)| *seq);
+            for (seq, commit) in group {
+                let Commit { table, change, done, .. } = commit;
+                let outcome = outcome.clone().and_then(|()| {
+                    on_rows(apply(&table, seq, change)?);
+                    Ok(seq)
+                });
+                done(outcome);
+            }
+            if let Some(last) = last {
+                self.applied.store(last.0 + 1, Ordering::Release);
+            }
+        }
+    }
+
+    fn take_group(&self) -> Option<Vec<(Seq, Commit)>> {
+        let mut inner = self.lock();
+        while inner.waiting.is_empty() {
+            if inner.is_closed {
+                return None;
+            }
+            inner = self.has_work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.bytes = 0;
+        self.has_room.notify_all();
+        Some(std::mem::take(&mut inner.waiting))
+    }
+
+    fn log(&self, wal: &Mutex<Option<Wal>>, group: &[(Seq, Commit)]) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let mut wal = wal.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(wal) = wal.as_mut() else { return Err(Error::closed("the log is closed")) };
+        let outcome = log_group(wal, group);
+        if let Err(error) = &outcome {
+            self.fail(error);
+        }
+        outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log_group(wal: &mut Wal, group: &[(Seq, Commit)]) -> Result<()> {
+    let mut is_logged = false;
+    let mut is_durable = false;
+    for (seq, commit) in group {
+        if let Some((kind, payload)) = &commit.record {
+            wal.append(*seq, *kind as u8, &[payload])?;
+            is_logged = true;
+            is_durable |= commit.is_durable;
+        }
+    }
+    match (is_durable, is_logged) {
+        (true, _) => wal.sync(),
+        (false, true) => wal.write_out(),
+        (false, false) => Ok(()),
+    }
+}
+
+/// Makes a change visible, and returns the bytes that it added to memory.
+pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
+    match change {
+        Change::Sensors => Ok(0),
+        Change::Rows(rows) if rows.time.is_empty() => Ok(0),
+        Change::Rows(rows) => {
+            let types = table.types();
+            let run = Run::new((seq, seq), rows.sensor, rows.time, rows.fields);
+            let bytes = run.size_bytes;
+            table.live().push(run, &types)?;
+            Ok(bytes)
+        }
+        Change::Delete(mut tombstone) => {
+            tombstone.seq = seq;
+            let types = table.types();
+            let mut live = table.live();
+            live.seal(&types)?;
+            Arc::make_mut(&mut live.tombstones).push(tombstone);
+            Ok(0)
+        }
+    }
+}

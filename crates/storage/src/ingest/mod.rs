@@ -1,0 +1,13 @@
+//! The one way in: validate, find sensors, log, make visible.
+//!
+//! 1. `prepare.rs` turns a [`tidefall_types::WriteBatch`] into rows with sensor ids, and sets bad
+//!    rows aside.
+//! 2. `record.rs` writes them as a record of the log.
+//! 3. `commit.rs` orders the writes of all threads, lets those that wait together share one
+//!    fsync, and then makes them visible in that order.
+
+pub(crate) mod commit;
+mod prepare;
+pub(crate) mod record;
+
+pub(crate) use prepare::{Prepared, coerce, sensors_of_rows, unknown_column, without_rows};

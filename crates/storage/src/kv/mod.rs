@@ -1,0 +1,10 @@
+//! The key-value model: readings as they came, in memory, covered by the log.
+//!
+//! A write adds a [`Run`], or a part of one: nothing is looked up and nothing is sorted while
+//! readings arrive. A run finds its order by sensor and time when a reader first asks for it.
+
+mod run;
+mod scatter;
+
+pub(crate) use run::Run;
+pub(crate) use scatter::{SortedRuns, sort_runs};

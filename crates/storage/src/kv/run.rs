@@ -1,0 +1,151 @@
+//! A run: rows in the order of their arrival.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::ScalarBuffer;
+use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
+
+use crate::rows::{SensorRows, arrow_error, pick_latest};
+
+/// Rows in the order of their arrival, as columns. Never changes.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) first_seq: Seq,
+    pub(crate) last_seq: Seq,
+    pub(crate) sensor: ScalarBuffer<u32>,
+    pub(crate) time: ScalarBuffer<i64>,
+    /// By field id; fields behind the end are null.
+    pub(crate) fields: Vec<Option<ArrayRef>>,
+    pub(crate) range: TimeRange,
+    pub(crate) size_bytes: usize,
+    order: OnceLock<Vec<u32>>,
+}
+
+impl Run {
+    /// A run of at least one row.
+    pub(crate) fn new(
+        seqs: (Seq, Seq),
+        sensor: ScalarBuffer<u32>,
+        time: ScalarBuffer<i64>,
+        fields: Vec<Option<ArrayRef>>,
+    ) -> Self {
+        debug_assert!(!time.is_empty(), "a run without rows");
+        debug_assert_eq!(sensor.len(), time.len(), "columns of a run differ in length");
+        let (first_ns, last_ns) =
+            time.iter().fold((i64::MAX, i64::MIN), |(min, max), &t| (min.min(t), max.max(t)));
+        let values: usize =
+            fields.iter().flatten().map(|column| column.get_array_memory_size()).sum();
+        Self {
+            first_seq: seqs.0,
+            last_seq: seqs.1,
+            size_bytes: time.len() * 16 + values,
+            sensor,
+            time,
+            fields,
+            range: TimeRange::new(first_ns, last_ns),
+            order: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.time.len()
+    }
+
+    /// One run with the rows of several that followed each other.
+    pub(crate) fn concat(runs: &[Arc<Self>], types: &[FieldType]) -> Result<Self> {
+        let mut sensor = Vec::new();
+        let mut time = Vec::new();
+        for run in runs {
+            sensor.extend_from_slice(&run.sensor);
+            time.extend_from_slice(&run.time);
+        }
+        let fields = types
+            .iter()
+            .enumerate()
+            .map(|(field, ty)| {
+                if runs.iter().all(|run| run.field(field).is_none()) {
+                    return Ok(None);
+                }
+                let columns: Vec<ArrayRef> = runs
+                    .iter()
+                    .map(|run| match run.field(field) {
+                        Some(column) => Arc::clone(column),
+                        None => arrow_array::new_null_array(&ty.arrow(), run.rows()),
+                    })
+                    .collect();
+                let columns: Vec<&dyn Array> = columns.iter().map(|column| &**column).collect();
+                arrow_select::concat::concat(&columns).map(Some).map_err(arrow_error)
+            })
+            .collect::<Result<_>>()?;
+        let seqs = (
+            runs.first().map_or(Seq(0), |run| run.first_seq),
+            runs.last().map_or(Seq(0), |run| run.last_seq),
+        );
+        Ok(Self::new(seqs, sensor.into(), time.into(), fields))
+    }
+
+    /// A field, if some row has a value for it.
+    pub(crate) fn field(&self, field: usize) -> Option<&ArrayRef> {
+        self.fields.get(field)?.as_ref()
+    }
+
+    /// The run without the rows for which `drop` holds; none when no row is left.
+    pub(crate) fn without(&self, drop: impl Fn(u32, i64) -> bool) -> Result<Option<Self>> {
+        let keep: Vec<u32> = (0..self.rows() as u32)
+            .filter(|&row| !drop(self.sensor[row as usize], self.time[row as usize]))
+            .collect();
+        if keep.is_empty() {
+            return Ok(None);
+        }
+        let sensor: Vec<u32> = keep.iter().map(|&row| self.sensor[row as usize]).collect();
+        let time: Vec<i64> = keep.iter().map(|&row| self.time[row as usize]).collect();
+        let keep = UInt32Array::from(keep);
+        let fields = self
+            .fields
+            .iter()
+            .map(|column| {
+                column.as_ref().map(|column| crate::rows::gather(column, &keep)).transpose()
+            })
+            .collect::<Result<_>>()?;
+        let seqs = (self.first_seq, self.last_seq);
+        Ok(Some(Self::new(seqs, sensor.into(), time.into(), fields)))
+    }
+
+    /// Where the rows of a sensor within `range` stand in the run's order.
+    pub(crate) fn find(&self, sensor: u32, range: &TimeRange) -> Range<usize> {
+        let order = self.order();
+        let key = |row: &u32| (self.sensor[*row as usize], self.time[*row as usize]);
+        let first = order.partition_point(|row| key(row) < (sensor, range.first_ns));
+        let length = order[first..].partition_point(|row| key(row) <= (sensor, range.last_ns));
+        first..first + length
+    }
+
+    /// The first and the last time of the rows at a place of the run's order, which holds rows of
+    /// one sensor.
+    pub(crate) fn times_at(&self, place: &Range<usize>) -> TimeRange {
+        let order = &self.order()[place.clone()];
+        let time = |row: Option<&u32>| row.map_or(0, |row| self.time[*row as usize]);
+        TimeRange::new(time(order.first()), time(order.last()))
+    }
+
+    /// The rows at a place of the run's order, with the given fields.
+    pub(crate) fn read(&self, place: Range<usize>, fields: &[FieldId]) -> Result<SensorRows> {
+        let keys: Vec<(i64, u32)> =
+            self.order()[place].iter().map(|&row| (self.time[row as usize], row)).collect();
+        let columns: Vec<Option<ArrayRef>> =
+            fields.iter().map(|field| self.field(field.index()).cloned()).collect();
+        pick_latest(&keys, &columns)
+    }
+
+    /// The rows by sensor, time and arrival.
+    fn order(&self) -> &[u32] {
+        self.order.get_or_init(|| {
+            let mut order: Vec<u32> = (0..self.rows() as u32).collect();
+            // Stable, so that rows of one identity stay in the order of their arrival.
+            order.sort_by_key(|&row| (self.sensor[row as usize], self.time[row as usize]));
+            order
+        })
+    }
+}

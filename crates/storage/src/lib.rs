@@ -1,0 +1,46 @@
+//! The engine of Tidefall: readings fall through three storage models as they age, and are read
+//! through one merged view.
+//!
+//! ```text
+//! Db::write ── ingest ── wal ── kv (memory) ──┐
+//!                                 │ cascade    │
+//!                               short          ├── read ── TableSnapshot
+//!                                 │ cascade    │
+//!                               long ─────────┘
+//! ```
+//!
+//! [`Db`] is the entry. Modules stand in the order in which data flows.
+
+mod cache;
+mod cascade;
+mod catalog;
+mod db;
+mod engine;
+mod ingest;
+mod inspect;
+mod kv;
+mod manifest;
+mod options;
+mod parallel;
+mod read;
+mod recovery;
+mod rows;
+mod segment;
+pub mod store;
+mod table;
+mod verify;
+mod wal;
+
+pub use catalog::{Case, TagFilter};
+pub use db::Db;
+pub use inspect::{ModelReport, Stats, TableReport};
+pub use manifest::Model;
+pub use options::{
+    Ack, BadRows, CascadeReport, CascadeRequest, DbOptions, IfExists, MEMORY_BYTES_MIN, Target,
+    Unknown, WriteOptions, WriteReport,
+};
+pub use read::{
+    AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics,
+    ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, TableSnapshot, ValueCondition,
+};
+pub use verify::VerifyReport;

@@ -1,0 +1,7 @@
+//! Which objects make up the database: a numbered log of changes on storage.
+
+pub(crate) mod log;
+mod state;
+
+pub use state::Model;
+pub(crate) use state::{Drained, Edit, ObjectEntry, SensorObject, State, TableState, Tombstone};

@@ -1,0 +1,213 @@
+//! The state that the manifest records, and the edits that change it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidefall_types::{ObjectId, Seq, TableId, TableSchema, TimeRange};
+
+/// The storage model that an object belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Key-value: a run that outgrew the memory.
+    Kv,
+    /// Short columns: a part of one day.
+    Short,
+    /// Long columns: whole months.
+    Long,
+}
+
+impl Model {
+    /// Its name in messages and object names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kv => "kv",
+            Self::Short => "short",
+            Self::Long => "long",
+        }
+    }
+}
+
+/// A live segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectEntry {
+    /// Its id, from which its name is made.
+    pub id: ObjectId,
+    /// The model that it belongs to.
+    pub model: Model,
+    /// The latest write in it. Where two objects hold the same identity, the later one wins; the
+    /// writes of two objects that overlap in time never interleave.
+    pub last_seq: Seq,
+    /// The first and the last time in it.
+    pub time: TimeRange,
+    /// The least sensor in it.
+    pub first_sensor: u32,
+    /// The greatest sensor in it.
+    pub last_sensor: u32,
+    /// Its rows.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A stored part of a table's sensors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SensorObject {
+    /// The object.
+    pub id: ObjectId,
+    /// The first sensor in it.
+    pub first: u32,
+    /// The sensors in it.
+    pub count: u32,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A delete that may still hide stored rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// Its place among the writes: it hides what was written before.
+    pub seq: Seq,
+    /// The times that it hides.
+    pub time: TimeRange,
+    /// The sensors that it hides, as a serialised bitmap in base 16; all sensors when absent.
+    pub sensors: Option<String>,
+}
+
+/// Rows that have left the memory for good: recovery passes them over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Written up to here, ...
+    pub upto: Seq,
+    /// ... with times before this; [`i64::MAX`] for all times.
+    pub before_ns: i64,
+}
+
+impl Drained {
+    /// Whether a row has been drained.
+    pub fn covers(&self, seq: Seq, time_ns: i64) -> bool {
+        seq <= self.upto && (self.before_ns == i64::MAX || time_ns < self.before_ns)
+    }
+}
+
+/// A table and what is stored of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableState {
+    /// Its schema.
+    pub schema: TableSchema,
+    /// Its segments.
+    pub objects: BTreeMap<ObjectId, ObjectEntry>,
+    /// Its sensors, in order.
+    pub sensors: Vec<SensorObject>,
+    /// Its deletes.
+    pub tombstones: Vec<Tombstone>,
+    /// What recovery passes over.
+    pub drained: Vec<Drained>,
+}
+
+/// The database as the manifest knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The tables.
+    pub tables: BTreeMap<TableId, TableState>,
+    /// Ids below are taken.
+    pub next_table: u32,
+    /// Ids below are taken.
+    pub next_object: u64,
+    /// Everything written before is in objects: the log is needed only from here on.
+    pub wal_from: Seq,
+}
+
+/// A change of the state. Several are committed together, all or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edit {
+    /// A table is created, or gets another schema.
+    PutTable(TableSchema),
+    /// A table is gone with all that it held.
+    DropTable(TableId),
+    /// A segment is live from now on.
+    AddObject(TableId, ObjectEntry),
+    /// A segment is not live any more.
+    RemoveObject(TableId, ObjectId),
+    /// A part of a table's sensors is stored.
+    AddSensors(TableId, SensorObject),
+    /// A table's sensors are stored in one object instead of many.
+    ReplaceSensors(TableId, SensorObject),
+    /// Rows were deleted.
+    AddTombstone(TableId, Tombstone),
+    /// A delete hides nothing any more.
+    RemoveTombstone(TableId, Seq),
+    /// Rows left the memory.
+    Drained(TableId, Drained),
+    /// The log is needed only from here on.
+    WalFrom(Seq),
+}
+
+impl State {
+    /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while
+    /// its readings fall.
+    pub fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::PutTable(schema) => self.put_table(schema),
+            Edit::DropTable(table) => {
+                self.tables.remove(table);
+            }
+            Edit::AddObject(table, entry) => {
+                self.next_object = self.next_object.max(entry.id.0 + 1);
+                self.with(*table, |state| {
+                    state.objects.insert(entry.id, entry.clone());
+                });
+            }
+            Edit::RemoveObject(table, id) => self.with(*table, |state| {
+                state.objects.remove(id);
+            }),
+            Edit::AddSensors(table, part) => {
+                self.next_object = self.next_object.max(part.id.0 + 1);
+                self.with(*table, |state| state.sensors.push(part.clone()));
+            }
+            Edit::ReplaceSensors(table, part) => {
+                self.next_object = self.next_object.max(part.id.0 + 1);
+                self.with(*table, |state| state.sensors = vec![part.clone()]);
+            }
+            Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
+                if state.tombstones.iter().all(|other| other.seq != tombstone.seq) {
+                    state.tombstones.push(tombstone.clone());
+                }
+            }),
+            Edit::RemoveTombstone(table, seq) => self.with(*table, |state| {
+                state.tombstones.retain(|tombstone| tombstone.seq != *seq);
+            }),
+            Edit::Drained(table, drained) => self.with(*table, |state| {
+                state.drained.retain(|other| {
+                    other.upto > drained.upto || other.before_ns > drained.before_ns
+                });
+                state.drained.push(*drained);
+            }),
+            Edit::WalFrom(seq) => {
+                self.wal_from = *seq;
+                for table in self.tables.values_mut() {
+                    table.drained.retain(|drained| drained.upto >= *seq);
+                }
+            }
+        }
+    }
+
+    fn put_table(&mut self, schema: &TableSchema) {
+        self.next_table = self.next_table.max(schema.id.0 + 1);
+        let state = self.tables.entry(schema.id).or_insert_with(|| TableState {
+            schema: schema.clone(),
+            objects: BTreeMap::new(),
+            sensors: Vec::new(),
+            tombstones: Vec::new(),
+            drained: Vec::new(),
+        });
+        state.schema = schema.clone();
+    }
+
+    fn with(&mut self, table: TableId, change: impl FnOnce(&mut TableState)) {
+        if let Some(state) = self.tables.get_mut(&table) {
+            change(state);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the caller chooses.
+
+use std::sync::Arc;
+
+use tidefall_types::{Clock, RowError, SystemClock};
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct DbOptions {
+    /// The memory that ingest, merges, caches and reads share.
+    pub memory_bytes: usize,
+    /// The threads that the cascade uses.
+    pub threads: usize,
+    /// Where "now" comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The least memory that a database works with.
+pub const MEMORY_BYTES_MIN: usize = 64 << 20;
+
+impl Default for DbOptions {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 512 << 20,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ack {
+    /// When it is in memory. It is not logged: a crash loses what was written after the last
+    /// [`crate::Db::flush`], which makes everything before it durable.
+    Memory,
+    /// When it is in the log on disk.
+    #[default]
+    Durable,
+}
+
+/// What happens to a batch in which some rows are wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BadRows {
+    /// Nothing of the batch is written.
+    #[default]
+    Reject,
+    /// The good rows are written, the bad ones reported.
+    SetAside,
+}
+
+/// What happens when a table, tag or field is named that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unknown {
+    /// The write is refused.
+    #[default]
+    Refuse,
+    /// It is created: schema on write.
+    Create,
+}
+
+/// How a batch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// When the write is acknowledged.
+    pub ack: Ack,
+    /// What becomes of bad rows.
+    pub bad_rows: BadRows,
+    /// What becomes of unknown tables, tags and fields.
+    pub unknown: Unknown,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// The rows written.
+    pub rows: usize,
+    /// The rows left out, in order; empty unless [`BadRows::SetAside`] was chosen.
+    pub bad: Vec<RowError>,
+}
+
+/// What `create_table` does when the table exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfExists {
+    /// It fails.
+    Fail,
+    /// It leaves the table as it is.
+    Keep,
+}
+
+/// How far the cascade shall go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// As far as the ages of the readings ask.
+    ByAge,
+    /// Everything to short columns at least.
+    Short,
+    /// Everything to long columns.
+    Long,
+}
+
+/// A request to let readings fall.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CascadeRequest {
+    /// One table, or all of them.
+    pub table: Option<String>,
+    /// How far.
+    pub target: Target,
+}
+
+/// What a cascade did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CascadeReport {
+    /// Steps that installed something in the manifest.
+    pub steps: u64,
+    /// Readings (rows) written by those steps.
+    pub rows: u64,
+    /// Bytes written by those steps.
+    pub bytes: u64,
+    /// Rows dropped because of deletes or retention.
+    pub rows_dropped: u64,
+}
+
+impl std::ops::AddAssign for CascadeReport {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.rows_dropped += other.rows_dropped;
+    }
+}

@@ -1,0 +1,77 @@
+//! Work on many items by several threads, results in the order of the items.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use tidefall_types::{Error, Result};
+
+/// Results that each thread may be ahead of the consumer: bounds the memory.
+const AHEAD_PER_THREAD: usize = 4;
+
+struct Shared<R> {
+    next: usize,
+    consumed: usize,
+    ready: BTreeMap<usize, Result<R>>,
+    is_over: bool,
+}
+
+/// Calls `work` for each item on `threads` threads, and `consume` with the results in the order of
+/// the items on the calling thread. Stops at the first error.
+pub(crate) fn ordered<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+    mut consume: impl FnMut(R) -> Result<()>,
+) -> Result<()> {
+    if threads <= 1 || items.len() <= 1 {
+        return items.iter().try_for_each(|item| consume(work(item)?));
+    }
+    let window = threads * AHEAD_PER_THREAD;
+    let shared =
+        Mutex::new(Shared { next: 0, consumed: 0, ready: BTreeMap::new(), is_over: false });
+    let changed = Condvar::new();
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let mut state = lock();
+                    while state.next >= state.consumed + window && !state.is_over {
+                        state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    let item = state.next;
+                    if state.is_over || item >= items.len() {
+                        return;
+                    }
+                    state.next += 1;
+                    drop(state);
+                    // A panic must not leave the consumer waiting for ever.
+                    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        work(&items[item])
+                    }));
+                    let result = result.unwrap_or_else(|_| {
+                        Err(Error::closed("a worker thread panicked; this is a bug"))
+                    });
+                    lock().ready.insert(item, result);
+                    changed.notify_all();
+                }
+            });
+        }
+        let outcome = (0..items.len()).try_for_each(|item| {
+            let mut state = lock();
+            let result = loop {
+                match state.ready.remove(&item) {
+                    Some(result) => break result,
+                    None => state = changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            state.consumed = item + 1;
+            drop(state);
+            changed.notify_all();
+            consume(result?)
+        });
+        lock().is_over = true;
+        changed.notify_all();
+        outcome
+    })
+}

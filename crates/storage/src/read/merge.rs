@@ -1,0 +1,91 @@
+//! One sensor's rows from all places, in the order of time, later writes over earlier ones.
+//!
+//! Parts are opened in the order of their first times. Of the open parts, the one that ends first
+//! bounds what is complete; all rows up to there are laid together and delivered. Where parts do
+//! not overlap (the rule), each is delivered as it was read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
+
+use super::parts::{Fetched, Part, Sources};
+use super::request::ReadStats;
+use crate::rows::{SensorRows, merge};
+
+/// Delivers the rows of one sensor.
+#[derive(Debug)]
+pub(crate) struct SensorStream {
+    fields: Arc<[(FieldId, FieldType)]>,
+    stats: Arc<ReadStats>,
+    parts: VecDeque<Part>,
+    open: Vec<(Seq, SensorRows)>,
+}
+
+impl SensorStream {
+    pub(crate) fn new(
+        sources: &Sources,
+        sensor: u32,
+        range: &TimeRange,
+        fields: &Arc<[(FieldId, FieldType)]>,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Self> {
+        let parts = sources.parts(sensor, range)?.into();
+        let (fields, stats) = (Arc::clone(fields), Arc::clone(stats));
+        Ok(Self { fields, stats, parts, open: Vec::new() })
+    }
+
+    /// The parts that are not read yet, ordered by their first times.
+    pub(crate) fn parts_mut(&mut self) -> &mut VecDeque<Part> {
+        &mut self.parts
+    }
+
+    /// The next rows; none at the end. Never empty.
+    pub(crate) fn next(&mut self, fetched: &mut Fetched) -> Result<Option<SensorRows>> {
+        loop {
+            if self.open.is_empty() && !self.open_next(fetched)? {
+                return Ok(None);
+            }
+            // Opening a part may bring the bound down, which may spare opening the next.
+            while let (Some(bound), Some(next)) = (self.bound(), self.parts.front()) {
+                if next.time.first_ns > bound {
+                    break;
+                }
+                self.open_next(fetched)?;
+            }
+            let Some(bound) = self.bound() else { continue };
+            let rows = self.take_until(bound)?;
+            if rows.len() > 0 {
+                return Ok(Some(rows));
+            }
+        }
+    }
+
+    /// The last time up to which the open parts are complete.
+    fn bound(&self) -> Option<i64> {
+        self.open.iter().filter_map(|(_, rows)| rows.times.last().copied()).min()
+    }
+
+    fn open_next(&mut self, fetched: &mut Fetched) -> Result<bool> {
+        let Some(part) = self.parts.pop_front() else { return Ok(false) };
+        let rows = part.read(&self.fields, fetched, &self.stats)?;
+        if rows.len() > 0 {
+            let at = self.open.partition_point(|(seq, _)| *seq <= part.seq);
+            self.open.insert(at, (part.seq, rows));
+        }
+        Ok(true)
+    }
+
+    fn take_until(&mut self, bound: i64) -> Result<SensorRows> {
+        let mut ready = Vec::with_capacity(self.open.len());
+        self.open.retain_mut(|(_, rows)| {
+            let count = rows.times.partition_point(|&time| time <= bound);
+            if count > 0 {
+                ready.push(rows.slice(0, count));
+                *rows = rows.slice(count, rows.len() - count);
+            }
+            rows.len() > 0
+        });
+        merge(&ready)
+    }
+}

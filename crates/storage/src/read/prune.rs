@@ -1,0 +1,96 @@
+//! Leaves out what cannot hold a wanted row, by block metrics.
+
+use std::collections::VecDeque;
+
+use tidefall_types::{Result, TimeRange};
+
+use super::parts::{Part, Place};
+use super::request::{Comparison, ReadStats, ValueCondition};
+use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
+use crate::segment::numbers::Number;
+
+/// Drops the parts of a sensor in which no row meets all conditions.
+///
+/// Only parts that overlap no other are looked at: a later part takes rows away from an earlier
+/// one even where its own rows do not meet the conditions.
+pub(crate) fn drop_parts(
+    sensor: u32,
+    conditions: &[ValueCondition],
+    parts: &mut VecDeque<Part>,
+    stats: &ReadStats,
+) -> Result<()> {
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let mut behind = i128::MIN;
+    let mut kept = VecDeque::with_capacity(parts.len());
+    while let Some(part) = parts.pop_front() {
+        let starts_alone = i128::from(part.time.first_ns) > behind;
+        let ends_alone = parts.front().is_none_or(|next| next.time.first_ns > part.time.last_ns);
+        behind = behind.max(i128::from(part.time.last_ns));
+        if starts_alone && ends_alone && !may_match(sensor, conditions, &part)? {
+            ReadStats::add(&stats.pages_pruned, 1);
+        } else {
+            kept.push_back(part);
+        }
+    }
+    *parts = kept;
+    Ok(())
+}
+
+fn may_match(sensor: u32, conditions: &[ValueCondition], part: &Part) -> Result<bool> {
+    let Place::Chunk { object, .. } = &part.place else { return Ok(true) };
+    let fields = object.segment.fields()?;
+    let block_ns = object.segment.block_ns()?;
+    for blocks in object.segment.metrics(sensor, sensor)? {
+        for block in blocks_of(&blocks, sensor, &part.time, block_ns) {
+            let meets = |condition: &ValueCondition| {
+                let field = fields.iter().position(|(id, _)| *id == condition.field);
+                field.is_some_and(|field| block_may_meet(&blocks.fields[field], block, condition))
+            };
+            if conditions.iter().all(meets) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The blocks of a sensor that have rows in a stretch of time.
+pub(crate) fn blocks_of(
+    blocks: &Blocks,
+    sensor: u32,
+    time: &TimeRange,
+    block_ns: i64,
+) -> std::ops::Range<usize> {
+    let sensor = i64::from(sensor);
+    let first_block = time.first_ns.div_euclid(block_ns);
+    let last_block = time.last_ns.div_euclid(block_ns);
+    let start = blocks.sensor.partition_point(|other| *other < sensor);
+    let end = start + blocks.sensor[start..].partition_point(|other| *other == sensor);
+    let of_sensor = &blocks.block[start..end];
+    let first = start + of_sensor.partition_point(|block| *block < first_block);
+    let behind = start + of_sensor.partition_point(|block| *block <= last_block);
+    first..behind.max(first)
+}
+
+fn block_may_meet(field: &FieldBlocks, block: usize, condition: &ValueCondition) -> bool {
+    if field.count[block] == 0 {
+        return false;
+    }
+    let (min, max, is_exact) = match &field.numbers {
+        NumberBlocks::None => return true,
+        NumberBlocks::Float(c) => (c.min[block], c.max[block], c.is_exact[block]),
+        NumberBlocks::Int(c) => (c.min[block].to_f64(), c.max[block].to_f64(), c.is_exact[block]),
+        NumberBlocks::UInt(c) => (c.min[block].to_f64(), c.max[block].to_f64(), c.is_exact[block]),
+    };
+    // A block whose metrics are not exact may hold NaN, or integers that round as floats.
+    !is_exact
+        || match condition.op {
+            Comparison::Lt => min < condition.value,
+            Comparison::LtEq => min <= condition.value,
+            Comparison::Gt => max > condition.value,
+            Comparison::GtEq => max >= condition.value,
+            Comparison::Eq => min <= condition.value && condition.value <= max,
+        }
+}

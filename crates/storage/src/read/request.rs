@@ -1,0 +1,169 @@
+//! What a reader asks for, and what it gets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::ArrayRef;
+use arrow_buffer::ScalarBuffer;
+use tidefall_types::{FieldId, TimeRange};
+
+/// Rows of a batch at most; also the unit in which a scan allocates.
+pub const BATCH_ROWS: usize = 8192;
+
+/// A question for rows.
+#[derive(Debug, Clone)]
+pub struct ScanRequest {
+    /// The sensors, in the order in which their rows shall come out; none twice.
+    pub sensors: Vec<u32>,
+    /// The times.
+    pub time: TimeRange,
+    /// The fields to deliver, in this order; may be empty, then only sensors and times come.
+    pub fields: Vec<FieldId>,
+    /// Conditions that every wanted row meets. They only serve to leave out blocks that cannot
+    /// hold such a row: rows that do not meet them may still come.
+    pub conditions: Vec<ValueCondition>,
+    /// Enough rows; the scan may stop after as many.
+    pub limit: Option<usize>,
+}
+
+/// A comparison that a condition makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Less than.
+    Lt,
+    /// Less than or equal.
+    LtEq,
+    /// Greater than.
+    Gt,
+    /// Greater than or equal.
+    GtEq,
+    /// Equal.
+    Eq,
+}
+
+/// A condition on the value of a field, such as `temperature > 80`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ValueCondition {
+    /// The field; must be numeric.
+    pub field: FieldId,
+    /// The comparison with the value of the field on its left.
+    pub op: Comparison,
+    /// What the field is compared with.
+    pub value: f64,
+}
+
+/// A piece of a scan's answer: rows as columns.
+#[derive(Debug, Clone)]
+pub struct RowBatch {
+    /// The sensor of each row.
+    pub sensors: Vec<u32>,
+    /// The time of each row in nanoseconds since 1970 UTC.
+    pub time: ScalarBuffer<i64>,
+    /// The requested fields.
+    pub fields: Vec<ArrayRef>,
+}
+
+impl RowBatch {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.time.len()
+    }
+}
+
+/// Equal stretches of time that an aggregate is cut into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bin {
+    /// The width of a bin in nanoseconds, above 0.
+    pub width_ns: i64,
+    /// A time at which a bin begins.
+    pub origin_ns: i64,
+}
+
+impl Bin {
+    /// The start of the bin that holds `time_ns`; the first nanosecond of time when the bin began
+    /// before it.
+    pub const fn start_of(&self, time_ns: i64) -> i64 {
+        let offset = time_ns as i128 - self.origin_ns as i128;
+        let start = time_ns as i128 - offset.rem_euclid(self.width_ns as i128);
+        if start < i64::MIN as i128 { i64::MIN } else { start as i64 }
+    }
+}
+
+/// A question for metrics instead of rows.
+#[derive(Debug, Clone)]
+pub struct AggregateRequest {
+    /// The sensors, none twice.
+    pub sensors: Vec<u32>,
+    /// For each of `sensors` the group into which it counts, below `group_count`.
+    pub groups: Vec<u32>,
+    /// The number of groups.
+    pub group_count: u32,
+    /// The times.
+    pub time: TimeRange,
+    /// How time is cut; one bin for all of it when absent.
+    pub bin: Option<Bin>,
+    /// The numeric fields whose metrics are wanted.
+    pub fields: Vec<FieldId>,
+}
+
+/// Metrics by group and bin, ordered by them; groups and bins without a row are left out.
+#[derive(Debug, Clone)]
+pub struct AggregateResult {
+    /// The group of each line.
+    pub group: Vec<u32>,
+    /// The start of the bin of each line; [`i64::MIN`] throughout when the request has no bins.
+    pub bin_start_ns: Vec<i64>,
+    /// The rows of each line, including those in which all fields are null.
+    pub rows: Vec<u64>,
+    /// The first time of each line.
+    pub first_time_ns: Vec<i64>,
+    /// The last time of each line.
+    pub last_time_ns: Vec<i64>,
+    /// The metrics of each requested field.
+    pub fields: Vec<FieldMetrics>,
+}
+
+/// The metrics of one field, one value a line. Null where `count` is 0.
+#[derive(Debug, Clone)]
+pub struct FieldMetrics {
+    /// The values that are not null.
+    pub count: Vec<u64>,
+    /// The least value, in the type of the field. NaN counts as greater than every number.
+    pub min: ArrayRef,
+    /// The greatest value, in the type of the field.
+    pub max: ArrayRef,
+    /// The sum: `Float64` for floats, `Int64` or `UInt64` (wrapping) for integers.
+    pub sum: ArrayRef,
+    /// The sum as `f64` also for integers, from which an average is made.
+    pub sum_f64: Vec<f64>,
+    /// The sum of the squared differences from the mean, from which a variance is made.
+    pub m2: Vec<f64>,
+    /// The value of the earliest row in which the field is not null.
+    pub first: ArrayRef,
+    /// The value of the latest row in which the field is not null.
+    pub last: ArrayRef,
+}
+
+/// What a read has touched so far. Counted as it runs, readable at any time.
+#[derive(Debug, Default)]
+pub struct ReadStats {
+    /// Objects from which something was read.
+    pub objects: AtomicU64,
+    /// Pages decoded.
+    pub pages: AtomicU64,
+    /// Pages left out because their metrics rule every row out.
+    pub pages_pruned: AtomicU64,
+    /// Bytes read from objects.
+    pub bytes: AtomicU64,
+    /// Rows delivered, or aggregated one by one.
+    pub rows: AtomicU64,
+    /// Rows taken from the key-value model in memory.
+    pub rows_from_memory: AtomicU64,
+    /// Blocks answered from their metrics.
+    pub blocks_from_metrics: AtomicU64,
+}
+
+impl ReadStats {
+    pub(crate) fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,163 @@
+//! Rows for a question, sensor by sensor.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ScalarBuffer;
+use tidefall_types::{FieldId, FieldType, Result};
+
+use super::merge::SensorStream;
+use super::parts::{Fetched, Sources};
+use super::prune;
+use super::request::{BATCH_ROWS, ReadStats, RowBatch, ScanRequest};
+use crate::rows::{SensorRows, arrow_error};
+
+/// Delivers the rows that a [`ScanRequest`] asks for, ordered by the place of their sensor in the
+/// request and by time.
+#[derive(Debug)]
+pub struct Scan {
+    sources: Arc<Sources>,
+    request: ScanRequest,
+    fields: Arc<[(FieldId, FieldType)]>,
+    stats: Arc<ReadStats>,
+    fetched: Fetched,
+    next_sensor: usize,
+    current: Option<(u32, SensorStream)>,
+    /// Rows that did not fit into the last batch.
+    left: Option<(u32, SensorRows)>,
+    delivered: usize,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        sources: Arc<Sources>,
+        request: ScanRequest,
+        fields: Arc<[(FieldId, FieldType)]>,
+        stats: Arc<ReadStats>,
+    ) -> Self {
+        Self {
+            sources,
+            request,
+            fields,
+            stats,
+            fetched: Fetched::default(),
+            next_sensor: 0,
+            current: None,
+            left: None,
+            delivered: 0,
+        }
+    }
+
+    /// What the scan has touched so far.
+    pub fn stats(&self) -> &Arc<ReadStats> {
+        &self.stats
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RowBatch>> {
+        let mut pending = Pending::default();
+        let limit = self.request.limit.unwrap_or(usize::MAX);
+        let wanted = BATCH_ROWS.min(limit - self.delivered);
+        while pending.rows < wanted {
+            let Some((sensor, rows)) = self.take_rows()? else { break };
+            let room = wanted - pending.rows;
+            if rows.len() > room {
+                self.left = Some((sensor, rows.slice(room, rows.len() - room)));
+                pending.push(sensor, rows.slice(0, room));
+            } else {
+                pending.push(sensor, rows);
+            }
+        }
+        self.delivered += pending.rows;
+        if pending.rows == 0 {
+            return Ok(None);
+        }
+        ReadStats::add(&self.stats.rows, pending.rows as u64);
+        pending.finish(&self.fields).map(Some)
+    }
+
+    /// The next rows, all of one sensor.
+    fn take_rows(&mut self) -> Result<Option<(u32, SensorRows)>> {
+        if let Some(left) = self.left.take() {
+            return Ok(Some(left));
+        }
+        loop {
+            if let Some((sensor, stream)) = &mut self.current
+                && let Some(rows) = stream.next(&mut self.fetched)?
+            {
+                return Ok(Some((*sensor, rows)));
+            }
+            let Some(&sensor) = self.request.sensors.get(self.next_sensor) else {
+                return Ok(None);
+            };
+            self.next_sensor += 1;
+            let mut stream = SensorStream::new(
+                &self.sources,
+                sensor,
+                &self.request.time,
+                &self.fields,
+                &self.stats,
+            )?;
+            prune::drop_parts(sensor, &self.request.conditions, stream.parts_mut(), &self.stats)?;
+            self.current = Some((sensor, stream));
+        }
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<RowBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
+    }
+}
+
+/// Rows of several sensors that will be one batch.
+#[derive(Debug, Default)]
+struct Pending {
+    rows: usize,
+    pieces: Vec<(u32, SensorRows)>,
+}
+
+impl Pending {
+    fn push(&mut self, sensor: u32, rows: SensorRows) {
+        self.rows += rows.len();
+        self.pieces.push((sensor, rows));
+    }
+
+    fn finish(self, fields: &[(FieldId, FieldType)]) -> Result<RowBatch> {
+        let mut sensors = Vec::with_capacity(self.rows);
+        for (sensor, piece) in &self.pieces {
+            sensors.resize(sensors.len() + piece.len(), *sensor);
+        }
+        let time = match self.pieces.as_slice() {
+            [(_, only)] => only.times.clone(),
+            pieces => {
+                let mut time = Vec::with_capacity(self.rows);
+                for (_, piece) in pieces {
+                    time.extend_from_slice(&piece.times);
+                }
+                ScalarBuffer::from(time)
+            }
+        };
+        let columns = (0..fields.len())
+            .map(|field| self.column(field, fields[field].1))
+            .collect::<Result<_>>()?;
+        Ok(RowBatch { sensors, time, fields: columns })
+    }
+
+    fn column(&self, field: usize, ty: FieldType) -> Result<ArrayRef> {
+        let pieces: Vec<ArrayRef> = self
+            .pieces
+            .iter()
+            .map(|(_, piece)| match &piece.fields[field] {
+                Some(column) => Arc::clone(column),
+                None => arrow_array::new_null_array(&ty.arrow(), piece.len()),
+            })
+            .collect();
+        if let [only] = pieces.as_slice() {
+            return Ok(Arc::clone(only));
+        }
+        let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| &**piece).collect();
+        arrow_select::concat::concat(&pieces).map_err(arrow_error)
+    }
+}

@@ -1,0 +1,199 @@
+//! One consistent view of a table.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, StringArray};
+use roaring::RoaringBitmap;
+use tidefall_codec::ColumnBuilder;
+use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
+
+use super::aggregate::{AggregatePlan, aggregate, plan};
+use super::merge::SensorStream;
+use super::parts::{Fetched, Sources};
+use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
+use super::scan::Scan;
+use crate::catalog::{SensorsView, TagFilter};
+
+/// A table at one moment: what is written, deleted or moved later does not change it.
+#[derive(Debug, Clone)]
+pub struct TableSnapshot {
+    schema: Arc<TableSchema>,
+    sensors: Arc<SensorsView>,
+    sources: Arc<Sources>,
+}
+
+/// The readings of one sensor, as contiguous columns.
+#[derive(Debug, Clone)]
+pub struct SensorSeries {
+    /// The times in nanoseconds since 1970 UTC, ascending.
+    pub time: arrow_buffer::ScalarBuffer<i64>,
+    /// The requested fields.
+    pub fields: Vec<ArrayRef>,
+}
+
+impl TableSnapshot {
+    pub(crate) fn new(
+        schema: Arc<TableSchema>,
+        sensors: Arc<SensorsView>,
+        sources: Sources,
+    ) -> Self {
+        Self { schema, sensors, sources: Arc::new(sources) }
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
+    }
+
+    /// The number of sensors; their ids are below it.
+    pub fn sensor_count(&self) -> u32 {
+        self.sensors.count
+    }
+
+    /// The sensors for which a condition on tags is true.
+    ///
+    /// # Errors
+    /// `NotFound` for a tag that the table does not have, `Invalid` for a wrong pattern.
+    pub fn resolve(&self, filter: &TagFilter) -> Result<RoaringBitmap> {
+        self.sensors.resolve(&self.schema, filter)
+    }
+
+    /// The distinct values of a tag, and for each sensor the place of its value among them or
+    /// [`NO_TAG`]. A tag that no sensor has a value for gives an empty slice.
+    pub fn tag_keys(&self, tag: TagId) -> (StringArray, &[u32]) {
+        match self.sensors.tag(tag.index()) {
+            Some(tag) => (tag.values.clone(), &tag.key_of_sensor),
+            None => (StringArray::from(Vec::<&str>::new()), &[]),
+        }
+    }
+
+    /// Sensors ordered by their tag values, tag by tag in the order of the schema, those without
+    /// a value last.
+    pub fn sort_sensors(&self, sensors: &RoaringBitmap) -> Vec<u32> {
+        let mut sorted: Vec<u32> = sensors.iter().collect();
+        // From the last tag to the first with a stable sort; ranks are found once for each value.
+        for tag in (0..self.schema.tags.len()).rev() {
+            let Some(tag) = self.sensors.tag(tag) else { continue };
+            let mut keys: Vec<u32> = (0..tag.values.len() as u32).collect();
+            keys.sort_unstable_by_key(|key| tag.values.value(*key as usize));
+            let mut rank = vec![0; keys.len()];
+            for (position, key) in keys.into_iter().enumerate() {
+                rank[key as usize] = position as u32;
+            }
+            sorted.sort_by_key(|sensor| match tag.key_of_sensor[*sensor as usize] {
+                NO_TAG => u32::MAX,
+                key => rank[key as usize],
+            });
+        }
+        sorted
+    }
+
+    /// Rows.
+    ///
+    /// # Errors
+    /// `Invalid` when the request names a sensor or field that does not exist.
+    pub fn scan(&self, request: &ScanRequest) -> Result<Scan> {
+        self.check_sensors(&request.sensors)?;
+        let fields = self.typed(&request.fields)?;
+        let stats = Arc::new(ReadStats::default());
+        Ok(Scan::new(Arc::clone(&self.sources), request.clone(), fields, stats))
+    }
+
+    /// Metrics. `stats` counts what it took.
+    ///
+    /// # Errors
+    /// `Invalid` for a request that does not fit the table, `Corrupt` and `Io` from storage.
+    pub fn aggregate(
+        &self,
+        request: &AggregateRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<AggregateResult> {
+        let fields = self.check_aggregate(request)?;
+        aggregate(&self.sources, request, &fields, stats)
+    }
+
+    /// What [`TableSnapshot::aggregate`] would read, from the index alone.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::aggregate`].
+    pub fn plan_aggregate(&self, request: &AggregateRequest) -> Result<AggregatePlan> {
+        let fields = self.check_aggregate(request)?;
+        plan(&self.sources, request, &fields)
+    }
+
+    /// All readings of one sensor within a stretch of time, as contiguous columns: the direct
+    /// path for a data frame, without batches in between.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::scan`], and `Corrupt` and `Io` from storage.
+    pub fn read_sensor(
+        &self,
+        sensor: u32,
+        time: &TimeRange,
+        fields: &[FieldId],
+    ) -> Result<SensorSeries> {
+        self.check_sensors(&[sensor])?;
+        let fields = self.typed(fields)?;
+        let stats = Arc::new(ReadStats::default());
+        let mut stream = SensorStream::new(&self.sources, sensor, time, &fields, &stats)?;
+        let mut fetched = Fetched::default();
+        let Some(first) = stream.next(&mut fetched)? else {
+            let columns = fields.iter().map(|(_, ty)| arrow_array::new_empty_array(&ty.arrow()));
+            return Ok(SensorSeries { time: Vec::<i64>::new().into(), fields: columns.collect() });
+        };
+        let mut time = first.times.to_vec();
+        let mut columns: Vec<ColumnBuilder> =
+            fields.iter().map(|(_, ty)| ColumnBuilder::new(*ty, first.len())).collect();
+        let mut next = Some(first);
+        while let Some(rows) = next {
+            if rows.times.first() != time.first() {
+                time.extend_from_slice(&rows.times);
+            }
+            for (column, values) in columns.iter_mut().zip(&rows.fields) {
+                match values {
+                    Some(values) => column.append_array(values)?,
+                    None => column.append_nulls(rows.len()),
+                }
+            }
+            next = stream.next(&mut fetched)?;
+        }
+        let fields = columns.into_iter().map(ColumnBuilder::finish).collect();
+        Ok(SensorSeries { time: time.into(), fields })
+    }
+
+    fn check_sensors(&self, sensors: &[u32]) -> Result<()> {
+        match sensors.iter().find(|sensor| **sensor >= self.sensors.count) {
+            None => Ok(()),
+            Some(sensor) => Err(Error::invalid(format!(
+                "table {} has {} sensors, none has the number {sensor}",
+                self.schema.name, self.sensors.count
+            ))),
+        }
+    }
+
+    fn check_aggregate(&self, request: &AggregateRequest) -> Result<Arc<[(FieldId, FieldType)]>> {
+        self.check_sensors(&request.sensors)?;
+        let is_whole = request.groups.len() == request.sensors.len()
+            && request.groups.iter().all(|group| *group < request.group_count)
+            && request.bin.is_none_or(|bin| bin.width_ns > 0);
+        if !is_whole {
+            return Err(Error::invalid(
+                "an aggregate needs a group below the group count for each sensor, and bins above 0 wide",
+            ));
+        }
+        self.typed(&request.fields)
+    }
+
+    fn typed(&self, fields: &[FieldId]) -> Result<Arc<[(FieldId, FieldType)]>> {
+        fields
+            .iter()
+            .map(|id| match self.schema.fields.get(id.index()) {
+                Some(field) => Ok((*id, field.ty)),
+                None => Err(Error::invalid(format!(
+                    "table {} has no field with the number {id}",
+                    self.schema.name
+                ))),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,144 @@
+//! From what lies on disk to an open database: the manifest's state, then the log behind it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+
+use tidefall_types::{Error, ObjectId, Result, Seq};
+
+use crate::engine::{Engine, to_live};
+use crate::ingest::Prepared;
+use crate::ingest::commit::{Change, apply};
+use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_table};
+use crate::manifest::{State, TableState};
+use crate::rows::gather;
+use crate::store::names;
+use crate::table::Table;
+use crate::wal::{Record, Replay};
+
+/// A sequence number above all that a state knows.
+pub(crate) fn seq_behind(state: &State) -> Seq {
+    let tables = state.tables.values();
+    let seqs = tables.flat_map(|table| {
+        let objects = table.objects.values().map(|object| object.last_seq.0);
+        let tombstones = table.tombstones.iter().map(|tombstone| tombstone.seq.0);
+        let drained = table.drained.iter().map(|drained| drained.upto.0);
+        objects.chain(tombstones).chain(drained)
+    });
+    Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
+}
+
+/// Makes tables of a state.
+pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<()> {
+    for stored in state.tables.values() {
+        engine.show_table(Arc::new(load_table(engine, stored)?));
+    }
+    Ok(())
+}
+
+fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
+    let table = Table::new(stored.schema.clone());
+    {
+        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
+        for part in &stored.sensors {
+            let name = names::object(part.id, "sensors");
+            let located = |error: Error| error.context(&name);
+            let bytes = engine.io.read_range(&name, 0..part.bytes).map_err(located)?;
+            sensors.decode(&bytes).map_err(located)?;
+        }
+        sensors.add_tags(stored.schema.tags.len());
+    }
+    {
+        let mut live = table.live();
+        live.objects =
+            stored.objects.values().map(|entry| engine.live_object(entry.clone())).collect();
+        live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        live.tombstones =
+            Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<Vec<_>>>()?);
+    }
+    Ok(table)
+}
+
+/// Deletes objects that the state does not name: a crash left them between being written and being
+/// installed, or between being replaced and being deleted.
+pub(crate) fn delete_strays(engine: &Engine, state: &State) -> Result<()> {
+    let mut known: HashSet<ObjectId> = HashSet::new();
+    for table in state.tables.values() {
+        known.extend(table.objects.keys());
+        known.extend(table.sensors.iter().map(|part| part.id));
+    }
+    for (name, bytes) in engine.io.list(names::OBJECTS_DIR)? {
+        if names::parse_object(&name).is_some_and(|id| !known.contains(&id)) {
+            tracing::info!(%name, bytes, "deleted an object that nothing names");
+            engine.io.delete(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings what the log holds back into memory. Returns the number of rows.
+pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<u64> {
+    let mut rows = 0;
+    for record in records {
+        let record = record?;
+        let seq = record.seq;
+        rows += replay_record(engine, state, record)
+            .map_err(|error| error.context(format_args!("record {seq} of the log")))?;
+    }
+    Ok(rows)
+}
+
+fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> {
+    let Record { seq, kind, payload } = record;
+    let kind = RecordKind::from_byte(kind)?;
+    let (id, body) = split_table(&payload)?;
+    // A table that is gone was dropped after this was written.
+    let Some(table) = engine.table_by_id(id) else { return Ok(0) };
+    match kind {
+        RecordKind::Sensors => {
+            let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
+            sensors.decode(body)?;
+            Ok(0)
+        }
+        RecordKind::Delete => {
+            let is_known = table.live().tombstones.iter().any(|tombstone| tombstone.seq == seq);
+            if !is_known {
+                let tombstone = to_live(&decode_delete(body)?)?;
+                apply(&table, seq, Change::Delete(tombstone))?;
+            }
+            Ok(0)
+        }
+        RecordKind::Rows => {
+            let rows = decode_rows(&table.schema(), body)?;
+            let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
+            if rows.sensor.iter().any(|sensor| *sensor >= count) {
+                return Err(Error::corrupt("a row belongs to a sensor that does not exist"));
+            }
+            let rows = match state.tables.get(&id) {
+                Some(stored) => not_drained(stored, seq, rows)?,
+                None => rows,
+            };
+            let added = rows.time.len() as u64;
+            engine.rows_came(apply(&table, seq, Change::Rows(rows))?);
+            Ok(added)
+        }
+    }
+}
+
+/// The rows that are still only in the log.
+fn not_drained(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared> {
+    let is_gone = |time: i64| stored.drained.iter().any(|drained| drained.covers(seq, time));
+    if !rows.time.iter().any(|&time| is_gone(time)) {
+        return Ok(rows);
+    }
+    let keep: Vec<u32> =
+        (0..rows.time.len() as u32).filter(|&row| !is_gone(rows.time[row as usize])).collect();
+    let sensor: Vec<u32> = keep.iter().map(|&row| rows.sensor[row as usize]).collect();
+    let time: Vec<i64> = keep.iter().map(|&row| rows.time[row as usize]).collect();
+    let keep = arrow_array::UInt32Array::from(keep);
+    let fields = rows
+        .fields
+        .iter()
+        .map(|field| field.as_ref().map(|field| gather(field, &keep)).transpose())
+        .collect::<Result<_>>()?;
+    Ok(Prepared { sensor: sensor.into(), time: time.into(), fields })
+}

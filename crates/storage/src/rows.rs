@@ -1,0 +1,115 @@
+//! Rows as columns, inside of the engine.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::ScalarBuffer;
+use arrow_select::take::take;
+use tidefall_types::{Error, Result};
+
+/// The readings of one sensor, ordered by time without repeats.
+#[derive(Debug, Clone)]
+pub(crate) struct SensorRows {
+    pub(crate) times: ScalarBuffer<i64>,
+    /// The fields asked for; none where all is null.
+    pub(crate) fields: Vec<Option<ArrayRef>>,
+}
+
+impl SensorRows {
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    pub(crate) fn slice(&self, first: usize, rows: usize) -> Self {
+        let fields = self.fields.iter().map(|f| f.as_ref().map(|f| f.slice(first, rows)));
+        Self { times: self.times.slice(first, rows), fields: fields.collect() }
+    }
+}
+
+/// An error of Arrow's kernels, which only a bug or exhausted offsets can cause here.
+pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
+    Error::limit(format!("columns cannot be put together: {error}"))
+}
+
+/// The rows of a column at `rows`.
+pub(crate) fn gather(column: &dyn Array, rows: &UInt32Array) -> Result<ArrayRef> {
+    take(column, rows, None).map_err(arrow_error)
+}
+
+/// Lays the rows of one sensor from several places together. Later parts win over earlier ones,
+/// field by field: a null leaves what an earlier part says.
+pub(crate) fn merge(parts: &[SensorRows]) -> Result<SensorRows> {
+    if let [only] = parts {
+        return Ok(only.clone());
+    }
+    let fields = parts.first().map_or(0, |part| part.fields.len());
+    let mut starts = Vec::with_capacity(parts.len());
+    let mut keys: Vec<(i64, u32)> = Vec::with_capacity(parts.iter().map(SensorRows::len).sum());
+    for part in parts {
+        let start = keys.len() as u32;
+        starts.push(start);
+        keys.extend(part.times.iter().enumerate().map(|(row, time)| (*time, start + row as u32)));
+    }
+    // Rows count upwards through the parts, so equal times stay in the order of the parts.
+    keys.sort_unstable();
+    let columns: Vec<Option<ArrayRef>> =
+        (0..fields).map(|field| concat_parts(parts, field)).collect::<Result<_>>()?;
+    pick_latest(&keys, &columns)
+}
+
+/// Picks one row for each time from rows ordered by time and age: for each field the latest value
+/// that is not null. `keys` are times and rows of `columns`.
+pub(crate) fn pick_latest(keys: &[(i64, u32)], columns: &[Option<ArrayRef>]) -> Result<SensorRows> {
+    let has_repeats = keys.windows(2).any(|pair| pair[0].0 == pair[1].0);
+    let mut times = Vec::with_capacity(keys.len());
+    let mut last_rows = Vec::with_capacity(keys.len());
+    let mut groups = Vec::new();
+    for (position, (time, row)) in keys.iter().enumerate() {
+        if times.last() == Some(time) {
+            if let Some(last) = last_rows.last_mut() {
+                *last = *row;
+            }
+        } else {
+            if has_repeats {
+                groups.push(position);
+            }
+            times.push(*time);
+            last_rows.push(*row);
+        }
+    }
+    groups.push(keys.len());
+    let last_rows = UInt32Array::from(last_rows);
+    let fields = columns
+        .iter()
+        .map(|column| {
+            let Some(column) = column else { return Ok(None) };
+            match column.nulls() {
+                Some(nulls) if has_repeats => {
+                    let rows = groups.windows(2).map(|group| {
+                        let group = &keys[group[0]..group[1]];
+                        let latest = group.iter().rev().find(|key| nulls.is_valid(key.1 as usize));
+                        latest.or(group.last()).map(|key| key.1)
+                    });
+                    gather(column, &rows.collect::<UInt32Array>()).map(Some)
+                }
+                _ => gather(column, &last_rows).map(Some),
+            }
+        })
+        .collect::<Result<_>>()?;
+    Ok(SensorRows { times: times.into(), fields })
+}
+
+fn concat_parts(parts: &[SensorRows], field: usize) -> Result<Option<ArrayRef>> {
+    let Some(some) = parts.iter().find_map(|part| part.fields[field].as_ref()) else {
+        return Ok(None);
+    };
+    let columns: Vec<ArrayRef> = parts
+        .iter()
+        .map(|part| match &part.fields[field] {
+            Some(column) => Arc::clone(column),
+            None => arrow_array::new_null_array(some.data_type(), part.len()),
+        })
+        .collect();
+    let columns: Vec<&dyn Array> = columns.iter().map(|column| &**column).collect();
+    arrow_select::concat::concat(&columns).map(Some).map_err(arrow_error)
+}

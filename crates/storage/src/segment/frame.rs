@@ -1,0 +1,153 @@
+//! Frames: how index and metrics stand in a segment.
+//!
+//! ```text
+//! frame  = part* table
+//! part   = bytes, or a column: pages of the codec crate, each at most MAX_PAGE_ROWS values
+//! table  = length of each part (u32 each), number of parts (u32), crc32c of the table so far (u32)
+//! ```
+//!
+//! A frame is read as a whole. Column parts carry the checksums of their pages, byte parts one of
+//! their own, and the table protects the lengths.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
+use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page};
+use tidefall_types::{Error, FieldType, Result};
+
+/// Builds a frame.
+#[derive(Debug)]
+pub(crate) struct FrameWriter {
+    profile: Profile,
+    bytes: Vec<u8>,
+    lengths: Vec<u32>,
+}
+
+impl FrameWriter {
+    pub(crate) fn new(profile: Profile) -> Self {
+        Self { profile, bytes: Vec::new(), lengths: Vec::new() }
+    }
+
+    pub(crate) fn put_bytes(&mut self, part: &[u8]) -> Result<()> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(part);
+        self.bytes.extend_from_slice(&crc32c::crc32c(part).to_le_bytes());
+        self.close_part(start)
+    }
+
+    pub(crate) fn put_i64s(&mut self, column: Vec<i64>) -> Result<()> {
+        self.put_column(&Int64Array::from(column))
+    }
+
+    pub(crate) fn put_column(&mut self, column: &dyn Array) -> Result<()> {
+        let start = self.bytes.len();
+        for first in (0..column.len()).step_by(MAX_PAGE_ROWS) {
+            let rows = MAX_PAGE_ROWS.min(column.len() - first);
+            let length_at = self.bytes.len();
+            self.bytes.extend_from_slice(&[0; 4]);
+            encode_page(&*column.slice(first, rows), self.profile, &mut self.bytes)?;
+            let length = length_u32(self.bytes.len() - length_at - 4)?;
+            self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        self.close_part(start)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+        let start = self.bytes.len();
+        for length in &self.lengths {
+            self.bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(&length_u32(self.lengths.len())?.to_le_bytes());
+        let crc = crc32c::crc32c(&self.bytes[start..]);
+        self.bytes.extend_from_slice(&crc.to_le_bytes());
+        Ok(self.bytes)
+    }
+
+    fn close_part(&mut self, start: usize) -> Result<()> {
+        self.lengths.push(length_u32(self.bytes.len() - start)?);
+        Ok(())
+    }
+}
+
+fn length_u32(length: usize) -> Result<u32> {
+    u32::try_from(length).map_err(|_| Error::limit("a part of an index is over 4 GiB"))
+}
+
+/// Takes a frame apart, part by part in the order of writing.
+#[derive(Debug)]
+pub(crate) struct FrameReader<'a> {
+    parts: &'a [u8],
+    lengths: std::vec::IntoIter<usize>,
+}
+
+impl<'a> FrameReader<'a> {
+    pub(crate) fn new(frame: &'a [u8]) -> Result<Self> {
+        let short = || Error::corrupt("a frame is cut short");
+        let (rest, crc) = split_u32(frame).ok_or_else(short)?;
+        let (rest_without_count, count) = split_u32(rest).ok_or_else(short)?;
+        let table_bytes = (count as usize).checked_mul(4).ok_or_else(short)?;
+        let parts_end = rest_without_count.len().checked_sub(table_bytes).ok_or_else(short)?;
+        let (parts, table) = rest_without_count.split_at(parts_end);
+        if crc32c::crc32c(&rest[parts_end..]) != crc {
+            return Err(Error::corrupt("the checksum of a frame's table is wrong"));
+        }
+        let lengths: Vec<usize> = table
+            .chunks_exact(4)
+            .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
+            .collect();
+        if lengths.iter().sum::<usize>() != parts.len() {
+            return Err(Error::corrupt("the parts of a frame do not fill it"));
+        }
+        Ok(Self { parts, lengths: lengths.into_iter() })
+    }
+
+    pub(crate) fn take_bytes(&mut self) -> Result<&'a [u8]> {
+        let part = self.take_part()?;
+        let (bytes, crc) =
+            split_u32(part).ok_or_else(|| Error::corrupt("a part of a frame is cut short"))?;
+        if crc32c::crc32c(bytes) != crc {
+            return Err(Error::corrupt("the checksum of a part of a frame is wrong"));
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn take_i64s(&mut self) -> Result<Vec<i64>> {
+        let column = self.take_column(FieldType::I64)?;
+        let column = column.as_primitive::<Int64Type>();
+        if column.null_count() > 0 {
+            return Err(Error::corrupt("a column of a frame has unexpected nulls"));
+        }
+        Ok(column.values().to_vec())
+    }
+
+    pub(crate) fn take_column(&mut self, ty: FieldType) -> Result<ArrayRef> {
+        let mut rest = self.take_part()?;
+        let mut column = ColumnBuilder::new(ty, 0);
+        while !rest.is_empty() {
+            let page = rest
+                .split_at_checked(4)
+                .and_then(|(length, tail)| {
+                    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+                    tail.split_at_checked(length)
+                })
+                .ok_or_else(|| Error::corrupt("a column of a frame is cut short"))?;
+            column.append_page(page.0)?;
+            rest = page.1;
+        }
+        Ok(column.finish())
+    }
+
+    fn take_part(&mut self) -> Result<&'a [u8]> {
+        let length =
+            self.lengths.next().ok_or_else(|| Error::corrupt("a frame has too few parts"))?;
+        let (part, rest) = self.parts.split_at(length);
+        self.parts = rest;
+        Ok(part)
+    }
+}
+
+/// Splits the last four bytes off as a number.
+fn split_u32(bytes: &[u8]) -> Option<(&[u8], u32)> {
+    let (head, tail) = bytes.split_last_chunk::<4>()?;
+    Some((head, u32::from_le_bytes(*tail)))
+}

@@ -1,0 +1,266 @@
+//! The index of a segment: where each chunk of each sensor lies.
+//!
+//! It is cut into frames of about a thousand chunks, so that finding one sensor reads the footer
+//! and one frame, however many sensors there are.
+
+use std::ops::Range;
+
+use tidefall_codec::Profile;
+use tidefall_types::{Error, Result, TimeRange};
+
+use super::encode::{ChunkMeta, Piece};
+use super::frame::{FrameReader, FrameWriter};
+
+/// Chunks after which an index frame is closed: some 10 KiB, decoded in tens of microseconds.
+pub(super) const CHUNKS_PER_FRAME: usize = 1024;
+
+/// Where a frame lies and what it covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fence {
+    pub(super) first_sensor: u32,
+    pub(super) last_sensor: u32,
+    pub(super) time: TimeRange,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+impl Fence {
+    pub(super) fn encode(fences: &[Self], footer: &mut FrameWriter) -> Result<()> {
+        let column = |get: fn(&Self) -> i64| fences.iter().map(get).collect::<Vec<_>>();
+        footer.put_i64s(column(|fence| i64::from(fence.first_sensor)))?;
+        footer.put_i64s(column(|fence| i64::from(fence.last_sensor)))?;
+        footer.put_i64s(column(|fence| fence.time.first_ns))?;
+        footer.put_i64s(column(|fence| fence.time.last_ns))?;
+        footer.put_i64s(column(|fence| fence.offset as i64))?;
+        footer.put_i64s(column(|fence| fence.bytes as i64))
+    }
+
+    /// Reads fences whose frames must lie within the first `end` bytes of the segment.
+    pub(super) fn decode(footer: &mut FrameReader<'_>, end: u64) -> Result<Vec<Self>> {
+        let mut columns = Vec::with_capacity(6);
+        for _ in 0..6 {
+            columns.push(footer.take_i64s()?);
+        }
+        let len = columns[0].len();
+        if columns.iter().any(|column| column.len() != len) {
+            return Err(Error::corrupt("the columns of the fences differ in length"));
+        }
+        (0..len)
+            .map(|row| {
+                let number = |column: usize| columns[column][row];
+                let fence = Self {
+                    first_sensor: sensor(number(0))?,
+                    last_sensor: sensor(number(1))?,
+                    time: TimeRange::new(number(2), number(3)),
+                    offset: number(4) as u64,
+                    bytes: number(5) as u64,
+                };
+                match fence.offset.checked_add(fence.bytes) {
+                    Some(behind) if behind <= end => Ok(fence),
+                    _ => Err(Error::corrupt("a fence points outside of the segment")),
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn extend(&mut self, sensor: u32, time: TimeRange) {
+        self.last_sensor = sensor;
+        self.time = self.time.union(&time);
+    }
+}
+
+fn sensor(number: i64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Error::corrupt("an index names an impossible sensor"))
+}
+
+/// Builds an index frame.
+#[derive(Debug, Default)]
+pub(super) struct IndexBuilder {
+    data_offset: u64,
+    sensor: Vec<i64>,
+    /// Chunks of the piece that begins here; 0 for the chunks behind its first.
+    piece_chunks: Vec<i64>,
+    rows: Vec<i64>,
+    first_ns: Vec<i64>,
+    last_ns: Vec<i64>,
+    time_bytes: Vec<i64>,
+    page_bytes: Vec<Vec<i64>>,
+}
+
+impl IndexBuilder {
+    pub(super) fn new(data_offset: u64, fields: usize) -> Self {
+        Self { data_offset, page_bytes: vec![Vec::new(); fields], ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sensor.len()
+    }
+
+    pub(super) fn append(&mut self, piece: &Piece) {
+        let fields = self.page_bytes.len();
+        for (position, chunk) in piece.chunks.iter().enumerate() {
+            self.sensor.push(i64::from(piece.sensor));
+            self.piece_chunks.push(if position == 0 { piece.chunks.len() as i64 } else { 0 });
+            self.rows.push(i64::from(chunk.rows));
+            self.first_ns.push(chunk.first_ns);
+            self.last_ns.push(chunk.last_ns);
+            self.time_bytes.push(i64::from(chunk.time_bytes));
+            for (field, column) in self.page_bytes.iter_mut().enumerate() {
+                column.push(i64::from(piece.page_bytes[position * fields + field]));
+            }
+        }
+    }
+
+    pub(super) fn encode(self) -> Result<Vec<u8>> {
+        let mut frame = FrameWriter::new(Profile::Dense);
+        frame.put_bytes(&self.data_offset.to_le_bytes())?;
+        frame.put_i64s(self.sensor)?;
+        frame.put_i64s(self.piece_chunks)?;
+        frame.put_i64s(self.rows)?;
+        frame.put_i64s(self.first_ns)?;
+        frame.put_i64s(self.last_ns)?;
+        frame.put_i64s(self.time_bytes)?;
+        for column in self.page_bytes {
+            frame.put_i64s(column)?;
+        }
+        frame.finish()
+    }
+}
+
+/// An index frame, decoded: chunks ordered by sensor and time.
+#[derive(Debug)]
+pub(crate) struct IndexBlock {
+    sensor: Vec<u32>,
+    chunks: Vec<ChunkMeta>,
+    /// For each chunk where its time page lies, then each field's page: offset and bytes.
+    pages: Vec<(u64, u32)>,
+    columns: usize,
+}
+
+/// One chunk as the index knows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chunk<'a> {
+    /// Its rows and times.
+    pub(crate) meta: ChunkMeta,
+    pages: &'a [(u64, u32)],
+}
+
+impl Chunk<'_> {
+    /// Where the time page lies; empty for regular times.
+    pub(crate) fn time_page(&self) -> Range<u64> {
+        self.page(0)
+    }
+
+    /// Where the page of the segment's field at `position` lies; empty when all is null.
+    pub(crate) fn field_page(&self, position: usize) -> Range<u64> {
+        self.page(position + 1)
+    }
+
+    fn page(&self, column: usize) -> Range<u64> {
+        let (offset, bytes) = self.pages[column];
+        offset..offset + u64::from(bytes)
+    }
+
+    /// The first and the last time.
+    pub(crate) fn time(&self) -> TimeRange {
+        TimeRange::new(self.meta.first_ns, self.meta.last_ns)
+    }
+}
+
+impl IndexBlock {
+    /// Decodes a frame of a segment with `fields` fields whose pieces end at `data_end`.
+    pub(super) fn decode(frame: &[u8], fields: usize, data_end: u64) -> Result<Self> {
+        let mut frame = FrameReader::new(frame)?;
+        let offset: [u8; 8] = frame
+            .take_bytes()?
+            .try_into()
+            .map_err(|_| Error::corrupt("an index frame has no data offset"))?;
+        let sensors = frame.take_i64s()?;
+        let piece_chunks = frame.take_i64s()?;
+        let mut columns = Vec::with_capacity(fields + 4);
+        for _ in 0..fields + 4 {
+            columns.push(frame.take_i64s()?);
+        }
+        let len = sensors.len();
+        if piece_chunks.len() != len || columns.iter().any(|column| column.len() != len) {
+            return Err(Error::corrupt("the columns of an index frame differ in length"));
+        }
+        let sensor = sensors.into_iter().map(sensor).collect::<Result<Vec<u32>>>()?;
+        let byte_columns = &columns[3..];
+        let pages = place_pages(u64::from_le_bytes(offset), &piece_chunks, byte_columns, data_end)?;
+        let chunks = (0..len)
+            .map(|row| {
+                let rows = u32::try_from(columns[0][row])
+                    .ok()
+                    .filter(|rows| (1..=super::encode::CHUNK_ROWS as u32).contains(rows));
+                Ok(ChunkMeta {
+                    rows: rows.ok_or_else(|| Error::corrupt("a chunk has no or too many rows"))?,
+                    first_ns: columns[1][row],
+                    last_ns: columns[2][row],
+                    time_bytes: columns[3][row] as u32,
+                })
+            })
+            .collect::<Result<Vec<ChunkMeta>>>()?;
+        if chunks.iter().any(|chunk| chunk.first_ns > chunk.last_ns) {
+            return Err(Error::corrupt("a chunk ends before it begins"));
+        }
+        Ok(Self { sensor, chunks, pages, columns: fields + 1 })
+    }
+
+    /// The chunks of a sensor, as positions.
+    pub(crate) fn chunks_of(&self, sensor: u32) -> Range<usize> {
+        let first = self.sensor.partition_point(|&other| other < sensor);
+        let length = self.sensor[first..].partition_point(|&other| other == sensor);
+        first..first + length
+    }
+
+    /// The chunk at a position.
+    pub(crate) fn chunk(&self, position: usize) -> Chunk<'_> {
+        Chunk {
+            meta: self.chunks[position],
+            pages: &self.pages[position * self.columns..(position + 1) * self.columns],
+        }
+    }
+
+    /// The sensors, once for each chunk.
+    pub(crate) fn sensors(&self) -> &[u32] {
+        &self.sensor
+    }
+
+    /// The memory that it takes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.sensor.len() * 4 + self.chunks.len() * 24 + self.pages.len() * 16
+    }
+}
+
+/// Walks the pieces as they lie in the file and notes where each page begins.
+fn place_pages(
+    data_offset: u64,
+    piece_chunks: &[i64],
+    byte_columns: &[Vec<i64>],
+    data_end: u64,
+) -> Result<Vec<(u64, u32)>> {
+    let columns = byte_columns.len();
+    let mut pages = vec![(0, 0); piece_chunks.len() * columns];
+    let mut offset = data_offset;
+    let mut piece = 0;
+    while piece < piece_chunks.len() {
+        let chunks = usize::try_from(piece_chunks[piece])
+            .ok()
+            .filter(|chunks| *chunks > 0 && *chunks <= piece_chunks.len() - piece)
+            .ok_or_else(|| Error::corrupt("a piece does not fit its index frame"))?;
+        for (column, bytes) in byte_columns.iter().enumerate() {
+            for chunk in piece..piece + chunks {
+                let bytes = u32::try_from(bytes[chunk])
+                    .map_err(|_| Error::corrupt("a page has an impossible size"))?;
+                pages[chunk * columns + column] = (offset, bytes);
+                offset += u64::from(bytes);
+            }
+        }
+        piece += chunks;
+    }
+    if offset > data_end {
+        return Err(Error::corrupt("an index frame points behind the pieces"));
+    }
+    Ok(pages)
+}

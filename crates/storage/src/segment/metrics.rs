@@ -1,0 +1,280 @@
+//! Block metrics: what is known of the readings of one sensor in one block interval without
+//! reading them (paper 4; the cumulative ones combine upwards).
+//!
+//! A block whose metrics cannot speak for its values exactly (it holds NaN or an infinity, or
+//! integers whose sum leaves 2^53) is stored with NaN as its `m2`; it is never answered from and
+//! never pruned.
+
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
+use tidefall_codec::Profile;
+use tidefall_types::{Error, FieldType, Result};
+
+use super::frame::{FrameReader, FrameWriter};
+use super::numbers::{NumberKind, number_kind, with_numbers};
+
+/// Integers up to here are exact as `f64`.
+pub(super) const EXACT_SUM_MAX: f64 = (1_u64 << 53) as f64;
+
+/// The blocks of some sensors, ordered by sensor and time, column-wise.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blocks {
+    /// The sensor of each block.
+    pub(crate) sensor: Vec<i64>,
+    /// Which block: its start divided by the block interval.
+    pub(crate) block: Vec<i64>,
+    /// Rows in the block.
+    pub(crate) rows: Vec<i64>,
+    /// The time of the first row, from the start of the block.
+    pub(crate) first_offset_ns: Vec<i64>,
+    /// The time of the last row, from the start of the block.
+    pub(crate) last_offset_ns: Vec<i64>,
+    /// The fields, in the order of the segment's fields.
+    pub(crate) fields: Vec<FieldBlocks>,
+}
+
+/// What is known of one field in each block.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldBlocks {
+    /// Values that are not null.
+    pub(crate) count: Vec<i64>,
+    /// The time of the first value that is not null, from the first row of the block.
+    pub(crate) first_delay_ns: Vec<i64>,
+    /// The time of the last value that is not null, back from the last row of the block.
+    pub(crate) last_lead_ns: Vec<i64>,
+    /// Its numbers, if it has some.
+    pub(crate) numbers: NumberBlocks,
+}
+
+/// The numeric metrics of a field, in the domain in which its sums are made.
+#[derive(Debug, Clone)]
+pub(crate) enum NumberBlocks {
+    None,
+    Float(Columns<f64>),
+    Int(Columns<i64>),
+    UInt(Columns<u64>),
+}
+
+/// One value a block; zero where the count is 0.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns<T> {
+    pub(crate) min: Vec<T>,
+    pub(crate) max: Vec<T>,
+    pub(crate) sum: Vec<T>,
+    pub(crate) first: Vec<T>,
+    pub(crate) last: Vec<T>,
+    /// The sum as a float; not stored, as it follows from `sum` where that is exact.
+    pub(crate) sum_f64: Vec<f64>,
+    /// The sum of the squared differences from the mean.
+    pub(crate) m2: Vec<f64>,
+    /// Whether the block may be answered from these metrics; stored as a NaN in `m2`.
+    pub(crate) is_exact: Vec<bool>,
+}
+
+impl Blocks {
+    pub(crate) fn new(fields: &[FieldType]) -> Self {
+        let empty = |ty: &FieldType| FieldBlocks {
+            count: Vec::new(),
+            first_delay_ns: Vec::new(),
+            last_lead_ns: Vec::new(),
+            numbers: match number_kind(*ty) {
+                None => NumberBlocks::None,
+                Some(NumberKind::Float) => NumberBlocks::Float(Columns::default()),
+                Some(NumberKind::Int) => NumberBlocks::Int(Columns::default()),
+                Some(NumberKind::UInt) => NumberBlocks::UInt(Columns::default()),
+            },
+        };
+        Self { fields: fields.iter().map(empty).collect(), ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sensor.len()
+    }
+
+    /// Adds the blocks of rows of one sensor. The rows are ordered by time and begin behind the
+    /// last block that was added for this sensor.
+    pub(crate) fn append_rows(
+        &mut self,
+        sensor: u32,
+        times: &[i64],
+        fields: &[Option<ArrayRef>],
+        block_ns: i64,
+    ) {
+        let ranges = block_ranges(times, block_ns);
+        for range in &ranges {
+            let block = times[range.start].div_euclid(block_ns);
+            let start_ns = i128::from(block) * i128::from(block_ns);
+            self.sensor.push(i64::from(sensor));
+            self.block.push(block);
+            self.rows.push(range.len() as i64);
+            self.first_offset_ns.push((i128::from(times[range.start]) - start_ns) as i64);
+            self.last_offset_ns.push((i128::from(times[range.end - 1]) - start_ns) as i64);
+        }
+        for (blocks, values) in self.fields.iter_mut().zip(fields) {
+            match values {
+                Some(values) => blocks.append_values(times, values, &ranges),
+                None => blocks.append_nulls(ranges.len()),
+            }
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        self.sensor.extend(other.sensor);
+        self.block.extend(other.block);
+        self.rows.extend(other.rows);
+        self.first_offset_ns.extend(other.first_offset_ns);
+        self.last_offset_ns.extend(other.last_offset_ns);
+        for (mine, theirs) in self.fields.iter_mut().zip(other.fields) {
+            mine.count.extend(theirs.count);
+            mine.first_delay_ns.extend(theirs.first_delay_ns);
+            mine.last_lead_ns.extend(theirs.last_lead_ns);
+            match (&mut mine.numbers, theirs.numbers) {
+                (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => mine.extend(theirs),
+                (NumberBlocks::Int(mine), NumberBlocks::Int(theirs)) => mine.extend(theirs),
+                (NumberBlocks::UInt(mine), NumberBlocks::UInt(theirs)) => mine.extend(theirs),
+                (mine, theirs) => debug_assert!(
+                    matches!((mine, &theirs), (NumberBlocks::None, NumberBlocks::None)),
+                    "blocks of different schemas are joined"
+                ),
+            }
+        }
+    }
+
+    pub(crate) fn encode(self) -> Result<Vec<u8>> {
+        let mut frame = FrameWriter::new(Profile::Dense);
+        for column in
+            [self.sensor, self.block, self.rows, self.first_offset_ns, self.last_offset_ns]
+        {
+            frame.put_i64s(column)?;
+        }
+        for field in self.fields {
+            frame.put_i64s(field.count)?;
+            frame.put_i64s(field.first_delay_ns)?;
+            frame.put_i64s(field.last_lead_ns)?;
+            match field.numbers {
+                NumberBlocks::None => {}
+                NumberBlocks::Float(columns) => {
+                    columns.encode(&mut frame, |values| Box::new(Float64Array::from(values)))?;
+                }
+                NumberBlocks::Int(columns) => {
+                    columns.encode(&mut frame, |values| Box::new(Int64Array::from(values)))?;
+                }
+                NumberBlocks::UInt(columns) => {
+                    columns.encode(&mut frame, |values| Box::new(UInt64Array::from(values)))?;
+                }
+            }
+        }
+        frame.finish()
+    }
+
+    pub(crate) fn decode(frame: &[u8], fields: &[FieldType]) -> Result<Self> {
+        let mut frame = FrameReader::new(frame)?;
+        let mut blocks = Self::new(fields);
+        blocks.sensor = frame.take_i64s()?;
+        blocks.block = frame.take_i64s()?;
+        blocks.rows = frame.take_i64s()?;
+        blocks.first_offset_ns = frame.take_i64s()?;
+        blocks.last_offset_ns = frame.take_i64s()?;
+        for field in &mut blocks.fields {
+            field.count = frame.take_i64s()?;
+            field.first_delay_ns = frame.take_i64s()?;
+            field.last_lead_ns = frame.take_i64s()?;
+            match &mut field.numbers {
+                NumberBlocks::None => {}
+                NumberBlocks::Float(columns) => {
+                    columns.decode(&mut frame, FieldType::F64, |a| {
+                        a.as_primitive::<Float64Type>().values().to_vec()
+                    })?
+                }
+                NumberBlocks::Int(columns) => columns.decode(&mut frame, FieldType::I64, |a| {
+                    a.as_primitive::<Int64Type>().values().to_vec()
+                })?,
+                NumberBlocks::UInt(columns) => columns.decode(&mut frame, FieldType::U64, |a| {
+                    a.as_primitive::<UInt64Type>().values().to_vec()
+                })?,
+            }
+        }
+        blocks.check_lengths()?;
+        Ok(blocks)
+    }
+
+    fn check_lengths(&self) -> Result<()> {
+        let len = self.len();
+        let mut same = [&self.block, &self.rows, &self.first_offset_ns, &self.last_offset_ns]
+            .iter()
+            .all(|column| column.len() == len);
+        for field in &self.fields {
+            same &= [&field.count, &field.first_delay_ns, &field.last_lead_ns]
+                .iter()
+                .all(|column| column.len() == len);
+            same &= match &field.numbers {
+                NumberBlocks::None => true,
+                NumberBlocks::Float(columns) => columns.has_len(len),
+                NumberBlocks::Int(columns) => columns.has_len(len),
+                NumberBlocks::UInt(columns) => columns.has_len(len),
+            };
+        }
+        if same { Ok(()) } else { Err(Error::corrupt("metric columns differ in length")) }
+    }
+}
+
+/// The row ranges of each block; `times` is ordered.
+fn block_ranges(times: &[i64], block_ns: i64) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    while start < times.len() {
+        let block = i128::from(times[start].div_euclid(block_ns));
+        let behind_ns = (block + 1) * i128::from(block_ns);
+        let length = times[start..].partition_point(|&time| i128::from(time) < behind_ns);
+        ranges.push(start..start + length);
+        start += length;
+    }
+    ranges
+}
+
+impl FieldBlocks {
+    fn append_nulls(&mut self, blocks: usize) {
+        let len = self.count.len() + blocks;
+        self.count.resize(len, 0);
+        self.first_delay_ns.resize(len, 0);
+        self.last_lead_ns.resize(len, 0);
+        match &mut self.numbers {
+            NumberBlocks::None => {}
+            NumberBlocks::Float(columns) => columns.resize(len),
+            NumberBlocks::Int(columns) => columns.resize(len),
+            NumberBlocks::UInt(columns) => columns.resize(len),
+        }
+    }
+
+    fn append_values(&mut self, times: &[i64], values: &ArrayRef, ranges: &[Range<usize>]) {
+        for range in ranges {
+            let (count, first, last) = match values.nulls() {
+                None => (range.len(), range.start, range.end - 1),
+                Some(nulls) => {
+                    let valid = || range.clone().filter(|&row| nulls.is_valid(row));
+                    let first = valid().next().unwrap_or(range.start);
+                    let last = range.clone().rev().find(|&row| nulls.is_valid(row));
+                    (valid().count(), first, last.unwrap_or(range.end - 1))
+                }
+            };
+            self.count.push(count as i64);
+            self.first_delay_ns.push(times[first] - times[range.start]);
+            self.last_lead_ns.push(times[range.end - 1] - times[last]);
+        }
+        match &mut self.numbers {
+            NumberBlocks::None => {}
+            NumberBlocks::Float(columns) => {
+                with_numbers!(values, Float, |slice| columns.append(slice, values, ranges))
+            }
+            NumberBlocks::Int(columns) => {
+                with_numbers!(values, Int, |slice| columns.append(slice, values, ranges))
+            }
+            NumberBlocks::UInt(columns) => {
+                with_numbers!(values, UInt, |slice| columns.append(slice, values, ranges))
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Segments: the one file format in which readings lie on storage, sensor by sensor.
+//!
+//! Run files of the key-value model, short columns and long columns share it; they differ in the
+//! time that one file spans and in how hard it is compressed. `docs/format/segment.md` has the
+//! history of versions.
+//!
+//! ```text
+//! header   magic "TDFSEGMT", version u16, 0 u16, table id u32, crc32c of the above u32, 0 u32
+//! pieces   of the first sensor, of the second, ... (see encode.rs)
+//! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
+//! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)
+//! footer   frame: description as JSON, then a fence for each index and metrics frame
+//! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
+//! ```
+
+pub(crate) mod encode;
+pub(crate) mod frame;
+mod index;
+pub(crate) mod metrics;
+pub(crate) mod numbers;
+mod reader;
+mod verify;
+mod writer;
+
+pub(crate) use index::{Chunk, IndexBlock};
+pub(crate) use reader::{Segment, SegmentCaches};
+pub(crate) use verify::verify_segment;
+pub(crate) use writer::SegmentWriter;
+
+use serde::{Deserialize, Serialize};
+use tidefall_types::{FieldId, FieldType};
+
+const MAGIC: &[u8; 8] = b"TDFSEGMT";
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 24;
+const TAIL_BYTES: usize = 24;
+
+/// What the footer says of a whole segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Description {
+    fields: Vec<(FieldId, FieldType)>,
+    block_ns: i64,
+    rows: u64,
+    sensors: u32,
+}

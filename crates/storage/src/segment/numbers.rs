@@ -1,0 +1,246 @@
+//! The three domains in which numbers are summed: floats, integers and unsigned 64-bit integers.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef};
+use tidefall_types::{FieldType, Result};
+
+use super::frame::{FrameReader, FrameWriter};
+use super::metrics::{Columns, EXACT_SUM_MAX};
+
+/// The domain of a field's sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NumberKind {
+    Float,
+    Int,
+    UInt,
+}
+
+/// The domain of a field; none for what is no number.
+pub(crate) const fn number_kind(ty: FieldType) -> Option<NumberKind> {
+    match ty {
+        FieldType::F32 | FieldType::F64 => Some(NumberKind::Float),
+        FieldType::U64 => Some(NumberKind::UInt),
+        FieldType::Bool | FieldType::Text => None,
+        _ => Some(NumberKind::Int),
+    }
+}
+
+/// Calls a closure with the native slice of a numeric array of the given domain.
+macro_rules! with_numbers {
+    ($array:expr, Float, |$slice:ident| $body:expr) => {
+        with_numbers!(@ $array, $slice, $body, Float64 => Float64Type, Float32 => Float32Type)
+    };
+    ($array:expr, Int, |$slice:ident| $body:expr) => {
+        with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
+            Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type, UInt16 => UInt16Type,
+            UInt8 => UInt8Type)
+    };
+    ($array:expr, UInt, |$slice:ident| $body:expr) => {
+        with_numbers!(@ $array, $slice, $body, UInt64 => UInt64Type)
+    };
+    (@ $array:expr, $slice:ident, $body:expr, $($data:ident => $arrow:ident),*) => {
+        match $array.data_type() {
+            $(arrow_schema::DataType::$data => {
+                let $slice: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                    arrow_array::types::$arrow,
+                >($array).values();
+                $body
+            })*
+            other => unreachable!("a numeric field holds {other}"),
+        }
+    };
+}
+pub(crate) use with_numbers;
+
+/// A number of one of the domains.
+pub(crate) trait Number: Copy + Default + PartialOrd {
+    fn to_f64(self) -> f64;
+    fn plus(self, other: Self) -> Self;
+    /// The order of numbers, with NaN behind all others as in SQL.
+    fn is_below(self, other: Self) -> bool;
+    /// The sum as it shall be stored: floats are rounded to the shortest decimal that their
+    /// rounding error allows, because such sums pack well and are no less right.
+    fn settle_sum(self, count: usize, magnitude: f64) -> Self;
+    /// Whether sums of `count` numbers up to `magnitude` are exact enough to answer from.
+    fn is_exact(count: usize, magnitude: f64) -> bool;
+}
+
+impl Number for f64 {
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    fn is_below(self, other: Self) -> bool {
+        self < other || (other.is_nan() && !self.is_nan())
+    }
+
+    fn settle_sum(self, count: usize, magnitude: f64) -> Self {
+        let error = magnitude * count as f64 * count as f64 * f64::EPSILON;
+        for decimals in 0..=6 {
+            let scale = POWERS_OF_TEN[decimals];
+            let scaled = (self * scale).round();
+            if scaled.abs() >= EXACT_SUM_MAX {
+                break;
+            }
+            let short = scaled / scale;
+            if (short - self).abs() <= error {
+                return short;
+            }
+        }
+        self
+    }
+
+    fn is_exact(_count: usize, magnitude: f64) -> bool {
+        magnitude.is_finite()
+    }
+}
+
+const POWERS_OF_TEN: [f64; 7] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl Number for $ty {
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn is_below(self, other: Self) -> bool {
+                self < other
+            }
+
+            fn settle_sum(self, _count: usize, _magnitude: f64) -> Self {
+                self
+            }
+
+            fn is_exact(count: usize, magnitude: f64) -> bool {
+                magnitude * count as f64 <= EXACT_SUM_MAX
+            }
+        }
+    )*};
+}
+integers!(i64, u64);
+
+impl<T: Number> Columns<T> {
+    pub(super) fn append<N: Copy + Into<T>>(
+        &mut self,
+        slice: &[N],
+        array: &ArrayRef,
+        ranges: &[Range<usize>],
+    ) {
+        let mut valid: Vec<N> = Vec::new();
+        for range in ranges {
+            let values = match array.nulls() {
+                None => &slice[range.clone()],
+                Some(nulls) => {
+                    valid.clear();
+                    let rows = range.clone().filter(|&row| nulls.is_valid(row));
+                    valid.extend(rows.map(|row| slice[row]));
+                    &valid[..]
+                }
+            };
+            self.push(values);
+        }
+    }
+
+    fn push<N: Copy + Into<T>>(&mut self, values: &[N]) {
+        let (Some(&first), Some(&last)) = (values.first(), values.last()) else {
+            self.resize(self.min.len() + 1);
+            return;
+        };
+        let (mut min, mut max) = (first.into(), first.into());
+        let (mut sum, mut sum_f64) = (T::default(), 0.0);
+        for &value in values {
+            let value: T = value.into();
+            min = if value.is_below(min) { value } else { min };
+            max = if max.is_below(value) { value } else { max };
+            sum = sum.plus(value);
+            sum_f64 += value.to_f64();
+        }
+        let mean = sum_f64 / values.len() as f64;
+        let mut m2 = 0.0;
+        for &value in values {
+            let value: T = value.into();
+            let distance = value.to_f64() - mean;
+            m2 += distance * distance;
+        }
+        let magnitude = min.to_f64().abs().max(max.to_f64().abs());
+        // A NaN among the floats makes the mean and with it m2 NaN; an infinity does, too.
+        let exact = T::is_exact(values.len(), magnitude) && m2.is_finite();
+        self.min.push(min);
+        self.max.push(max);
+        let sum = if exact { sum.settle_sum(values.len(), magnitude) } else { sum };
+        self.sum.push(sum);
+        self.sum_f64.push(if exact { sum.to_f64() } else { sum_f64 });
+        self.first.push(first.into());
+        self.last.push(last.into());
+        self.m2.push(m2);
+        self.is_exact.push(exact);
+    }
+
+    pub(super) fn resize(&mut self, len: usize) {
+        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
+        {
+            column.resize(len, T::default());
+        }
+        self.sum_f64.resize(len, 0.0);
+        self.m2.resize(len, 0.0);
+        self.is_exact.resize(len, true);
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.min.extend(other.min);
+        self.max.extend(other.max);
+        self.sum.extend(other.sum);
+        self.first.extend(other.first);
+        self.last.extend(other.last);
+        self.sum_f64.extend(other.sum_f64);
+        self.m2.extend(other.m2);
+        self.is_exact.extend(other.is_exact);
+    }
+
+    pub(super) fn has_len(&self, len: usize) -> bool {
+        [&self.min, &self.max, &self.sum, &self.first, &self.last].iter().all(|c| c.len() == len)
+            && self.m2.len() == len
+    }
+
+    pub(super) fn encode(
+        self,
+        frame: &mut FrameWriter,
+        to_array: impl Fn(Vec<T>) -> Box<dyn Array>,
+    ) -> Result<()> {
+        for column in [self.min, self.max, self.sum, self.first, self.last] {
+            frame.put_column(&*to_array(column))?;
+        }
+        let m2 = self.m2.iter().zip(&self.is_exact);
+        let m2: Vec<f64> = m2.map(|(m2, exact)| if *exact { *m2 } else { f64::NAN }).collect();
+        frame.put_column(&arrow_array::Float64Array::from(m2))
+    }
+
+    pub(super) fn decode(
+        &mut self,
+        frame: &mut FrameReader<'_>,
+        ty: FieldType,
+        from_array: impl Fn(&ArrayRef) -> Vec<T>,
+    ) -> Result<()> {
+        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
+        {
+            *column = from_array(&frame.take_column(ty)?);
+        }
+        let m2 = frame.take_column(FieldType::F64)?;
+        self.m2 = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Float64Type>(&m2)
+            .values()
+            .to_vec();
+        self.is_exact = self.m2.iter().map(|m2| !m2.is_nan()).collect();
+        self.sum_f64 = self.sum.iter().map(|sum| sum.to_f64()).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! Reads segments: footer, index and metrics through a cache, pages as ranges.
+
+use std::sync::Arc;
+
+use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result};
+
+use super::frame::FrameReader;
+use super::index::{Fence, IndexBlock};
+use super::metrics::Blocks;
+use super::{Description, MAGIC, TAIL_BYTES};
+use crate::cache::{Cache, Weight};
+use crate::store::ObjectIo;
+
+/// Bytes read from the end of a segment in the hope that the footer is among them.
+const FOOTER_GUESS_BYTES: u64 = 32 << 10;
+
+/// The caches that all segments of a database share.
+#[derive(Debug)]
+pub(crate) struct SegmentCaches {
+    footers: Cache<Footer>,
+    indexes: Cache<IndexBlock>,
+    metrics: Cache<Blocks>,
+}
+
+impl SegmentCaches {
+    /// Caches that together keep to `bytes`.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            footers: Cache::new(bytes / 4),
+            indexes: Cache::new(bytes / 4),
+            metrics: Cache::new(bytes / 2),
+        }
+    }
+
+    /// Forgets an object that was deleted.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        self.footers.forget(object);
+        self.indexes.forget(object);
+        self.metrics.forget(object);
+    }
+}
+
+/// The footer of a segment, decoded.
+#[derive(Debug)]
+struct Footer {
+    description: Description,
+    data_end: u64,
+    index: Vec<Fence>,
+    metrics: Vec<Fence>,
+}
+
+impl Weight for Footer {
+    fn weight_bytes(&self) -> usize {
+        (self.index.len() + self.metrics.len()) * size_of::<Fence>() + 256
+    }
+}
+
+impl Weight for IndexBlock {
+    fn weight_bytes(&self) -> usize {
+        self.size_bytes()
+    }
+}
+
+impl Weight for Blocks {
+    fn weight_bytes(&self) -> usize {
+        self.len() * (40 + self.fields.len() * 72)
+    }
+}
+
+/// A segment that can be read. Cheap to clone; nothing is read before it is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Segment {
+    io: Arc<dyn ObjectIo>,
+    caches: Arc<SegmentCaches>,
+    id: ObjectId,
+    name: Arc<str>,
+    bytes: u64,
+}
+
+impl Segment {
+    pub(crate) fn new(
+        io: Arc<dyn ObjectIo>,
+        caches: Arc<SegmentCaches>,
+        id: ObjectId,
+        name: Arc<str>,
+        bytes: u64,
+    ) -> Self {
+        Self { io, caches, id, name, bytes }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The fields that it holds, in the order of its pages.
+    pub(crate) fn fields(&self) -> Result<Vec<(FieldId, FieldType)>> {
+        Ok(self.footer()?.description.fields.clone())
+    }
+
+    /// The interval of its metrics.
+    pub(crate) fn block_ns(&self) -> Result<i64> {
+        Ok(self.footer()?.description.block_ns)
+    }
+
+    /// The index frames that may know `first..=last`, with nothing else decoded.
+    pub(crate) fn index_blocks(&self, first: u32, last: u32) -> Result<Vec<Arc<IndexBlock>>> {
+        let footer = self.footer()?;
+        overlapping(&footer.index, first, last)
+            .map(|position| self.index_block(&footer, position))
+            .collect()
+    }
+
+    /// The number of index frames; each is read by [`Segment::index_block_at`].
+    pub(crate) fn index_block_count(&self) -> Result<usize> {
+        Ok(self.footer()?.index.len())
+    }
+
+    /// The index frame at a position.
+    pub(crate) fn index_block_at(&self, position: usize) -> Result<Arc<IndexBlock>> {
+        self.index_block(&*self.footer()?, position)
+    }
+
+    /// The metrics frames that may know `first..=last`.
+    pub(crate) fn metrics(&self, first: u32, last: u32) -> Result<Vec<Arc<Blocks>>> {
+        let footer = self.footer()?;
+        overlapping(&footer.metrics, first, last)
+            .map(|position| self.metrics_block(&footer, position))
+            .collect()
+    }
+
+    /// The number of metrics frames.
+    pub(crate) fn metrics_block_count(&self) -> Result<usize> {
+        Ok(self.footer()?.metrics.len())
+    }
+
+    /// The metrics frame at a position.
+    pub(crate) fn metrics_block_at(&self, position: usize) -> Result<Arc<Blocks>> {
+        self.metrics_block(&*self.footer()?, position)
+    }
+
+    /// Bytes of the segment.
+    pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
+        self.io.read_range(&self.name, range)
+    }
+
+    /// `error` with the name of this segment and the offset in front.
+    pub(crate) fn locate(&self, offset: u64, error: Error) -> Error {
+        error.context(format_args!("{} at byte {offset}", self.name))
+    }
+
+    fn index_block(&self, footer: &Footer, position: usize) -> Result<Arc<IndexBlock>> {
+        self.caches.indexes.get(self.id, position as u32, || {
+            let fence = footer.index[position];
+            let frame = self.io.read_range(&self.name, fence.offset..fence.offset + fence.bytes)?;
+            IndexBlock::decode(&frame, footer.description.fields.len(), footer.data_end)
+                .map_err(|error| self.locate(fence.offset, error))
+        })
+    }
+
+    fn metrics_block(&self, footer: &Footer, position: usize) -> Result<Arc<Blocks>> {
+        self.caches.metrics.get(self.id, position as u32, || {
+            let fence = footer.metrics[position];
+            let frame = self.io.read_range(&self.name, fence.offset..fence.offset + fence.bytes)?;
+            let types: Vec<FieldType> =
+                footer.description.fields.iter().map(|(_, ty)| *ty).collect();
+            Blocks::decode(&frame, &types).map_err(|error| self.locate(fence.offset, error))
+        })
+    }
+
+    fn footer(&self) -> Result<Arc<Footer>> {
+        self.caches.footers.get(self.id, 0, || self.read_footer())
+    }
+
+    fn read_footer(&self) -> Result<Footer> {
+        let end_offset = self.bytes.saturating_sub(FOOTER_GUESS_BYTES);
+        let end = self.io.read_range(&self.name, end_offset..self.bytes)?;
+        let damaged = |why: &str| self.locate(self.bytes, Error::corrupt(why));
+        let (rest, tail) = end
+            .split_last_chunk::<TAIL_BYTES>()
+            .ok_or_else(|| damaged("the segment is too short to be one"))?;
+        let (offset, bytes) = parse_tail(tail).ok_or_else(|| damaged("its tail is damaged"))?;
+        if offset.checked_add(bytes) != Some(self.bytes - TAIL_BYTES as u64) {
+            return Err(damaged("its tail does not fit its length"));
+        }
+        let footer = match offset.checked_sub(end_offset) {
+            Some(start) => rest[start as usize..].to_vec(),
+            None => self.io.read_range(&self.name, offset..offset + bytes)?,
+        };
+        self.decode_footer(&footer, offset).map_err(|error| self.locate(offset, error))
+    }
+
+    fn decode_footer(&self, footer: &[u8], footer_offset: u64) -> Result<Footer> {
+        let mut frame = FrameReader::new(footer)?;
+        let description = serde_json::from_slice(frame.take_bytes()?)
+            .map_err(|error| Error::corrupt(format!("its description: {error}")))?;
+        let data_end: [u8; 8] = frame
+            .take_bytes()?
+            .try_into()
+            .map_err(|_| Error::corrupt("the end of its pieces is missing"))?;
+        Ok(Footer {
+            description,
+            data_end: u64::from_le_bytes(data_end),
+            index: Fence::decode(&mut frame, footer_offset)?,
+            metrics: Fence::decode(&mut frame, footer_offset)?,
+        })
+    }
+}
+
+/// Offset and length of the footer.
+fn parse_tail(tail: &[u8; TAIL_BYTES]) -> Option<(u64, u64)> {
+    let number = |at: usize| Some(u32::from_le_bytes(tail.get(at..at + 4)?.try_into().ok()?));
+    let offset = u64::from_le_bytes(tail.get(..8)?.try_into().ok()?);
+    let is_whole = tail.ends_with(MAGIC) && number(12)? == crc32c::crc32c(&tail[..12]);
+    is_whole.then_some((offset, u64::from(number(8)?)))
+}
+
+/// The positions of the fences that overlap `first..=last`; fences are ordered, and neighbours may
+/// share a sensor.
+fn overlapping(fences: &[Fence], first: u32, last: u32) -> std::ops::Range<usize> {
+    let start = fences.partition_point(|fence| fence.last_sensor < first);
+    let length = fences[start..].partition_point(|fence| fence.first_sensor <= last);
+    start..start + length
+}

@@ -1,0 +1,182 @@
+//! Writes a segment in one pass.
+
+use tidefall_codec::Profile;
+use tidefall_types::{Error, Result, TableId, TimeRange};
+
+use super::encode::{EncodeParams, Piece};
+use super::frame::FrameWriter;
+use super::index::{CHUNKS_PER_FRAME, Fence, IndexBuilder};
+use super::metrics::Blocks;
+use super::{Description, HEADER_BYTES, MAGIC, VERSION};
+use crate::store::ObjectWriter;
+
+/// Blocks after which a metrics frame is closed at the next sensor. Small enough that one
+/// sensor's metrics are decoded without many of its neighbours', large enough to pack well.
+const BLOCKS_PER_FRAME: usize = 512;
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentSummary {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_sensor: u32,
+    pub(crate) last_sensor: u32,
+    pub(crate) time: TimeRange,
+}
+
+/// A segment on its way to storage. Dropped before [`SegmentWriter::finish`], it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct SegmentWriter {
+    out: Box<dyn ObjectWriter>,
+    offset: u64,
+    params: EncodeParams,
+    rows: u64,
+    sensors: u32,
+    last_sensor: Option<u32>,
+    index: IndexBuilder,
+    index_fence: Option<Fence>,
+    metrics: Blocks,
+    metrics_fence: Option<Fence>,
+    // Index and metrics frames stand behind the pieces: they are kept, encoded, until the end.
+    index_frames: Vec<(Fence, Vec<u8>)>,
+    metrics_frames: Vec<(Fence, Vec<u8>)>,
+}
+
+impl SegmentWriter {
+    pub(crate) fn new(
+        mut out: Box<dyn ObjectWriter>,
+        table: TableId,
+        params: EncodeParams,
+    ) -> Result<Self> {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&[0; 2]);
+        header.extend_from_slice(&table.0.to_le_bytes());
+        header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
+        header.extend_from_slice(&[0; 4]);
+        out.append(&header)?;
+        let offset = header.len() as u64;
+        Ok(Self {
+            out,
+            offset,
+            rows: 0,
+            sensors: 0,
+            last_sensor: None,
+            index: IndexBuilder::new(offset, params.fields.len()),
+            index_fence: None,
+            metrics: Blocks::new(&params.types()),
+            metrics_fence: None,
+            index_frames: Vec::new(),
+            metrics_frames: Vec::new(),
+            params,
+        })
+    }
+
+    /// Appends a piece. Pieces come ordered by sensor, then by time.
+    pub(crate) fn append(&mut self, piece: Piece) -> Result<()> {
+        let (Some(first), Some(last)) = (piece.chunks.first(), piece.chunks.last()) else {
+            return Ok(());
+        };
+        debug_assert!(self.last_sensor <= Some(piece.sensor), "pieces are not ordered by sensor");
+        let time = TimeRange::new(first.first_ns, last.last_ns);
+        let is_new_sensor = self.last_sensor != Some(piece.sensor);
+        if is_new_sensor {
+            self.sensors += 1;
+            self.last_sensor = Some(piece.sensor);
+            if self.metrics.len() >= BLOCKS_PER_FRAME {
+                self.close_metrics()?;
+            }
+        }
+        if self.index.len() >= CHUNKS_PER_FRAME {
+            self.close_index()?;
+        }
+        self.out.append(&piece.bytes)?;
+        self.offset += piece.bytes.len() as u64;
+        self.rows += piece.chunks.iter().map(|chunk| u64::from(chunk.rows)).sum::<u64>();
+        self.index.append(&piece);
+        for fence in [&mut self.index_fence, &mut self.metrics_fence] {
+            fence
+                .get_or_insert(Fence {
+                    first_sensor: piece.sensor,
+                    last_sensor: piece.sensor,
+                    time,
+                    offset: 0,
+                    bytes: 0,
+                })
+                .extend(piece.sensor, time);
+        }
+        self.metrics.append(piece.blocks);
+        Ok(())
+    }
+
+    /// Writes index, metrics and footer; the segment is durable and readable on return.
+    pub(crate) fn finish(mut self) -> Result<SegmentSummary> {
+        self.close_index()?;
+        self.close_metrics()?;
+        let mut footer = FrameWriter::new(Profile::Dense);
+        let description = Description {
+            fields: self.params.fields.clone(),
+            block_ns: self.params.block_ns,
+            rows: self.rows,
+            sensors: self.sensors,
+        };
+        let json = serde_json::to_vec(&description)
+            .map_err(|error| Error::invalid(format!("a segment's description: {error}")))?;
+        footer.put_bytes(&json)?;
+        let data_end = self.offset;
+        footer.put_bytes(&data_end.to_le_bytes())?;
+        let mut all: Option<Fence> = None;
+        for frames in
+            [std::mem::take(&mut self.index_frames), std::mem::take(&mut self.metrics_frames)]
+        {
+            let mut fences = Vec::with_capacity(frames.len());
+            for (mut fence, frame) in frames {
+                fence.offset = self.offset;
+                fence.bytes = frame.len() as u64;
+                self.out.append(&frame)?;
+                self.offset += frame.len() as u64;
+                all.get_or_insert(fence).extend(fence.last_sensor, fence.time);
+                fences.push(fence);
+            }
+            Fence::encode(&fences, &mut footer)?;
+        }
+        let footer = footer.finish()?;
+        let mut tail = self.offset.to_le_bytes().to_vec();
+        let footer_bytes = u32::try_from(footer.len())
+            .map_err(|_| Error::limit("the footer of a segment is over 4 GiB"))?;
+        tail.extend_from_slice(&footer_bytes.to_le_bytes());
+        tail.extend_from_slice(&crc32c::crc32c(&tail).to_le_bytes());
+        tail.extend_from_slice(MAGIC);
+        self.out.append(&footer)?;
+        self.out.append(&tail)?;
+        self.out.finish()?;
+        let bytes = self.offset + (footer.len() + tail.len()) as u64;
+        let all = all.ok_or_else(|| Error::invalid("a segment without rows was written"))?;
+        Ok(SegmentSummary {
+            rows: self.rows,
+            bytes,
+            first_sensor: all.first_sensor,
+            last_sensor: self.last_sensor.unwrap_or(all.last_sensor),
+            time: all.time,
+        })
+    }
+
+    fn close_index(&mut self) -> Result<()> {
+        let next = IndexBuilder::new(self.offset, self.params.fields.len());
+        let index = std::mem::replace(&mut self.index, next);
+        if let Some(fence) = self.index_fence.take() {
+            self.index_frames.push((fence, index.encode()?));
+        }
+        Ok(())
+    }
+
+    fn close_metrics(&mut self) -> Result<()> {
+        let next = Blocks::new(&self.params.types());
+        let blocks = std::mem::replace(&mut self.metrics, next);
+        if let Some(fence) = self.metrics_fence.take() {
+            self.metrics_frames.push((fence, blocks.encode()?));
+        }
+        Ok(())
+    }
+}

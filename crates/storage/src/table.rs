@@ -1,0 +1,123 @@
+//! A table while the database is open.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tidefall_types::{FieldType, Result, TableId, TableSchema};
+
+use crate::catalog::SensorDictionary;
+use crate::kv::Run;
+use crate::manifest::Model;
+use crate::read::{LiveObject, LiveTombstone, Sources};
+
+/// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
+/// this many rows is laid together in some tens of microseconds when a reader comes.
+const TAIL_ROWS: usize = 8192;
+
+/// A table while the database is open.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) id: TableId,
+    pub(crate) schema: RwLock<Arc<TableSchema>>,
+    pub(crate) sensors: RwLock<SensorDictionary>,
+    live: Mutex<Live>,
+}
+
+/// What readers see. Writes, deletes and the cascade change it, each in one step.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// Runs in the order of their writes.
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// Small runs that will become one, behind `runs`.
+    tail: Vec<Arc<Run>>,
+    tail_rows: usize,
+    pub(crate) objects: Vec<Arc<LiveObject>>,
+    pub(crate) tombstones: Arc<Vec<LiveTombstone>>,
+    pub(crate) is_dropped: bool,
+}
+
+impl Table {
+    pub(crate) fn new(schema: TableSchema) -> Self {
+        let mut sensors = SensorDictionary::default();
+        sensors.add_tags(schema.tags.len());
+        Self {
+            id: schema.id,
+            schema: RwLock::new(Arc::new(schema)),
+            sensors: RwLock::new(sensors),
+            live: Mutex::new(Live::default()),
+        }
+    }
+
+    pub(crate) fn schema(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn types(&self) -> Vec<FieldType> {
+        self.schema().fields.iter().map(|field| field.ty).collect()
+    }
+
+    /// Locks what readers see, for a moment.
+    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
+        // Every change is made by calls that do not panic half-way.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that readers may see now.
+    pub(crate) fn sources(&self) -> Result<Sources> {
+        let types = self.types();
+        let mut live = self.live();
+        live.lay_tail_together(&types)?;
+        let mut runs = live.runs.clone();
+        runs.extend(live.tail.iter().cloned());
+        Ok(Sources {
+            runs,
+            objects: live.objects.clone(),
+            tombstones: Arc::clone(&live.tombstones),
+        })
+    }
+}
+
+impl Live {
+    /// Adds rows behind all others.
+    pub(crate) fn push(&mut self, run: Run, types: &[FieldType]) -> Result<()> {
+        let run = Arc::new(run);
+        if run.rows() >= TAIL_ROWS / 2 {
+            self.seal(types)?;
+            self.runs.push(run);
+            return Ok(());
+        }
+        self.tail_rows += run.rows();
+        self.tail.push(run);
+        if self.tail_rows >= TAIL_ROWS { self.seal(types) } else { Ok(()) }
+    }
+
+    /// Makes the tail a run, so that what comes next is apart from it.
+    pub(crate) fn seal(&mut self, types: &[FieldType]) -> Result<()> {
+        self.lay_tail_together(types)?;
+        self.runs.append(&mut self.tail);
+        self.tail_rows = 0;
+        Ok(())
+    }
+
+    fn lay_tail_together(&mut self, types: &[FieldType]) -> Result<()> {
+        if self.tail.len() > 1 {
+            let run = Run::concat(&self.tail, types)?;
+            self.tail = vec![Arc::new(run)];
+        }
+        Ok(())
+    }
+
+    /// All runs, the tail included.
+    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.runs.iter().chain(&self.tail)
+    }
+
+    /// Bytes of rows in memory.
+    pub(crate) fn kv_bytes(&self) -> usize {
+        self.all_runs().map(|run| run.size_bytes).sum()
+    }
+
+    /// The objects of a model.
+    pub(crate) fn objects_of(&self, model: Model) -> Vec<Arc<LiveObject>> {
+        self.objects.iter().filter(|object| object.entry.model == model).cloned().collect()
+    }
+}

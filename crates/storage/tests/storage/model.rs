@@ -1,0 +1,319 @@
+//! The engine against a naive model: maps of maps. Random writes, deletes, moves and restarts; after
+//! each step the engine must say what the model says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidefall_storage::{
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, ReadStats, ScanRequest, TagFilter,
+    Target, Unknown, WriteOptions,
+};
+use tidefall_types::{
+    FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, TagColumn,
+    TimeRange, WriteBatch,
+};
+
+const TABLE: &str = "plant";
+/// 2024-03-10: the last 70 days reach into all three models.
+const NOW_NS: i64 = 19_792 * NS_PER_DAY;
+
+type Values = (Option<f64>, Option<i64>);
+
+#[derive(Default)]
+struct Model {
+    rows: BTreeMap<(String, i64), Values>,
+}
+
+impl Model {
+    fn write(&mut self, sensor: &str, time: i64, values: Values) {
+        let row = self.rows.entry((sensor.to_owned(), time)).or_default();
+        row.0 = values.0.or(row.0);
+        row.1 = values.1.or(row.1);
+    }
+
+    fn delete(&mut self, sensor: Option<&str>, range: TimeRange) {
+        self.rows.retain(|(other, time), _| {
+            !(range.contains(*time) && sensor.is_none_or(|sensor| sensor == other))
+        });
+    }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    db: Option<Db>,
+    model: Model,
+    rng: SmallRng,
+    sensors: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let sensors = rng.random_range(1..12);
+        let mut world = Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: Arc::new(ManualClock::new(NOW_NS)),
+            db: None,
+            model: Model::default(),
+            rng,
+            sensors,
+        };
+        world.reopen();
+        world
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.db = None;
+        let clock: Arc<ManualClock> = Arc::clone(&self.clock);
+        let options = DbOptions { clock, memory_bytes: 64 << 20, ..DbOptions::default() };
+        self.db = Some(Db::open(self.dir.path(), options).unwrap());
+    }
+
+    fn time(&mut self) -> i64 {
+        let back = match self.rng.random_range(0..10) {
+            0..5 => self.rng.random_range(0..3 * 24 * 60),
+            5..8 => self.rng.random_range(0..70 * 24 * 60),
+            8 => self.rng.random_range(0..40) * 30 * 24 * 60,
+            _ => self.rng.random_range(0..60 * 365 * 24 * 60),
+        };
+        NOW_NS - back * NS_PER_MINUTE
+    }
+
+    fn batch(&mut self) -> WriteBatch {
+        let rows = if self.rng.random_bool(0.1) { 9_000 } else { self.rng.random_range(1..300) };
+        let start = self.time();
+        let is_regular = self.rng.random_bool(0.6);
+        let with_ints = self.rng.random_bool(0.7);
+        let (mut time, mut keys) = (Vec::new(), Vec::new());
+        let (mut floats, mut ints) = (Vec::new(), Vec::new());
+        for row in 0..rows {
+            let sensor = self.rng.random_range(0..self.sensors);
+            time.push(match is_regular {
+                true => start + row as i64 / self.sensors as i64 * NS_PER_MINUTE,
+                false => self.time(),
+            });
+            keys.push(sensor as u32);
+            let float = (self.rng.random_range(-9_999..9_999) as f64) / 100.0;
+            floats.push(self.rng.random_bool(0.9).then_some(float));
+            ints.push(self.rng.random_bool(0.8).then(|| self.rng.random_range(-1_000..1_000)));
+        }
+        for row in 0..rows {
+            let values = (floats[row], ints[row].filter(|_| with_ints));
+            self.model.write(&format!("s{}", keys[row]), time[row], values);
+        }
+        let names = (0..self.sensors).map(|sensor| format!("s{sensor}"));
+        let mut fields = vec![FieldColumn {
+            name: "value".into(),
+            values: Arc::new(Float64Array::from(floats)) as ArrayRef,
+        }];
+        if with_ints {
+            let values = Arc::new(Int64Array::from(ints)) as ArrayRef;
+            fields.push(FieldColumn { name: "count".into(), values });
+        }
+        let values = StringArray::from_iter_values(names);
+        let tags = vec![TagColumn { name: "sensor".into(), values, keys: keys.into() }];
+        WriteBatch { time: time.into(), tags, fields }
+    }
+
+    fn step(&mut self) -> String {
+        match self.rng.random_range(0..20) {
+            0..11 => {
+                let batch = self.batch();
+                let ack = if self.rng.random_bool(0.5) { Ack::Memory } else { Ack::Durable };
+                let options =
+                    WriteOptions { ack, unknown: Unknown::Create, ..WriteOptions::default() };
+                self.db().write(TABLE, &batch, &options).unwrap();
+                format!("write of {} rows", batch.rows())
+            }
+            11..14 => {
+                let start = self.time();
+                let range = TimeRange::new(start, start + self.rng.random_range(0..5 * NS_PER_DAY));
+                let sensor = format!("s{}", self.rng.random_range(0..self.sensors));
+                let one = self.rng.random_bool(0.7);
+                let filter = match one {
+                    true => TagFilter::Eq { tag: "sensor".into(), value: sensor.clone() },
+                    false => TagFilter::All,
+                };
+                if self.db().tables().is_empty() {
+                    return "nothing to delete".into();
+                }
+                self.db().delete(TABLE, &filter, range).unwrap();
+                self.model.delete(one.then_some(&*sensor), range);
+                format!("delete of {range}")
+            }
+            14 => {
+                self.db().flush().unwrap();
+                "flush".into()
+            }
+            15..19 => {
+                let target = match self.rng.random_range(0..4) {
+                    0..2 => Target::ByAge,
+                    2 => Target::Short,
+                    _ => Target::Long,
+                };
+                let report = self.db().cascade(&CascadeRequest { table: None, target }).unwrap();
+                format!("cascade {target:?}: {report:?}")
+            }
+            _ => {
+                // What is only in memory is lost by a crash but not by an orderly end.
+                self.db().flush().unwrap();
+                self.reopen();
+                "reopen".into()
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        if self.db().tables().is_empty() {
+            return assert!(self.model.rows.is_empty());
+        }
+        self.check_scan(TimeRange::ALL);
+        let start = self.time();
+        let range = TimeRange::new(start, start + self.rng.random_range(0..90 * NS_PER_DAY));
+        self.check_scan(range);
+        self.check_aggregate(range);
+        self.check_aggregate(TimeRange::ALL);
+    }
+
+    fn check_scan(&self, range: TimeRange) {
+        let snapshot = self.db().snapshot(TABLE).unwrap();
+        let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+        let fields = (0..snapshot.schema().fields.len() as u16).map(FieldId).collect();
+        let request =
+            ScanRequest { sensors, time: range, fields, conditions: Vec::new(), limit: None };
+        let tag = snapshot.schema().tags.iter().position(|tag| tag == "sensor").unwrap();
+        let (names, keys) = snapshot.tag_keys(tidefall_types::TagId(tag as u16));
+        let mut found = Vec::new();
+        for batch in snapshot.scan(&request).unwrap() {
+            let batch = batch.unwrap();
+            let column = |name: &str| {
+                let fields = &snapshot.schema().fields;
+                let place = fields.iter().position(|field| field.name == name);
+                place.map(|place| Arc::clone(&batch.fields[place]))
+            };
+            let (floats, ints) = (column("value"), column("count"));
+            for row in 0..batch.rows() {
+                let name = names.value(keys[batch.sensors[row] as usize] as usize).to_owned();
+                let float = floats.as_ref().map(|c| c.as_primitive::<Float64Type>());
+                let int = ints.as_ref().map(|c| c.as_primitive::<Int64Type>());
+                let values = (
+                    float.filter(|c| c.is_valid(row)).map(|c| c.value(row)),
+                    int.filter(|c| c.is_valid(row)).map(|c| c.value(row)),
+                );
+                found.push(((name, batch.time[row]), values));
+            }
+        }
+        let expected: Vec<_> = self
+            .model
+            .rows
+            .iter()
+            .filter(|((_, time), _)| range.contains(*time))
+            .map(|(key, values)| (key.clone(), *values))
+            .collect();
+        assert_eq!(found.len(), expected.len(), "rows in {range}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected);
+        }
+    }
+
+    fn check_aggregate(&mut self, range: TimeRange) {
+        let snapshot = self.db().snapshot(TABLE).unwrap();
+        let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+        let width = [NS_PER_HOUR, NS_PER_DAY, 7 * NS_PER_MINUTE, 31 * NS_PER_DAY];
+        let bin = self.rng.random_bool(0.8).then(|| Bin {
+            width_ns: width[self.rng.random_range(0..4)],
+            origin_ns: self.rng.random_range(0..2) * 13 * NS_PER_MINUTE,
+        });
+        let by_sensor = self.rng.random_bool(0.5);
+        let groups: Vec<u32> =
+            (0..sensors.len() as u32).map(|group| if by_sensor { group } else { 0 }).collect();
+        let fields: Vec<FieldId> =
+            (0..snapshot.schema().fields.len() as u16).map(FieldId).collect();
+        let value = snapshot.schema().fields.iter().position(|field| field.name == "value");
+        let request = AggregateRequest {
+            group_count: sensors.len().max(1) as u32,
+            sensors: sensors.clone(),
+            groups,
+            time: range,
+            bin,
+            fields,
+        };
+        let stats = Arc::new(ReadStats::default());
+        let found = snapshot.aggregate(&request, &stats).unwrap();
+        let (names, keys) = snapshot.tag_keys(tidefall_types::TagId(0));
+        let group_of = |name: &str| match by_sensor {
+            false => 0,
+            true => sensors
+                .iter()
+                .position(|s| names.value(keys[*s as usize] as usize) == name)
+                .unwrap() as u32,
+        };
+        let mut expected: BTreeMap<(u32, i64), Vec<(i64, Values)>> = BTreeMap::new();
+        for ((name, time), values) in &self.model.rows {
+            if range.contains(*time) {
+                let bin = bin.map_or(i64::MIN, |bin| bin.start_of(*time));
+                expected.entry((group_of(name), bin)).or_default().push((*time, *values));
+            }
+        }
+        let lines: Vec<(u32, i64)> =
+            found.group.iter().copied().zip(found.bin_start_ns.iter().copied()).collect();
+        assert_eq!(lines, expected.keys().copied().collect::<Vec<_>>(), "groups and bins");
+        for (line, rows) in expected.values().enumerate() {
+            assert_eq!(found.rows[line], rows.len() as u64);
+            assert_eq!(found.first_time_ns[line], rows.iter().map(|row| row.0).min().unwrap());
+            let Some(value) = value else { continue };
+            let field = &found.fields[value];
+            let values: Vec<f64> = rows.iter().filter_map(|row| row.1.0).collect();
+            assert_eq!(field.count[line], values.len() as u64);
+            let get = |array: &ArrayRef| {
+                let array = array.as_primitive::<Float64Type>();
+                array.is_valid(line).then(|| array.value(line))
+            };
+            let min = values.iter().copied().reduce(f64::min);
+            assert_eq!(get(&field.min), min);
+            assert_eq!(get(&field.max), values.iter().copied().reduce(f64::max));
+            if let Some(sum) = get(&field.sum) {
+                let expected: f64 = values.iter().sum();
+                assert!((sum - expected).abs() < 1e-6, "{sum} is not {expected}");
+                let mean = expected / values.len() as f64;
+                let m2: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+                assert!((field.m2[line] - m2).abs() < 1e-6 * (1.0 + m2));
+            }
+            if by_sensor {
+                let mut rows = rows.clone();
+                rows.sort_by_key(|row| row.0);
+                let first = rows.iter().find_map(|row| row.1.0);
+                let last = rows.iter().rev().find_map(|row| row.1.0);
+                assert_eq!((get(&field.first), get(&field.last)), (first, last));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_histories_match_the_model() {
+    let rounds = std::env::var("TIDEFALL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
+    for seed in 0..rounds {
+        let mut world = World::new(seed);
+        for step in 0..25 {
+            let what = world.step();
+            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
+            if let Err(panic) = checked {
+                eprintln!("seed {seed}, step {step}: {what}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        let report = world.db().verify().unwrap();
+        assert_eq!(report.damages, Vec::new());
+    }
+}
