@@ -94,7 +94,7 @@ def time_ns(text):
 
 def ask_duckdb(duck, text):
     """The answer as column names, kinds (time, number, text, bool) and rows."""
-    table = duck.execute(queries.duckdb(text)).to_arrow_table()
+    table = duck.sql(queries.duckdb(text)).to_arrow_table()
     kinds, columns = [], []
     for column in table.columns:
         kind = column.type
