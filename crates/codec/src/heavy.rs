@@ -27,7 +27,7 @@ pub(crate) fn encode_pco<T: Number>(values: &[T]) -> Result<Vec<u8>> {
 }
 
 /// Compresses integers with pco, without its search for a unit, which is divided out already. The
-/// numbers of decimals take 3 per cent fewer bytes this way than their floats do, and decode four times
+/// digits of decimals mostly take fewer bytes this way than the floats do, and decode 1.3 to 1.8 times
 /// faster. Nothing when pco cannot.
 pub(crate) fn encode_pco_integers(values: &[i64]) -> Option<Vec<u8>> {
     let config =

@@ -28,7 +28,7 @@ const PCO: u8 = 4;
 /// adding them up again makes decoding about half as fast.
 const DIFFERENCES_MIN_SAVING_PERCENT: usize = 8;
 
-/// pco must save this much over packing, in per cent. It decodes about four times slower, and below
+/// pco must save this much over packing, in per cent. It decodes four to six times slower, and below
 /// this the bytes saved are not worth that even for cold data.
 const PCO_MIN_SAVING_PERCENT: usize = 8;
 /// pco's own headers cost about 20 bytes, and building its tables costs microseconds; on fewer values
