@@ -85,12 +85,12 @@ class Server:
             self.process.wait(timeout=60)
 
 
-def start_influxdb(folder, index="inmem", cold="10m"):
+def start_influxdb(folder, index="inmem", cold="10m", shard="7d"):
     port, rpc = free_port(), free_port()
     config = pathlib.Path(folder) / "influxdb.conf"
     config.write_text(INFLUX_CONFIG.format(folder=folder, port=port, rpc=rpc, index=index, cold=cold))
     server = Server(["influxd", "-config", str(config)], port, open(f"{folder}/log", "w"))
-    query = urllib.parse.urlencode({"q": "CREATE DATABASE bench"})
+    query = urllib.parse.urlencode({"q": f"CREATE DATABASE bench WITH DURATION INF SHARD DURATION {shard}"})
     get(f"{server.url}/query?{query}", data=b"")
     return server
 

@@ -112,8 +112,11 @@ def size_arcticdb(options, duck, table, order):
     frame = duck.execute(f"SELECT * FROM {table} ORDER BY time").df().set_index("time")
     library = arcticdb.Arctic(f"lmdb://{folder}?map_size=4GB").create_library("r")
     for name in frame.columns:
-        if frame[name].dtype == "boolean" or str(frame[name].dtype) in ("object", "str"):
+        kind = str(frame[name].dtype)
+        if kind in ("boolean", "object", "str"):
             frame[name] = frame[name].astype(object).where(frame[name].notna(), None).map(lambda v: None if v is None else str(v))
+        elif kind.startswith("Int"):  # ArcticDB has no whole numbers with gaps
+            frame[name] = frame[name].astype("float64" if frame[name].isna().any() else "int64")
     library.write("t", frame)
     yield common.folder_bytes(folder), "lmdb, one symbol, sorted by time"
 
