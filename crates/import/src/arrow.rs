@@ -1,0 +1,230 @@
+//! Arrow record batches into write batches.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowTimestampType, Date32Type, Date64Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt32Type,
+};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_buffer::ScalarBuffer;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType, TimeUnit};
+use tidefall_types::{
+    Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
+    Result, RowError, TagColumn, WriteBatch, parse_time,
+};
+
+/// What the columns of a record batch are. All others are fields.
+#[derive(Debug, Clone, Default)]
+pub struct ArrowOptions {
+    /// The time column; `None` for the first one of a timestamp or date type.
+    pub time: Option<String>,
+    /// The columns that name the sensor.
+    pub tags: Vec<String>,
+}
+
+/// Makes a write batch of a record batch.
+///
+/// Times may be timestamps of any unit and zone, dates, text as
+/// [`tidefall_types::parse_time`] reads it, or whole numbers, which are nanoseconds since 1970.
+/// Tags of other types than text are written as text. Dates and timestamps among the fields
+/// become nanoseconds since 1970 as `BIGINT`, decimals become `DOUBLE`.
+///
+/// # Errors
+/// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
+/// row has no time or one that 64-bit nanoseconds do not reach; the row is named from 0.
+pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<WriteBatch> {
+    let (batch, mut bad) = convert(batch, options)?;
+    match bad.is_empty() {
+        true => Ok(batch),
+        false => {
+            let RowError { row, error } = bad.swap_remove(0);
+            Err(error.context(format!("row {row}")))
+        }
+    }
+}
+
+/// Makes a write batch, in which the rows named in the second part have no right time.
+pub(crate) fn convert(
+    batch: &RecordBatch,
+    options: &ArrowOptions,
+) -> Result<(WriteBatch, Vec<RowError>)> {
+    let schema = batch.schema_ref();
+    let time_column = time_column(schema, options)?;
+    let mut tags = Vec::with_capacity(options.tags.len());
+    for name in &options.tags {
+        let column = find(schema, name)?;
+        if column == time_column {
+            return Err(Error::invalid(format!("column {name:?} cannot be time and tag")));
+        }
+        tags.push(tag_column(name, batch.column(column))?);
+    }
+    let mut fields = Vec::new();
+    for (column, field) in schema.fields().iter().enumerate() {
+        if column == time_column || options.tags.contains(field.name()) {
+            continue;
+        }
+        let values = batch.column(column);
+        // A column of nothing says nothing, not even its type.
+        if values.data_type() != &DataType::Null {
+            let values = field_values(field.name(), values)?;
+            fields.push(FieldColumn { name: field.name().clone(), values });
+        }
+    }
+    let (time, bad) = time_values(schema.field(time_column).name(), batch.column(time_column))?;
+    let batch = WriteBatch { time, tags, fields };
+    batch.check()?;
+    Ok((batch, bad))
+}
+
+fn find(schema: &arrow_schema::Schema, name: &str) -> Result<usize> {
+    schema.index_of(name).map_err(|_| {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        Error::invalid(format!("there is no column {name:?}; the columns are {names:?}"))
+    })
+}
+
+fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions) -> Result<usize> {
+    if let Some(name) = &options.time {
+        return find(schema, name);
+    }
+    let is_time =
+        |ty: &DataType| matches!(ty, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    schema
+        .fields()
+        .iter()
+        .position(|field| is_time(field.data_type()) && !options.tags.contains(field.name()))
+        .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))
+}
+
+type Times = (ScalarBuffer<i64>, Vec<RowError>);
+
+fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
+    if let DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) =
+        values.data_type()
+    {
+        let text = cast_plain(name, values, &DataType::Utf8)?;
+        let text = text.as_string::<i32>();
+        return Ok(times(text.iter().map(|text| text.map(parse_time))));
+    }
+    let (values, unit_ns) = counts(values).ok_or_else(|| {
+        Error::invalid(format!("column {name:?} of type {} holds no times", values.data_type()))
+    })?;
+    if unit_ns == 1 && values.null_count() == 0 {
+        return Ok((values.values().clone(), Vec::new()));
+    }
+    Ok(times(values.iter().map(|count| {
+        count.map(|count| {
+            count.checked_mul(unit_ns).ok_or_else(|| {
+                Error::invalid(format!("the time {count} lies outside of 1677 .. 2262"))
+            })
+        })
+    })))
+}
+
+fn times(values: impl Iterator<Item = Option<Result<i64>>>) -> Times {
+    let mut bad = Vec::new();
+    let times = values
+        .enumerate()
+        .map(|(row, value)| {
+            let value = value.unwrap_or_else(|| Err(Error::invalid("the time is missing")));
+            value.unwrap_or_else(|error| {
+                bad.push(RowError { row, error });
+                0
+            })
+        })
+        .collect();
+    (times, bad)
+}
+
+/// Dates and timestamps as counts of so many nanoseconds.
+fn counts(values: &ArrayRef) -> Option<(Int64Array, i64)> {
+    fn plain<T: ArrowTimestampType>(values: &ArrayRef) -> Int64Array {
+        values.as_primitive::<T>().reinterpret_cast()
+    }
+    Some(match values.data_type() {
+        DataType::Int64 => (values.as_primitive::<Int64Type>().clone(), 1),
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            (plain::<TimestampSecondType>(values), NS_PER_SECOND)
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            (plain::<TimestampMillisecondType>(values), NS_PER_MILLI)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            (plain::<TimestampMicrosecondType>(values), NS_PER_MICRO)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            (plain::<TimestampNanosecondType>(values), 1)
+        }
+        DataType::Date32 => (values.as_primitive::<Date32Type>().unary(i64::from), NS_PER_DAY),
+        DataType::Date64 => (values.as_primitive::<Date64Type>().reinterpret_cast(), NS_PER_MILLI),
+        _ => return None,
+    })
+}
+
+fn tag_column(name: &str, values: &ArrayRef) -> Result<TagColumn> {
+    let dictionary = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+    let values = match values.data_type() {
+        DataType::Dictionary(..) => cast_plain(name, values, &dictionary)?,
+        _ => cast_plain(name, &cast_plain(name, values, &DataType::Utf8)?, &dictionary)?,
+    };
+    let values = values.as_dictionary::<UInt32Type>();
+    let texts: &StringArray = values.values().as_string();
+    let keys: ScalarBuffer<u32> = match (values.keys().nulls(), texts.null_count()) {
+        (None, 0) => values.keys().values().clone(),
+        _ => values
+            .keys()
+            .iter()
+            .map(|key| key.filter(|&key| texts.is_valid(key as usize)).unwrap_or(NO_TAG))
+            .collect(),
+    };
+    Ok(TagColumn { name: name.to_owned(), values: texts.clone(), keys })
+}
+
+fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
+    let ty = values.data_type();
+    if let Some(stored) = FieldType::from_arrow(ty) {
+        // Text has one form in memory.
+        return match stored {
+            FieldType::Text => cast_plain(name, values, &stored.arrow()),
+            _ => Ok(Arc::clone(values)),
+        };
+    }
+    match ty {
+        DataType::Float16 => cast_plain(name, values, &DataType::Float32),
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => cast_plain(name, values, &DataType::Float64),
+        DataType::Dictionary(_, inner) => field_values(name, &cast_plain(name, values, inner)?),
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
+            let ns = DataType::Timestamp(TimeUnit::Nanosecond, None);
+            cast_plain(name, &cast_plain(name, values, &ns)?, &DataType::Int64)
+        }
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => {
+            let wide = match ty {
+                DataType::Time32(_) => cast_plain(name, values, &DataType::Int32)?,
+                _ => Arc::clone(values),
+            };
+            cast_plain(name, &wide, &DataType::Int64)
+        }
+        _ => Err(Error::unsupported(format!(
+            "column {name:?}: values of type {ty} cannot be stored; leave the column out"
+        ))),
+    }
+}
+
+fn cast_plain(name: &str, values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    // A value that does not fit is an error, not a null.
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let outcome = match values.data_type() == to {
+        true => return Ok(Arc::clone(values)),
+        false => cast_with_options(values, to, &strict),
+    };
+    outcome.map_err(|error| Error::invalid(format!("column {name:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

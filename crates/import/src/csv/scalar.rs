@@ -1,0 +1,172 @@
+//! Numbers, booleans and missing values in text.
+
+use tidefall_types::FieldType;
+
+/// Powers of ten that `f64` holds exactly.
+const POWERS_OF_TEN: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// Every whole number up to here is an `f64`.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// As many decimal digits always fit a `u64`.
+const DIGITS_MAX: usize = 19;
+
+/// Reads digits from the front of `text`, at most [`DIGITS_MAX`] of them, behind `value`.
+#[inline]
+fn take_digits(text: &[u8], mut value: u64) -> (u64, usize) {
+    let mut count = 0;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        count += 1;
+    }
+    (value, count)
+}
+
+#[inline]
+fn take_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    }
+}
+
+/// Reads a decimal number, `NaN` or an infinity, rounded correctly.
+///
+/// When the digits make a whole number that an `f64` holds, and the power of ten is one too, then
+/// their quotient is the correctly rounded value (Clinger 1990, the fast path); this is nearly
+/// every reading. Other numbers take the long way.
+#[inline]
+pub(super) fn parse_f64(text: &[u8]) -> Option<f64> {
+    let (negative, rest) = take_sign(text);
+    let (whole, whole_digits) = take_digits(rest, 0);
+    let (mantissa, decimals, end) = match rest.get(whole_digits) {
+        Some(b'.') => {
+            let (mantissa, decimals) = take_digits(&rest[whole_digits + 1..], whole);
+            (mantissa, decimals, whole_digits + 1 + decimals)
+        }
+        _ => (whole, 0, whole_digits),
+    };
+    let digits = whole_digits + decimals;
+    if end == rest.len() && (1..=DIGITS_MAX).contains(&digits) && mantissa <= EXACT_MAX {
+        let value = mantissa as f64 / POWERS_OF_TEN[decimals];
+        return Some(if negative { -value } else { value });
+    }
+    parse_f64_slow(text)
+}
+
+#[cold]
+fn parse_f64_slow(text: &[u8]) -> Option<f64> {
+    fast_float2::parse(text).ok()
+}
+
+/// Reads a single-precision number. Rounding twice, through `f64`, can be off by one, so the
+/// long way is taken.
+pub(super) fn parse_f32(text: &[u8]) -> Option<f32> {
+    fast_float2::parse(text).ok()
+}
+
+/// Reads a whole number of any size that an `i128` holds; the callers narrow it.
+#[inline]
+pub(super) fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, rest) = take_sign(text);
+    let (value, digits) = take_digits(rest, 0);
+    if digits != rest.len() || digits == 0 {
+        return None;
+    }
+    if digits < DIGITS_MAX {
+        return Some(if negative { -(value as i64) } else { value as i64 });
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Reads a whole number that is not negative.
+pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Reads `true` or `false`, as programs write them.
+pub(super) fn parse_bool(text: &[u8]) -> Option<bool> {
+    match text {
+        b"true" | b"True" | b"TRUE" | b"t" | b"T" => Some(true),
+        b"false" | b"False" | b"FALSE" | b"f" | b"F" => Some(false),
+        _ => None,
+    }
+}
+
+/// What a text of a column of this type should have been.
+pub(super) fn expected(ty: FieldType) -> &'static str {
+    match ty {
+        FieldType::I8 => "a whole number from -128 to 127",
+        FieldType::I16 => "a whole number from -32768 to 32767",
+        FieldType::I32 => "a whole number of 32 bits",
+        FieldType::I64 => "a whole number",
+        FieldType::U8 => "a whole number from 0 to 255",
+        FieldType::U16 => "a whole number from 0 to 65535",
+        FieldType::U32 => "a whole number of 32 bits, not negative",
+        FieldType::U64 => "a whole number, not negative",
+        FieldType::F32 | FieldType::F64 => "a number",
+        FieldType::Bool => "true or false",
+        FieldType::Text => "text in UTF-8",
+    }
+}
+
+/// The texts that stand for a missing value.
+#[derive(Debug, Clone)]
+pub(super) struct NullTexts {
+    texts: Vec<Vec<u8>>,
+    empty: bool,
+    /// By first byte, whether some text starts with it; most values are told apart by this.
+    starts: [bool; 256],
+    /// Whether some text is also a number, so that it must be looked for before numbers are read.
+    pub has_number: bool,
+}
+
+impl NullTexts {
+    pub fn new(texts: &[String]) -> Self {
+        let mut nulls =
+            Self { texts: Vec::new(), empty: false, starts: [false; 256], has_number: false };
+        for text in texts.iter().map(String::as_bytes) {
+            match text.first() {
+                None => nulls.empty = true,
+                Some(&first) => {
+                    nulls.starts[usize::from(first)] = true;
+                    nulls.has_number |= parse_f64(text).is_some() || parse_bool(text).is_some();
+                    nulls.texts.push(text.to_vec());
+                }
+            }
+        }
+        nulls
+    }
+
+    /// Whether `text` stands for a missing value.
+    #[inline]
+    pub fn contains(&self, text: &[u8]) -> bool {
+        match text.first() {
+            None => self.empty,
+            Some(&first) => self.starts[usize::from(first)] && self.listed(text),
+        }
+    }
+
+    fn listed(&self, text: &[u8]) -> bool {
+        self.texts.iter().any(|null| null == text)
+    }
+}
+
+/// `text` for a message: readable whatever its bytes are, and not too long.
+pub(super) fn quoted(text: &[u8]) -> String {
+    const BYTES_MAX: usize = 60;
+    match text.get(..BYTES_MAX) {
+        Some(start) if text.len() > BYTES_MAX => {
+            format!("{:?}...", String::from_utf8_lossy(start))
+        }
+        _ => format!("{:?}", String::from_utf8_lossy(text)),
+    }
+}

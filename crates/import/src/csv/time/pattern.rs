@@ -1,0 +1,257 @@
+//! Patterns in the manner of `strftime`.
+
+use tidefall_types::{Error, NS_PER_SECOND, Result};
+
+use super::day_start_ns;
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+const DAYS: [&str; 7] =
+    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// One piece of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Item {
+    Literal(u8),
+    Blanks,
+    Year,
+    YearOfCentury,
+    Month,
+    MonthName,
+    Day,
+    DayOfYear,
+    DayName,
+    Hour,
+    HourOfHalfDay,
+    HalfDay,
+    Minute,
+    Second,
+    Fraction,
+    Zone,
+    UnixSeconds,
+}
+
+/// What `%F` stands for.
+const DATE: [Item; 5] =
+    [Item::Year, Item::Literal(b'-'), Item::Month, Item::Literal(b'-'), Item::Day];
+
+/// What `%T` stands for.
+const CLOCK: [Item; 5] =
+    [Item::Hour, Item::Literal(b':'), Item::Minute, Item::Literal(b':'), Item::Second];
+
+/// Takes a pattern apart.
+///
+/// # Errors
+/// `Invalid` when a letter behind `%` has no meaning here.
+pub(super) fn compile(pattern: &str) -> Result<Vec<Item>> {
+    let mut items = Vec::new();
+    let mut bytes = pattern.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte.is_ascii_whitespace() {
+            items.push(Item::Blanks);
+            continue;
+        }
+        if byte != b'%' {
+            items.push(Item::Literal(byte));
+            continue;
+        }
+        let letter = bytes.next();
+        if let Some(b'F' | b'T') = letter {
+            items.extend(if letter == Some(b'F') { DATE } else { CLOCK });
+            continue;
+        }
+        items.push(match letter {
+            Some(b'Y') => Item::Year,
+            Some(b'y') => Item::YearOfCentury,
+            Some(b'm') => Item::Month,
+            Some(b'b' | b'B' | b'h') => Item::MonthName,
+            Some(b'd' | b'e') => Item::Day,
+            Some(b'j') => Item::DayOfYear,
+            Some(b'a' | b'A') => Item::DayName,
+            Some(b'H' | b'k') => Item::Hour,
+            Some(b'I' | b'l') => Item::HourOfHalfDay,
+            Some(b'p' | b'P') => Item::HalfDay,
+            Some(b'M') => Item::Minute,
+            Some(b'S') => Item::Second,
+            Some(b'f') => Item::Fraction,
+            Some(b'z') => Item::Zone,
+            Some(b's') => Item::UnixSeconds,
+            Some(b'%') => Item::Literal(b'%'),
+            other => {
+                let letter = other.map(char::from).map_or(String::new(), String::from);
+                return Err(Error::invalid(format!(
+                    "time format {pattern:?}: %{letter} has no meaning; known are %Y %y %m %b %d \
+                     %j %a %H %I %p %M %S %f %z %s %F %T %%"
+                )));
+            }
+        });
+    }
+    Ok(items)
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    year: Option<i64>,
+    month: Option<u32>,
+    day: Option<u32>,
+    day_of_year: Option<u32>,
+    hour: u32,
+    minute: u32,
+    second: u32,
+    fraction_ns: i64,
+    afternoon: Option<bool>,
+    zone_s: i64,
+    unix_s: Option<i64>,
+}
+
+/// Reads `text` by the pattern.
+pub(super) fn parse(items: &[Item], text: &[u8]) -> Result<i64, &'static str> {
+    let mut rest = text;
+    let mut found = Found::default();
+    for item in items {
+        found.take(*item, &mut rest)?;
+    }
+    if !rest.is_empty() {
+        return Err("there is more text behind it");
+    }
+    found.time_ns()
+}
+
+impl Found {
+    fn take(&mut self, item: Item, rest: &mut &[u8]) -> Result<(), &'static str> {
+        match item {
+            Item::Literal(byte) => {
+                *rest = rest.strip_prefix(&[byte]).ok_or("a mark between two parts is missing")?;
+            }
+            Item::Blanks => *rest = rest.trim_ascii_start(),
+            Item::Year => self.year = Some(digits(rest, 4).ok_or("the year is missing")?.into()),
+            Item::YearOfCentury => {
+                // POSIX: 69..99 are of the last century.
+                let year = i64::from(digits(rest, 2).ok_or("the year is missing")?);
+                self.year = Some(if year < 69 { 2000 + year } else { 1900 + year });
+            }
+            Item::Month => self.month = Some(digits(rest, 2).ok_or("the month is missing")?),
+            Item::MonthName => {
+                let month = name(rest, &MONTHS).ok_or("the name of the month is missing")?;
+                self.month = Some(month as u32 + 1);
+            }
+            Item::Day => self.day = Some(digits(rest, 2).ok_or("the day is missing")?),
+            Item::DayOfYear => {
+                self.day_of_year = Some(digits(rest, 3).ok_or("the day of the year is missing")?);
+            }
+            Item::DayName => {
+                name(rest, &DAYS).ok_or("the name of the day is missing")?;
+            }
+            Item::Hour | Item::HourOfHalfDay => {
+                self.hour = digits(rest, 2).ok_or("the hour is missing")?;
+            }
+            Item::HalfDay => {
+                let half = name(rest, &["am", "pm"]).ok_or("AM or PM is missing")?;
+                self.afternoon = Some(half == 1);
+            }
+            Item::Minute => self.minute = digits(rest, 2).ok_or("the minute is missing")?,
+            Item::Second => self.second = digits(rest, 2).ok_or("the second is missing")?,
+            Item::Fraction => self.fraction_ns = fraction(rest).ok_or("the fraction is missing")?,
+            Item::Zone => self.zone_s = zone(rest).ok_or("the zone is missing")?,
+            Item::UnixSeconds => {
+                let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let (number, tail) = rest.split_at(count);
+                self.unix_s = Some(crate::csv::scalar::parse_i64(number).ok_or("no number")?);
+                *rest = tail;
+            }
+        }
+        Ok(())
+    }
+
+    fn time_ns(&self) -> Result<i64, &'static str> {
+        const RANGE: &str = "it lies outside of 1677-09-21 .. 2262-04-11";
+        if let Some(seconds) = self.unix_s {
+            return seconds
+                .checked_mul(NS_PER_SECOND)
+                .and_then(|ns| ns.checked_add(self.fraction_ns))
+                .ok_or(RANGE);
+        }
+        let hour = match self.afternoon {
+            None => self.hour,
+            Some(_) if !(1..=12).contains(&self.hour) => return Err("the hour is not in 1..12"),
+            Some(afternoon) => self.hour % 12 + if afternoon { 12 } else { 0 },
+        };
+        if hour > 23 || self.minute > 59 || self.second > 59 {
+            return Err("hours go to 23, minutes and seconds to 59");
+        }
+        let year = self.year.ok_or("the form has no year")?;
+        let midnight_ns = match self.day_of_year {
+            Some(day) => {
+                let days = if day_start_ns(year, 2, 29).is_some() { 366 } else { 365 };
+                if !(1..=days).contains(&day) {
+                    return Err("the year has no such day");
+                }
+                day_start_ns(year, 1, 1)
+                    .and_then(|ns| ns.checked_add(i64::from(day - 1) * tidefall_types::NS_PER_DAY))
+            }
+            None => day_start_ns(year, self.month.unwrap_or(1), self.day.unwrap_or(1)),
+        };
+        let seconds = i64::from(hour * 3_600 + self.minute * 60 + self.second) - self.zone_s;
+        midnight_ns
+            .ok_or("there is no such day")?
+            .checked_add(seconds * NS_PER_SECOND + self.fraction_ns)
+            .ok_or(RANGE)
+    }
+}
+
+/// Reads 1 to `count_max` digits.
+fn digits(rest: &mut &[u8], count_max: usize) -> Option<u32> {
+    let count = rest.iter().take(count_max).take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, tail) = rest.split_at(count);
+    *rest = tail;
+    (count > 0).then(|| number.iter().fold(0, |value, byte| value * 10 + u32::from(byte - b'0')))
+}
+
+fn fraction(rest: &mut &[u8]) -> Option<i64> {
+    let before = rest.len();
+    let value = digits(rest, 9)?;
+    let count = before - rest.len();
+    Some(i64::from(value) * 10_i64.pow(9 - count as u32))
+}
+
+/// Reads a name, or at least its first three letters, whatever the case.
+fn name(rest: &mut &[u8], names: &[&str]) -> Option<usize> {
+    let count = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (word, tail) = rest.split_at(count);
+    *rest = tail;
+    names.iter().position(|name| {
+        let name = name.as_bytes();
+        word.eq_ignore_ascii_case(name)
+            || (word.len() >= 3
+                && name.get(..word.len()).is_some_and(|start| word.eq_ignore_ascii_case(start)))
+    })
+}
+
+/// Seconds east of UTC of `Z`, `+HH`, `+HHMM` or `+HH:MM`.
+fn zone(rest: &mut &[u8]) -> Option<i64> {
+    let (&sign, tail) = rest.split_first()?;
+    *rest = tail;
+    let sign = match sign {
+        b'Z' | b'z' => return Some(0),
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let hours = digits(rest, 2)?;
+    *rest = rest.strip_prefix(b":").unwrap_or(rest);
+    let minutes = digits(rest, 2).unwrap_or(0);
+    (hours < 24 && minutes < 60).then(|| sign * i64::from(hours * 3_600 + minutes * 60))
+}

@@ -1,0 +1,185 @@
+//! Files and streams, decompressed on the fly.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidefall_types::{Error, Result};
+
+/// Stored bytes that a decompressor reads at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The longest magic number that is looked for.
+const MAGIC_BYTES_MAX: u64 = 6;
+
+/// A stream of bytes that is decompressed by its magic number: gzip, also of several members, and
+/// Zstandard, also of several frames.
+pub struct Input {
+    name: String,
+    reader: Box<dyn Read + Send>,
+    stored_bytes_read: Arc<AtomicU64>,
+    stored_bytes: Option<u64>,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Input {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `NotFound` or `Io` when it cannot be opened, `Unsupported` when it is compressed in a way
+    /// that is not known here.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file =
+            File::open(path).map_err(|error| Error::io(format!("opening {name}"), &error))?;
+        let about = file.metadata().map_err(|error| Error::io(&name, &error))?;
+        if about.is_dir() {
+            return Err(Error::invalid(format!("{name} is a directory: name the files in it")));
+        }
+        // A pipe or a device has no length.
+        let stored_bytes = about.is_file().then_some(about.len());
+        Self::from_reader(name, Box::new(file), stored_bytes)
+    }
+
+    /// Reads from a stream; `name` stands for it in messages, and `stored_bytes` is its length,
+    /// if known.
+    ///
+    /// # Errors
+    /// `Io` when its first bytes cannot be read, `Unsupported` as in [`Input::open`].
+    pub fn from_reader(
+        name: impl Into<String>,
+        reader: Box<dyn Read + Send>,
+        stored_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let name = name.into();
+        let stored_bytes_read = Arc::new(AtomicU64::new(0));
+        let mut counted = Counted { reader, count: Arc::clone(&stored_bytes_read) };
+        let mut magic = Vec::new();
+        counted
+            .by_ref()
+            .take(MAGIC_BYTES_MAX)
+            .read_to_end(&mut magic)
+            .map_err(|error| Error::io(format!("reading {name}"), &error))?;
+        let format = Format::of(&magic);
+        let stored = Cursor::new(magic).chain(counted);
+        let reader: Box<dyn Read + Send> = match format {
+            Format::Plain => Box::new(stored),
+            Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(
+                BufReader::with_capacity(BUFFER_BYTES, stored),
+            )),
+            Format::Zstd => Box::new(
+                zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(
+                    BUFFER_BYTES,
+                    stored,
+                ))
+                .map_err(|error| Error::io(format!("reading {name}"), &error))?,
+            ),
+            Format::Other(what) => {
+                return Err(Error::unsupported(format!("{name} is {what}")));
+            }
+        };
+        Ok(Self { name, reader, stored_bytes_read, stored_bytes })
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The stored length, if known.
+    pub fn stored_bytes(&self) -> Option<u64> {
+        self.stored_bytes
+    }
+
+    /// Stored bytes read so far.
+    pub(crate) fn stored_bytes_read(&self) -> u64 {
+        self.stored_bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Reads until `into` holds `bytes_max` bytes or the input ends; returns whether it ended.
+    /// What came before an error stays in `into`.
+    pub(crate) fn fill(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Result<bool> {
+        let mut used = into.len();
+        into.resize(bytes_max.max(used), 0);
+        let mut outcome = Ok(false);
+        while used < bytes_max {
+            match self.reader.read(&mut into[used..]) {
+                Ok(0) => {
+                    outcome = Ok(true);
+                    break;
+                }
+                Ok(count) => used += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    outcome = Err(self.failure(&error));
+                    break;
+                }
+            }
+        }
+        into.truncate(used);
+        outcome
+    }
+
+    fn failure(&self, error: &std::io::Error) -> Error {
+        let at = self.stored_bytes_read();
+        let place = format!("reading {}, at about byte {at}", self.name);
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
+                "{place}: the compressed data is cut short; fetch the file again"
+            )),
+            std::io::ErrorKind::InvalidInput
+            | std::io::ErrorKind::InvalidData
+            | std::io::ErrorKind::Other => {
+                Error::corrupt(format!("{place}: the compressed data is damaged ({error})"))
+            }
+            _ => Error::io(place, error),
+        }
+    }
+}
+
+enum Format {
+    Plain,
+    Gzip,
+    Zstd,
+    Other(&'static str),
+}
+
+impl Format {
+    fn of(magic: &[u8]) -> Self {
+        match magic {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // The second form is a skippable frame, with which seekable files may begin.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [b'P', b'A', b'R', b'1', ..] => Self::Other("a Parquet file, not CSV"),
+            [b'P', b'K', 3, 4, ..] => Self::Other("a zip archive: unpack it first"),
+            [b'B', b'Z', b'h', ..] => Self::Other("compressed with bzip2: unpack it first"),
+            [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+                Self::Other("compressed with xz: unpack it first")
+            }
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+                Self::Other("text in UTF-16: convert it to UTF-8 first")
+            }
+            _ => Self::Plain,
+        }
+    }
+}
+
+struct Counted {
+    reader: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.reader.read(into)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

@@ -1,0 +1,47 @@
+//! CSV and Parquet files in, [`WriteBatch`](tidefall_types::WriteBatch)es out.
+//!
+//! - [`open_csv`] and [`read_csv`] read CSV, plain or compressed, on several threads; what a file
+//!   does not say about itself is inferred from its beginning and can be read in
+//!   [`CsvReader::schema`].
+//! - [`open_parquet`] reads Parquet.
+//! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; SQL `INSERT` and data
+//!   frames come in through it.
+//!
+//! Rows that cannot be taken are set aside as [`BadLine`]s and never stop the rows beside them.
+//! Nothing here knows the storage.
+
+mod arrow;
+mod csv;
+mod input;
+mod options;
+mod parquet;
+
+pub use arrow::{ArrowOptions, batch_from_arrow};
+pub use csv::{CsvReader, CsvSchema, TimeFormat, TimeUnit, open_csv, read_csv};
+pub use input::Input;
+pub use options::{CsvOptions, Header, Layout, TimeSource, WIDE_FIELD};
+pub use parquet::{ParquetOptions, ParquetReader, open_parquet};
+
+use tidefall_types::{Error, WriteBatch};
+
+/// A row of the input that was set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// The line on which the record starts, counted from 1; in Parquet the row, counted from 1.
+    pub line: u64,
+    /// The record as it stands in the file, cut to a bounded length; empty for Parquet.
+    pub text: String,
+    /// Why it was not taken: the column, the text, and what was expected.
+    pub reason: Error,
+}
+
+/// A piece of the input, in the order of the file.
+#[derive(Debug, Clone)]
+pub struct ParsedBatch {
+    /// The good rows.
+    pub batch: WriteBatch,
+    /// The rows that were set aside, in the order of the file.
+    pub bad: Vec<BadLine>,
+    /// Bytes of the file that were read so far, as stored (compressed when it is compressed).
+    pub bytes_read: u64,
+}

@@ -1,0 +1,104 @@
+//! What a caller can say about a CSV file. Everything has a default that looks at the file.
+
+use std::collections::BTreeMap;
+
+use tidefall_types::FieldType;
+
+use crate::TimeFormat;
+
+/// The field that holds the values of a wide file.
+pub const WIDE_FIELD: &str = "value";
+
+/// How to read a CSV file.
+///
+/// Columns are named as in the header, or by their position from 1 as `#3`. Without a header they
+/// are called `column_1`, `column_2` and so on.
+#[derive(Debug, Clone)]
+pub struct CsvOptions {
+    /// The byte between two fields; `None` finds out which of `,`, `;`, tab and `|` it is.
+    pub separator: Option<u8>,
+    /// Whether the first record names the columns.
+    pub header: Header,
+    /// Where the time of a row stands.
+    pub time: TimeSource,
+    /// How the time is written; `None` finds out.
+    pub time_format: Option<TimeFormat>,
+    /// The columns that name the sensor.
+    pub tags: Vec<String>,
+    /// The columns that are measured; `None` for all that are nothing else.
+    pub fields: Option<Vec<String>>,
+    /// Columns to leave out.
+    pub skip: Vec<String>,
+    /// Texts that stand for a missing value, quoted or not.
+    pub null_texts: Vec<String>,
+    /// Types of fields, instead of the inferred ones.
+    pub types: BTreeMap<String, FieldType>,
+    /// What a line holds.
+    pub layout: Layout,
+    /// Tags that every row gets, by name and value.
+    pub constant_tags: Vec<(String, String)>,
+    /// Lines to pass over before the header.
+    pub skip_lines: usize,
+    /// Threads that parse; 0 for as many as the machine has cores.
+    pub threads: usize,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self {
+            separator: None,
+            header: Header::Auto,
+            time: TimeSource::Auto,
+            time_format: None,
+            tags: Vec::new(),
+            fields: None,
+            skip: Vec::new(),
+            // NaN is a value, not a missing one, and stays NaN.
+            null_texts: ["", "NA", "N/A", "null", "NULL", "\\N"].map(str::to_owned).to_vec(),
+            types: BTreeMap::new(),
+            layout: Layout::Long,
+            constant_tags: Vec::new(),
+            skip_lines: 0,
+            threads: 0,
+        }
+    }
+}
+
+/// Whether the first record names the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Header {
+    /// Compares the first record with those below it.
+    #[default]
+    Auto,
+    /// It does.
+    Yes,
+    /// It is data.
+    No,
+}
+
+/// Where the time of a row stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TimeSource {
+    /// The first column whose values are times, those called `time`, `timestamp`, `datetime`,
+    /// `date` or `ts` before others; or else columns called `year`, `month`, `day` and so on.
+    #[default]
+    Auto,
+    /// One column: the time. Two: date and time of day. Three to six: year, month, day, hour,
+    /// minute and second, as numbers.
+    Columns(Vec<String>),
+}
+
+/// What a line holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// A line is one row: every column is a tag or a field.
+    #[default]
+    Long,
+    /// Every column beside the time and the tags is a sensor. Each of its values becomes a row
+    /// whose tag `tag` is the column's name and whose field is [`WIDE_FIELD`]; empty cells become
+    /// nothing.
+    Wide {
+        /// The tag that takes the names of the columns.
+        tag: String,
+    },
+}
