@@ -1,0 +1,82 @@
+//! How DataFusion finds tables: a catalog whose schemas are views of the database as it is now.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::error::Result;
+use datafusion::logical_expr::TableType;
+use tidefall_storage::Db;
+use tidefall_types::ErrorKind;
+
+use crate::error::to_datafusion;
+use crate::table::Table;
+
+/// The name of the one catalog.
+pub(crate) const CATALOG: &str = "tidefall";
+/// The schema in which a table has one row per reading; `plant` is short for `kv.plant`.
+pub(crate) const READINGS: &str = "kv";
+
+/// The catalog of one database.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    readings: Arc<Readings>,
+}
+
+impl Catalog {
+    /// The catalog of `db`.
+    pub(crate) fn new(db: Db) -> Self {
+        Self { readings: Arc::new(Readings { db }) }
+    }
+}
+
+impl CatalogProvider for Catalog {
+    fn schema_names(&self) -> Vec<String> {
+        vec![READINGS.to_owned()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        (name == READINGS).then(|| Arc::clone(&self.readings) as Arc<dyn SchemaProvider>)
+    }
+}
+
+/// Every table with one row per reading.
+struct Readings {
+    db: Db,
+}
+
+impl std::fmt::Debug for Readings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readings").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Readings {
+    fn table_names(&self) -> Vec<String> {
+        self.db.tables().iter().map(|table| table.name.clone()).collect()
+    }
+
+    /// Takes a snapshot. DataFusion asks once per statement for each table, so every scan of the
+    /// table in that statement sees the same readings.
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.db.snapshot(name) {
+            Ok(snapshot) => Ok(Some(Arc::new(Table::new(self.db.clone(), snapshot)))),
+            // It may be the name of a table function.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(to_datafusion(error)),
+        }
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        match self.db.schema(name) {
+            Ok(_) => Ok(Some(TableType::Base)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(to_datafusion(error)),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.db.schema(name).is_ok()
+    }
+}

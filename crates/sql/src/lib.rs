@@ -1,0 +1,22 @@
+//! SQL over Tidefall, and the only crate that knows DataFusion.
+//!
+//! [`Session::query`] takes statements and answers with a stream of Arrow batches. Statements that
+//! define or change tables go to the storage from `statements`; everything else is planned by
+//! DataFusion over `table`, which pushes conditions (`pushdown`) into `scan`, or, when `metrics`
+//! can answer an aggregate from block metrics, asks for those instead of rows.
+
+mod catalog;
+mod depth;
+mod error;
+mod metrics;
+mod pushdown;
+mod reads;
+mod scan;
+mod session;
+mod settings;
+mod sink;
+mod statements;
+mod table;
+
+pub use reads::Reads;
+pub use session::{QueryStream, Session};

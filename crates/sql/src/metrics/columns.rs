@@ -1,0 +1,117 @@
+//! From metrics to the columns of an answer.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, Float64Array, Int64Array, TimestampNanosecondArray, new_null_array,
+};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::error::Result;
+use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics};
+
+use super::edges;
+use super::spec::{Edge, Measure, Nulls, Spread};
+use crate::reads::Tally;
+use crate::table::View;
+
+/// An answer of the storage with the question it belongs to.
+pub(super) struct Answer<'a> {
+    pub(super) view: &'a View,
+    pub(super) request: &'a AggregateRequest,
+    pub(super) result: &'a AggregateResult,
+    pub(super) tally: &'a Tally,
+}
+
+impl Answer<'_> {
+    /// The column of a measure, one value a line, in the type that the query has for it.
+    pub(super) fn column(&self, measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
+        let result = self.result;
+        let column: ArrayRef = match measure {
+            Measure::Rows => counts(&result.rows),
+            Measure::Time(Edge::First) => times(&result.first_time_ns),
+            Measure::Time(Edge::Last) => times(&result.last_time_ns),
+            Measure::Count(_) => counts(&self.metrics(measure)?.count),
+            Measure::Min(_) => Arc::clone(&self.metrics(measure)?.min),
+            Measure::Max(_) => Arc::clone(&self.metrics(measure)?.max),
+            Measure::Sum(_) => Arc::clone(&self.metrics(measure)?.sum),
+            Measure::SumF64(_) => derive(self.metrics(measure)?, 1, |at, _| at.sum),
+            Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
+            Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
+            Measure::Deviation(_, spread) => {
+                variance(self.metrics(measure)?, spread, f64::sqrt)
+            }
+            Measure::Value(id, edge, nulls) => {
+                let metrics = self.metrics(measure)?;
+                let complete = metrics.count == result.rows;
+                if nulls == Nulls::Respect && !complete {
+                    edges::column(self, metrics, id, edge)?
+                } else {
+                    Arc::clone(of_edge(metrics, edge))
+                }
+            }
+        };
+        debug_assert_eq!(column.data_type(), data_type, "{measure:?}");
+        Ok(column)
+    }
+
+    fn metrics(&self, measure: Measure) -> Result<&FieldMetrics> {
+        let at = measure
+            .field()
+            .and_then(|id| self.request.fields.iter().position(|wanted| *wanted == id));
+        match at.and_then(|at| self.result.fields.get(at)) {
+            Some(metrics) => Ok(metrics),
+            None => datafusion::common::internal_err!("no metrics were asked for {measure:?}"),
+        }
+    }
+}
+
+/// The values at one end of time, without regard to nulls.
+pub(super) fn of_edge(metrics: &FieldMetrics, edge: Edge) -> &ArrayRef {
+    match edge {
+        Edge::First => &metrics.first,
+        Edge::Last => &metrics.last,
+    }
+}
+
+/// The sums of one line.
+struct Sums {
+    sum: f64,
+    m2: f64,
+}
+
+fn counts(counts: &[u64]) -> ArrayRef {
+    Arc::new(counts.iter().map(|&count| count as i64).collect::<Int64Array>())
+}
+
+/// Times as a column.
+pub(super) fn times(times: &[i64]) -> ArrayRef {
+    Arc::new(TimestampNanosecondArray::new(times.to_vec().into(), None))
+}
+
+/// A float for each line that has at least `count_min` values, null for the others.
+fn derive(metrics: &FieldMetrics, count_min: u64, of: impl Fn(Sums, f64) -> f64) -> ArrayRef {
+    let values: Vec<f64> = (0..metrics.count.len())
+        .map(|at| {
+            let sums = Sums { sum: metrics.sum_f64[at], m2: metrics.m2[at] };
+            of(sums, metrics.count[at] as f64)
+        })
+        .collect();
+    let valid = BooleanBuffer::collect_bool(values.len(), |at| metrics.count[at] >= count_min);
+    Arc::new(Float64Array::new(values.into(), Some(NullBuffer::new(valid))))
+}
+
+fn variance(metrics: &FieldMetrics, spread: Spread, of: fn(f64) -> f64) -> ArrayRef {
+    match spread {
+        Spread::Sample => derive(metrics, 2, |at, count| of(at.m2 / (count - 1.0))),
+        Spread::Population => derive(metrics, 1, |at, count| of(at.m2 / count)),
+    }
+}
+
+/// The answer to a question over no rows, without `GROUP BY`: one line.
+pub(super) fn of_nothing(measure: Measure, data_type: &DataType) -> ArrayRef {
+    match measure {
+        Measure::Rows | Measure::Count(_) => Arc::new(Int64Array::from(vec![0])),
+        _ => new_null_array(data_type, 1),
+    }
+}

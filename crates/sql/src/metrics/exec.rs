@@ -1,0 +1,368 @@
+//! The plan node that asks for metrics.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{SortOptions, take};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, ReadStats};
+use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
+
+use super::columns::{Answer, of_nothing, times};
+use super::groups::Grouped;
+use super::node::Question;
+use super::spec::Group;
+use crate::error::to_datafusion;
+use crate::reads::{self, Tally};
+use crate::scan::TimeText;
+
+/// Lines of an answer that are in memory at once: enough to keep the cost of a call small beside
+/// its work, few enough to be a small part of the smallest memory budget.
+const LINES_PER_CALL: i128 = 64 * 1024;
+
+/// From so many sensors on, groups are shared out among cores.
+const SENSORS_FOR_CORES: usize = 32;
+
+/// Batches that a partition computes ahead of its consumer.
+const BATCHES_AHEAD: usize = 2;
+
+/// Answers a question from metrics.
+#[derive(Debug, Clone)]
+pub(crate) struct MetricsExec {
+    question: Arc<Question>,
+    grouped: Grouped,
+    /// The groups of each partition.
+    parts: Arc<[Range<u32>]>,
+    properties: Arc<PlanProperties>,
+    tally: Tally,
+}
+
+/// A part of a question that one call answers.
+#[derive(Debug, Clone)]
+struct Piece {
+    groups: Range<u32>,
+    time: TimeRange,
+}
+
+impl MetricsExec {
+    /// A plan for `question`, whose answer has `schema`, in at most `partitions_max` partitions.
+    pub(crate) fn try_new(
+        question: Arc<Question>,
+        schema: SchemaRef,
+        partitions_max: usize,
+    ) -> Result<Self> {
+        let grouped = Grouped::of(&question)?;
+        let parallel = grouped.sensors.len() >= SENSORS_FOR_CORES;
+        let parts_max = if parallel { partitions_max.max(1) as u32 } else { 1 };
+        let (count, parts) = (grouped.count, parts_max.min(grouped.count).max(1));
+        let bound = |part: u32| (u64::from(count) * u64::from(part) / u64::from(parts)) as u32;
+        let parts: Arc<[Range<u32>]> =
+            (0..parts).map(|part| bound(part)..bound(part + 1)).collect();
+        let properties = PlanProperties::new(
+            ordered(&question, &schema),
+            Partitioning::UnknownPartitioning(parts.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        let tally = Tally::default();
+        Ok(Self { question, grouped, parts, properties: Arc::new(properties), tally })
+    }
+
+    /// What has been read so far.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn bin(&self) -> Option<Bin> {
+        self.question.groups.iter().find_map(|group| match group {
+            Group::Bin(bin) => Some(*bin),
+            Group::Tags(_) => None,
+        })
+    }
+
+    fn fields(&self) -> Vec<FieldId> {
+        let mut fields: Vec<FieldId> =
+            self.question.measures.iter().filter_map(|measure| measure.field()).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+
+    fn request(&self, piece: &Piece) -> AggregateRequest {
+        let first = self.grouped.groups.partition_point(|group| *group < piece.groups.start);
+        let behind = self.grouped.groups.partition_point(|group| *group < piece.groups.end);
+        let groups = &self.grouped.groups[first..behind];
+        AggregateRequest {
+            sensors: self.grouped.sensors[first..behind].to_vec(),
+            groups: groups.iter().map(|group| group - piece.groups.start).collect(),
+            group_count: piece.groups.end - piece.groups.start,
+            time: piece.time,
+            bin: self.bin(),
+            fields: self.fields(),
+        }
+    }
+
+    fn whole(&self) -> Piece {
+        Piece { groups: 0..self.grouped.count, time: self.question.conditions.time }
+    }
+
+    /// Cuts a partition into pieces whose answers have a bounded number of lines. The pieces come
+    /// in the order of the lines: by group, then by time.
+    fn pieces(&self, groups: Range<u32>) -> Result<Vec<Piece>> {
+        let time = self.question.conditions.time;
+        let Some(bin) = self.bin() else {
+            return Ok(cut_groups(groups, LINES_PER_CALL, time));
+        };
+        let count = i128::from(groups.end - groups.start);
+        if bins(time, bin).saturating_mul(count) <= LINES_PER_CALL {
+            return Ok(vec![Piece { groups, time }]);
+        }
+        let Some(time) = self.extent(groups.clone())? else { return Ok(Vec::new()) };
+        let bins_per_group = bins(time, bin);
+        if bins_per_group <= LINES_PER_CALL {
+            return Ok(cut_groups(groups, LINES_PER_CALL / bins_per_group, time));
+        }
+        let mut pieces = Vec::new();
+        for group in groups {
+            let mut first_ns = time.first_ns;
+            loop {
+                let start = i128::from(bin.start_of(first_ns));
+                let behind = start + i128::from(bin.width_ns) * LINES_PER_CALL;
+                let last_ns = (behind - 1).min(i128::from(time.last_ns)) as i64;
+                let time_of_piece = TimeRange::new(first_ns, last_ns);
+                pieces.push(Piece { groups: group..group + 1, time: time_of_piece });
+                if last_ns == time.last_ns {
+                    break;
+                }
+                first_ns = last_ns + 1;
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// The time from the first to the last reading of the groups, from metrics too.
+    fn extent(&self, groups: Range<u32>) -> Result<Option<TimeRange>> {
+        let piece = Piece { groups, ..self.whole() };
+        let mut request = self.request(&piece);
+        request.groups.fill(0);
+        let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
+        let result = self.ask(&request)?;
+        let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
+        Ok(ends.map(|(first, last)| TimeRange::new(*first, *last)))
+    }
+
+    fn ask(&self, request: &AggregateRequest) -> Result<AggregateResult> {
+        let stats = Arc::new(ReadStats::default());
+        self.tally.add(&stats);
+        self.question.view.snapshot().aggregate(request, &stats).map_err(to_datafusion)
+    }
+
+    /// Runs on a thread that may block. `deliver` answers whether more is wanted.
+    fn answer(
+        &self,
+        partition: usize,
+        mut deliver: impl FnMut(RecordBatch) -> bool,
+    ) -> Result<()> {
+        let groups = self.parts[partition].clone();
+        let mut lines = 0;
+        let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups)? };
+        for piece in pieces {
+            let request = self.request(&piece);
+            let result = self.ask(&request)?;
+            let batch = self.batch(&piece, &request, &result)?;
+            lines += batch.num_rows();
+            for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
+                let count = BATCH_ROWS.min(batch.num_rows() - first);
+                if !deliver(batch.slice(first, count)) {
+                    return Ok(());
+                }
+            }
+        }
+        // SQL: without GROUP BY there is one group, even if nothing is in it.
+        if lines == 0 && self.question.groups.is_empty() {
+            deliver(self.nothing()?);
+        }
+        Ok(())
+    }
+
+    fn batch(
+        &self,
+        piece: &Piece,
+        request: &AggregateRequest,
+        result: &AggregateResult,
+    ) -> Result<RecordBatch> {
+        let schema = self.schema();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+        let group_of_line: UInt32Array =
+            result.group.iter().map(|group| group + piece.groups.start).collect();
+        let mut values = self.grouped.values.iter();
+        for group in &self.question.groups {
+            match group {
+                Group::Bin(_) => columns.push(times(&result.bin_start_ns)),
+                Group::Tags(_) => {
+                    if let Some(values) = values.next() {
+                        columns.push(take(values, &group_of_line, None)?);
+                    }
+                }
+            }
+        }
+        let answer =
+            Answer { view: &self.question.view, request, result, tally: &self.tally };
+        for measure in &self.question.measures {
+            let data_type = schema.field(columns.len()).data_type();
+            columns.push(answer.column(*measure, data_type)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(result.rows.len()));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+
+    fn nothing(&self) -> Result<RecordBatch> {
+        let schema = self.schema();
+        let columns = self
+            .question
+            .measures
+            .iter()
+            .zip(schema.fields())
+            .map(|(measure, field)| of_nothing(*measure, field.data_type()))
+            .collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}
+
+fn cut_groups(groups: Range<u32>, per_piece: i128, time: TimeRange) -> Vec<Piece> {
+    let step = usize::try_from(per_piece.max(1)).unwrap_or(usize::MAX);
+    let end = groups.end;
+    groups
+        .step_by(step)
+        .map(|first| Piece { groups: first..end.min(first.saturating_add(step as u32)), time })
+        .collect()
+}
+
+/// The number of bins that a time range touches.
+fn bins(time: TimeRange, bin: Bin) -> i128 {
+    if time.is_empty() {
+        return 0;
+    }
+    let of = |time_ns: i64| {
+        (i128::from(time_ns) - i128::from(bin.origin_ns)).div_euclid(i128::from(bin.width_ns))
+    };
+    of(time.last_ns) - of(time.first_ns) + 1
+}
+
+/// Lines come by group, groups by their values, and by time within a group.
+fn ordered(question: &Question, schema: &SchemaRef) -> EquivalenceProperties {
+    let ascending = SortOptions { descending: false, nulls_first: false };
+    let mut ordering = Vec::new();
+    let mut bins = Vec::new();
+    for (at, group) in question.groups.iter().enumerate() {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+        let sort = PhysicalSortExpr::new(column, ascending);
+        match group {
+            Group::Tags(_) => ordering.push(sort),
+            Group::Bin(_) => bins.push(sort),
+        }
+    }
+    ordering.extend(bins);
+    EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering])
+}
+
+impl DisplayAs for MetricsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = &self.question.view;
+        let (found, all) = (self.grouped.sensors.len(), view.snapshot().sensor_count());
+        write!(f, "TidefallMetrics: table={}, sensors={found} of {all}", view.schema().name)?;
+        write!(f, ", time=[{}]", TimeText(self.question.conditions.time))?;
+        if let Some(bin) = self.bin() {
+            write!(f, ", bins={}", format_duration(bin.width_ns))?;
+            if bin.origin_ns != 0 {
+                write!(f, " from {}", format_time(bin.origin_ns))?;
+            }
+        }
+        write!(f, ", groups={}", self.grouped.count)?;
+        let fields: Vec<&str> = self
+            .fields()
+            .iter()
+            .map(|id| view.schema().fields[id.index()].name.as_str())
+            .collect();
+        write!(f, ", fields=[{}]", fields.join(", "))?;
+        // The answer itself may fail later and will say why; a plan without figures is still one.
+        if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {
+            write!(
+                f,
+                ", blocks_from_metrics={}, pages={}, rows_from_memory={}",
+                plan.blocks_from_metrics, plan.pages, plan.rows_from_memory
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for MetricsExec {
+    fn name(&self) -> &str {
+        "TidefallMetrics"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(reads::metrics(&self.tally))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let mut stream = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
+        let (sender, node) = (stream.tx(), self.clone());
+        stream.spawn_blocking(move || {
+            node.answer(partition, |batch| sender.blocking_send(Ok(batch)).is_ok())
+        });
+        Ok(stream.build())
+    }
+}

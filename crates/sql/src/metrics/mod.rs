@@ -1,0 +1,23 @@
+//! Aggregates that block metrics answer.
+//!
+//! 1. [`MetricsRule`] looks for an `Aggregate` over one of our tables whose conditions the storage
+//!    answers exactly, whose groups are functions of tags and at most one time bin, and whose
+//!    aggregate functions can be made of counts, extremes, sums and first and last values.
+//! 2. It replaces the `Aggregate`, and with it everything below, by a [`MetricsNode`]. Expressions
+//!    above, such as `sum(x) / count(*)`, stay with DataFusion.
+//! 3. [`MetricsExec`] asks the storage, piece by piece so that memory stays bounded. The storage
+//!    reads whole blocks from their metrics and decodes only the ragged edges.
+//!
+//! Whatever does not fit stays with DataFusion, with the same answer.
+
+mod columns;
+mod edges;
+mod exec;
+mod groups;
+mod node;
+mod rule;
+mod spec;
+
+pub(crate) use exec::MetricsExec;
+pub(crate) use node::Planner;
+pub(crate) use rule::MetricsRule;

@@ -1,0 +1,142 @@
+//! Where block metrics can answer, the plan asks them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::Column;
+use datafusion::datasource::source_as_provider;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Aggregate, Expr, Extension, LogicalPlan, TableScan};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use super::node::{MetricsNode, Question};
+use super::spec::{Group, Measure};
+use crate::pushdown::Conditions;
+use crate::settings::Settings;
+use crate::table::Table;
+
+/// Replaces aggregates over a table by questions for its metrics.
+#[derive(Debug)]
+pub(crate) struct MetricsRule;
+
+impl OptimizerRule for MetricsRule {
+    fn name(&self) -> &str {
+        "tidefall_metrics"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let wanted =
+            config.options().extensions.get::<Settings>().is_none_or(|settings| settings.metrics);
+        let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+        if !wanted {
+            return Ok(Transformed::no(plan));
+        }
+        match question(aggregate)? {
+            Some(question) => {
+                let node = MetricsNode::new(question, Arc::clone(&aggregate.schema));
+                let extension = Extension { node: Arc::new(node) };
+                Ok(Transformed::yes(LogicalPlan::Extension(extension)))
+            }
+            None => Ok(Transformed::no(plan)),
+        }
+    }
+}
+
+/// The question that has the same answer as `aggregate`, if metrics can answer it.
+fn question(aggregate: &Aggregate) -> Result<Option<Question>> {
+    let Some((scan, meaning)) = scan_below(&aggregate.input)? else { return Ok(None) };
+    let Ok(provider) = source_as_provider(&scan.source) else { return Ok(None) };
+    let Some(table) = provider.downcast_ref::<Table>() else { return Ok(None) };
+    let view = table.view();
+    let schema = view.schema();
+    let conditions = Conditions::of(&scan.filters, schema);
+    if !conditions.exact || !conditions.values.is_empty() || scan.fetch.is_some() {
+        return Ok(None);
+    }
+    let mut groups = Vec::with_capacity(aggregate.group_expr.len());
+    for expr in &aggregate.group_expr {
+        match Group::of(&replace_columns(expr, &meaning)?, schema) {
+            Some(group) => groups.push(group),
+            None => return Ok(None),
+        }
+    }
+    let bins = groups.iter().filter(|group| matches!(group, Group::Bin(_))).count();
+    if bins > 1 {
+        return Ok(None);
+    }
+    let mut measures = Vec::with_capacity(aggregate.aggr_expr.len());
+    for expr in &aggregate.aggr_expr {
+        match Measure::of(&replace_columns(expr, &meaning)?, schema) {
+            Some(measure) => measures.push(measure),
+            None => return Ok(None),
+        }
+    }
+    let text = format!("{}", describe(aggregate, scan));
+    Ok(Some(Question { view: Arc::clone(view), conditions, groups, measures, text }))
+}
+
+fn describe(aggregate: &Aggregate, scan: &TableScan) -> String {
+    let join = |exprs: &[Expr]| {
+        exprs.iter().map(|expr| expr.schema_name().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let filters = scan.filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(" AND ");
+    let (groups, measures) = (join(&aggregate.group_expr), join(&aggregate.aggr_expr));
+    format!("table={}, groupBy=[{groups}], aggr=[{measures}], where=[{filters}]", scan.table_name)
+}
+
+/// What each column of a plan is in terms of the columns of the scan below it.
+type Meaning = HashMap<Column, Expr>;
+
+/// The scan below projections and renamings, if nothing else lies between.
+fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let columns = scan.projected_schema.columns();
+            let meaning =
+                columns.into_iter().map(|column| (column.clone(), Expr::Column(column))).collect();
+            Ok(Some((scan, meaning)))
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let Some((scan, below)) = scan_below(&alias.input)? else { return Ok(None) };
+            let inner = alias.input.schema().columns();
+            let mut meaning = Meaning::new();
+            for (outer, inner) in alias.schema.columns().into_iter().zip(inner) {
+                let Some(expr) = below.get(&inner) else { return Ok(None) };
+                meaning.insert(outer, expr.clone());
+            }
+            Ok(Some((scan, meaning)))
+        }
+        LogicalPlan::Projection(projection) => {
+            let Some((scan, below)) = scan_below(&projection.input)? else { return Ok(None) };
+            let mut meaning = Meaning::new();
+            for (outer, expr) in projection.schema.columns().into_iter().zip(&projection.expr) {
+                if expr.is_volatile() {
+                    return Ok(None);
+                }
+                meaning.insert(outer, replace_columns(&expr.clone().unalias(), &below)?);
+            }
+            Ok(Some((scan, meaning)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
+    let replaced = expr.clone().transform(|node| match &node {
+        Expr::Column(column) => match meaning.get(column) {
+            Some(expr) => Ok(Transformed::yes(expr.clone())),
+            None => Ok(Transformed::no(node)),
+        },
+        _ => Ok(Transformed::no(node)),
+    })?;
+    Ok(replaced.data)
+}

@@ -1,0 +1,179 @@
+//! Functions of time that never fall as time rises, and what a comparison with one of them says
+//! about time.
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, Operator};
+use tidefall_storage::Bin;
+use tidefall_types::{
+    ColumnKind, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
+    TableSchema, TimeRange,
+};
+
+use super::column_kind;
+
+/// 1970-01-05, the first Monday: where weeks begin.
+const MONDAY_NS: i64 = 4 * NS_PER_DAY;
+
+/// A function of the time of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Time itself.
+    Time,
+    /// The start of the bin that holds it: `date_bin` and `date_trunc`.
+    Bin(Bin),
+    /// Time as a number of larger units, cut towards 1970: a cast to a coarser timestamp.
+    Units {
+        /// Nanoseconds of a unit.
+        unit_ns: i64,
+    },
+    /// The day in which it lies: a cast to a date.
+    Day,
+}
+
+impl Step {
+    /// The function of time that `expr` is, if it is one.
+    pub(crate) fn of(expr: &Expr, schema: &TableSchema) -> Option<Self> {
+        match expr {
+            Expr::Alias(alias) => Self::of(&alias.expr, schema),
+            Expr::Column(_) if is_time(expr, schema) => Some(Self::Time),
+            Expr::Cast(cast) if is_time(&cast.expr, schema) => match cast.field.data_type() {
+                DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(Self::Time),
+                DataType::Timestamp(unit, _) => Some(Self::Units { unit_ns: unit_ns(*unit) }),
+                DataType::Date32 => Some(Self::Day),
+                _ => None,
+            },
+            Expr::ScalarFunction(call) => bin_of(call, schema).map(Self::Bin),
+            _ => None,
+        }
+    }
+
+    /// The times for which `self op literal` is true, and whether it is true for all of them.
+    pub(super) fn range(self, op: Operator, literal: &ScalarValue) -> Option<(TimeRange, bool)> {
+        let (lower, upper, exact) = match self {
+            Self::Time => {
+                let ns = timestamp_ns(literal)?;
+                (ns, ns, true)
+            }
+            Self::Bin(bin) => {
+                let ns = timestamp_ns(literal)?;
+                let start = ns - (ns - i128::from(bin.origin_ns)).rem_euclid(width(bin));
+                (if start == ns { ns } else { start + width(bin) }, start + width(bin) - 1, true)
+            }
+            Self::Units { unit_ns } => {
+                let (unit, ns) = (i128::from(unit_ns), timestamp_ns(literal)?);
+                if ns % unit != 0 {
+                    return None;
+                }
+                // The units next to 1970 reach to both sides of it.
+                let lower = if ns > 0 { ns } else { ns - (unit - 1) };
+                let upper = if ns < 0 { ns } else { ns + unit - 1 };
+                (lower, upper, true)
+            }
+            Self::Day => {
+                let ScalarValue::Date32(Some(day)) = literal else { return None };
+                let (day, ns) = (i128::from(NS_PER_DAY), i128::from(*day) * i128::from(NS_PER_DAY));
+                // Before 1970 it matters how the cast rounds; stay on the safe side there.
+                if ns > 0 { (ns, ns + day - 1, true) } else { (ns - day, ns + day - 1, false) }
+            }
+        };
+        let (first, last) = match op {
+            Operator::Eq => (lower, upper),
+            Operator::GtEq => (lower, i128::from(i64::MAX)),
+            Operator::Gt if exact => (upper + 1, i128::from(i64::MAX)),
+            Operator::Gt => (lower, i128::from(i64::MAX)),
+            Operator::LtEq => (i128::from(i64::MIN), upper),
+            Operator::Lt if exact => (i128::from(i64::MIN), lower - 1),
+            Operator::Lt => (i128::from(i64::MIN), upper),
+            _ => return None,
+        };
+        Some((clamp(first, last), exact))
+    }
+}
+
+fn clamp(first: i128, last: i128) -> TimeRange {
+    let (min, max) = (i128::from(i64::MIN), i128::from(i64::MAX));
+    if first > last || first > max || last < min {
+        return TimeRange::new(0, -1);
+    }
+    TimeRange::new(first.max(min) as i64, last.min(max) as i64)
+}
+
+fn width(bin: Bin) -> i128 {
+    i128::from(bin.width_ns)
+}
+
+fn is_time(expr: &Expr, schema: &TableSchema) -> bool {
+    column_kind(expr, schema) == Some(ColumnKind::Time)
+}
+
+/// Nanoseconds of a unit.
+const fn unit_ns(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => NS_PER_SECOND,
+        TimeUnit::Millisecond => NS_PER_MILLI,
+        TimeUnit::Microsecond => NS_PER_MICRO,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// The nanoseconds since 1970 of a literal that is a moment; more than an `i64` holds is allowed.
+fn timestamp_ns(literal: &ScalarValue) -> Option<i128> {
+    let (value, unit) = match literal {
+        ScalarValue::TimestampNanosecond(value, _) => ((*value)?, 1),
+        ScalarValue::TimestampMicrosecond(value, _) => ((*value)?, NS_PER_MICRO),
+        ScalarValue::TimestampMillisecond(value, _) => ((*value)?, NS_PER_MILLI),
+        ScalarValue::TimestampSecond(value, _) => ((*value)?, NS_PER_SECOND),
+        ScalarValue::Date32(value) => (i64::from((*value)?), NS_PER_DAY),
+        ScalarValue::Date64(value) => ((*value)?, NS_PER_MILLI),
+        _ => return None,
+    };
+    Some(i128::from(value) * i128::from(unit))
+}
+
+/// The bins of `date_bin(width, time[, origin])` or `date_trunc(unit, time)`.
+fn bin_of(call: &ScalarFunction, schema: &TableSchema) -> Option<Bin> {
+    match (call.name(), call.args.as_slice()) {
+        ("date_bin", [width, time, rest @ ..]) if is_time(time, schema) => {
+            let width_ns = interval_ns(width)?;
+            let origin_ns = match rest {
+                [] => 0,
+                [Expr::Literal(origin, _)] => i64::try_from(timestamp_ns(origin)?).ok()?,
+                _ => return None,
+            };
+            (width_ns > 0).then_some(Bin { width_ns, origin_ns })
+        }
+        ("date_trunc", [Expr::Literal(unit, _), time]) if is_time(time, schema) => {
+            let unit = unit.try_as_str()??.to_ascii_lowercase();
+            let (width_ns, origin_ns) = match unit.as_str() {
+                "week" => (7 * NS_PER_DAY, MONDAY_NS),
+                "day" => (NS_PER_DAY, 0),
+                "hour" => (NS_PER_HOUR, 0),
+                "minute" => (NS_PER_MINUTE, 0),
+                "second" => (NS_PER_SECOND, 0),
+                "millisecond" => (NS_PER_MILLI, 0),
+                "microsecond" => (NS_PER_MICRO, 0),
+                // Months, quarters and years differ in length.
+                _ => return None,
+            };
+            Some(Bin { width_ns, origin_ns })
+        }
+        _ => None,
+    }
+}
+
+/// The nanoseconds of an interval of fixed length; one with months has none.
+fn interval_ns(expr: &Expr) -> Option<i64> {
+    let Expr::Literal(literal, _) = expr else { return None };
+    let (days, rest_ns) = match literal {
+        ScalarValue::IntervalMonthDayNano(Some(value)) if value.months == 0 => {
+            (value.days, value.nanoseconds)
+        }
+        ScalarValue::IntervalDayTime(Some(value)) => {
+            (value.days, i64::from(value.milliseconds) * NS_PER_MILLI)
+        }
+        _ => return None,
+    };
+    i64::from(days).checked_mul(NS_PER_DAY)?.checked_add(rest_ns)
+}

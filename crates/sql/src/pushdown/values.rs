@@ -1,0 +1,73 @@
+//! Conditions on values, by which blocks are ruled out.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Expr, Operator};
+use tidefall_storage::{Comparison, ValueCondition};
+use tidefall_types::{ColumnKind, FieldId, TableSchema};
+
+use super::column_kind;
+
+/// From here on not every integer is an `f64`.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The condition `column op literal` as block metrics can check it. It may hold for more rows
+/// than the original, never for fewer.
+pub(super) fn condition(
+    column: &Expr,
+    op: Operator,
+    literal: &ScalarValue,
+    schema: &TableSchema,
+) -> Option<ValueCondition> {
+    let field = numeric_field(column, schema)?;
+    let value = number(literal)?;
+    // SQL orders all numbers, so that -0.0 < 0.0; and large integers round to the same f64. In
+    // both cases a strict comparison of the f64 could rule out a row that the query wants.
+    let strict_is_safe = value != 0.0 && value.abs() < EXACT_MAX;
+    let op = match op {
+        Operator::Lt if strict_is_safe => Comparison::Lt,
+        Operator::Gt if strict_is_safe => Comparison::Gt,
+        Operator::Lt | Operator::LtEq => Comparison::LtEq,
+        Operator::Gt | Operator::GtEq => Comparison::GtEq,
+        Operator::Eq => Comparison::Eq,
+        _ => return None,
+    };
+    Some(ValueCondition { field, op, value })
+}
+
+/// The numeric field that `expr` is, also under a cast that keeps the order of its values.
+fn numeric_field(expr: &Expr, schema: &TableSchema) -> Option<FieldId> {
+    match expr {
+        Expr::Column(_) => match column_kind(expr, schema)? {
+            ColumnKind::Field(id) if schema.fields[id.index()].ty.is_numeric() => Some(id),
+            _ => None,
+        },
+        Expr::Cast(cast) => {
+            let id = numeric_field(&cast.expr, schema)?;
+            let from = schema.fields[id.index()].ty.arrow();
+            let to = cast.field.data_type();
+            let widens =
+                matches!(to, DataType::Float64) || (from.is_integer() && to.is_integer());
+            widens.then_some(id)
+        }
+        _ => None,
+    }
+}
+
+fn number(literal: &ScalarValue) -> Option<f64> {
+    let value = match literal {
+        ScalarValue::Int8(value) => f64::from((*value)?),
+        ScalarValue::Int16(value) => f64::from((*value)?),
+        ScalarValue::Int32(value) => f64::from((*value)?),
+        ScalarValue::Int64(value) => (*value)? as f64,
+        ScalarValue::UInt8(value) => f64::from((*value)?),
+        ScalarValue::UInt16(value) => f64::from((*value)?),
+        ScalarValue::UInt32(value) => f64::from((*value)?),
+        ScalarValue::UInt64(value) => (*value)? as f64,
+        ScalarValue::Float32(value) => f64::from((*value)?),
+        ScalarValue::Float64(value) => (*value)?,
+        _ => return None,
+    };
+    // A comparison with NaN has its own order, which metrics do not follow.
+    (!value.is_nan()).then_some(value)
+}

@@ -1,0 +1,233 @@
+//! Sessions: where statements are run.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::temporal_conversions::timestamp_ns_to_datetime;
+use datafusion::execution::context::{SessionContext, SessionState};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use futures::{Stream, StreamExt, TryStreamExt};
+use tidefall_storage::{Db, DbOptions};
+use tidefall_types::{Clock, Error, Result};
+
+use crate::catalog::{CATALOG, Catalog, READINGS};
+use crate::depth::check_depth;
+use crate::error::from_datafusion;
+use crate::metrics::{MetricsRule, Planner};
+use crate::reads::Reads;
+use crate::settings::Settings;
+use crate::statements::{self, Action};
+
+/// The share of the memory budget that all queries of a session have for sorting, grouping and
+/// joining: one part of so many. The rest belongs to ingest, merges and caches.
+const MEMORY_SHARE: usize = 4;
+
+/// What DataFusion sets aside for merging spilled runs of a sort; its own default of 10 MB a
+/// partition would be most of a small budget.
+const SORT_RESERVE_SHARE: usize = 32;
+
+/// Runs statements against one database. Clones share their settings and their memory;
+/// [`Session::fork`] shares the memory alone.
+#[derive(Clone)]
+pub struct Session {
+    db: Db,
+    clock: Arc<dyn Clock>,
+    context: SessionContext,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A session over `db`, with a share of its memory budget, all cores and the system's clock.
+    pub fn new(db: Db) -> Self {
+        let memory_bytes = usize::try_from(db.stats().memory_bytes).unwrap_or(usize::MAX);
+        Self::with_options(db, &DbOptions { memory_bytes, ..DbOptions::default() })
+    }
+
+    /// A session over `db` with the options with which it was opened: a share of their memory,
+    /// their threads, and their clock for `now()`.
+    pub fn with_options(db: Db, options: &DbOptions) -> Self {
+        let memory_bytes = options.memory_bytes / MEMORY_SHARE;
+        let mut config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, READINGS)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true)
+            .with_target_partitions(options.threads.max(1))
+            // Scans come in as many partitions as there are cores already, and in order.
+            .with_round_robin_repartition(false)
+            .with_option_extension(Settings::default());
+        let reserve = config.options().execution.sort_spill_reservation_bytes;
+        config.options_mut().execution.sort_spill_reservation_bytes =
+            reserve.min(memory_bytes / SORT_RESERVE_SHARE);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
+            .build_arc()
+            .unwrap_or_default();
+        let state = SessionStateBuilder::new_with_default_features()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_query_planner(Arc::new(Planner))
+            .with_optimizer_rule(Arc::new(MetricsRule))
+            .build();
+        let context = SessionContext::new_with_state(state);
+        context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
+        Self { db, clock: Arc::clone(&options.clock), context }
+    }
+
+    /// A session with its own settings, which begin as a copy of these: what one client `SET`s
+    /// does not reach the others. Costs some tens of microseconds.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let context = SessionContext::new_with_state(self.context.state());
+        Self { db: self.db.clone(), clock: Arc::clone(&self.clock), context }
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Runs one or more statements, separated by semicolons, in order; the answer is that of the
+    /// last one. Earlier ones stay done when a later one fails. Must be called inside a tokio
+    /// runtime; the answer is computed as the stream is read, and dropping it stops the query.
+    ///
+    /// Statements that define something answer with one row with the column `status`, those that
+    /// change rows with one row with the column `count`.
+    ///
+    /// # Errors
+    /// `Invalid` for what cannot be parsed or planned, `NotFound` and `Conflict` for tables,
+    /// `Unsupported` for what this version cannot do, `Limit` when memory does not suffice, and
+    /// the errors of the storage as they are. Errors may also come later, out of the stream.
+    pub async fn query(&self, sql: &str) -> Result<QueryStream> {
+        let mut statements = parse(sql)?;
+        let Some(last) = statements.pop_back() else {
+            return Err(Error::invalid("there is no statement to run"));
+        };
+        for statement in statements {
+            let mut answer = self.run(statement).await?;
+            while answer.try_next().await?.is_some() {}
+        }
+        self.run(last).await
+    }
+
+    /// Runs statements like [`Session::query`] and collects the whole answer; for small ones.
+    ///
+    /// # Errors
+    /// Like [`Session::query`].
+    pub async fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        self.query(sql).await?.try_collect().await
+    }
+
+    async fn run(&self, statement: Statement) -> Result<QueryStream> {
+        match statements::action(statement)? {
+            Action::Table(change) => change.run(&self.db).await,
+            Action::Show(show) => show.run(&self.db),
+            Action::Delete(statement) => statements::delete(&self.db, &self.state(), statement).await,
+            Action::Set(statement) => self.set(statement).await,
+            Action::Plan(statement) => self.plan(statement).await,
+            Action::Insert(insert) => {
+                let statement = statements::read_insert_times(&self.db, *insert)?;
+                self.plan(statement).await
+            }
+        }
+    }
+
+    /// The state with which one statement is planned; it stands still at the database's time.
+    fn state(&self) -> SessionState {
+        let mut state = self.context.state();
+        let now_ns = self.clock.now_ns();
+        state.execution_props_mut().query_execution_start_time =
+            timestamp_ns_to_datetime(now_ns).map(|now| now.and_utc());
+        state
+    }
+
+    async fn plan(&self, statement: Statement) -> Result<QueryStream> {
+        let state = self.state();
+        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        check_harmless(&plan)?;
+        let plan = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+        let stream =
+            execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
+        Ok(QueryStream { stream, plan: Some(plan) })
+    }
+
+    async fn set(&self, statement: Statement) -> Result<QueryStream> {
+        let plan = self.state().statement_to_plan(statement).await.map_err(from_datafusion)?;
+        self.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+        statements::status("set")
+    }
+}
+
+fn parse(sql: &str) -> Result<VecDeque<Statement>> {
+    let dialect = GenericDialect {};
+    check_depth(sql, &dialect)?;
+    let parser = DFParserBuilder::new(sql).with_dialect(&dialect).build();
+    parser.and_then(|mut parser| parser.parse_statements()).map_err(from_datafusion)
+}
+
+/// Refuses plans that reach beyond the database: files, functions, tables of DataFusion's own.
+fn check_harmless(plan: &LogicalPlan) -> Result<()> {
+    let what = match plan {
+        LogicalPlan::Explain(explain) => return check_harmless(&explain.plan),
+        LogicalPlan::Analyze(analyze) => return check_harmless(&analyze.input),
+        LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_)) => return Ok(()),
+        LogicalPlan::Dml(dml) => dml.op.to_string(),
+        LogicalPlan::Ddl(ddl) => ddl.name().to_owned(),
+        LogicalPlan::Copy(_) => "COPY".to_owned(),
+        LogicalPlan::Statement(statement) => statement.name().to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Error::unsupported(format!("{what} is not supported")))
+}
+
+/// The answer to a statement: a stream of batches that all have the same schema.
+pub struct QueryStream {
+    stream: SendableRecordBatchStream,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+}
+
+impl std::fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueryStream").field("schema", &self.schema()).finish_non_exhaustive()
+    }
+}
+
+impl QueryStream {
+    /// An answer that is known already.
+    pub(crate) fn ready(stream: SendableRecordBatchStream) -> Self {
+        Self { stream, plan: None }
+    }
+
+    /// The columns of the answer.
+    pub fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+
+    /// What the query has read from tables so far; complete when the stream has ended.
+    pub fn reads(&self) -> Reads {
+        self.plan.as_ref().map(Reads::of_plan).unwrap_or_default()
+    }
+}
+
+impl Stream for QueryStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.stream.poll_next_unpin(cx).map(|item| item.map(|batch| batch.map_err(from_datafusion)))
+    }
+}

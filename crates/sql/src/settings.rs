@@ -1,0 +1,58 @@
+//! What `SET` may change.
+
+use datafusion::common::extensions_options;
+use datafusion::config::ConfigExtension;
+use datafusion::sql::sqlparser::ast::{Expr, Set, Statement, Value};
+use tidefall_types::{Error, Result};
+
+extensions_options! {
+    /// The settings of Tidefall itself: `SET tidefall.metrics = off`.
+    pub(crate) struct Settings {
+        /// Whether aggregates are answered from block metrics where they can be.
+        pub metrics: bool, default = true
+    }
+}
+
+impl ConfigExtension for Settings {
+    const PREFIX: &'static str = "tidefall";
+}
+
+/// Settings that change how a session plans or shows, and never what the process may use: memory
+/// and threads belong to whoever runs the process, not to who sends a statement.
+const FREE: [&str; 5] = [
+    "tidefall.",
+    "datafusion.explain.",
+    "datafusion.optimizer.",
+    "datafusion.sql_parser.enable_ident_normalization",
+    "datafusion.execution.time_zone",
+];
+
+/// Checks that a statement may change the setting.
+///
+/// # Errors
+/// `Unsupported`, naming what can be set.
+pub(crate) fn check_free(variable: &str) -> Result<()> {
+    let name = variable.to_ascii_lowercase();
+    if FREE.iter().any(|prefix| name.starts_with(prefix)) || name == "timezone" {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "{variable} cannot be set by a statement; tidefall.metrics, datafusion.explain.*, \
+         datafusion.optimizer.* and the time zone can"
+    )))
+}
+
+/// Reads `on` and `off` as the booleans that they mean.
+pub(crate) fn read_switch(mut statement: Statement) -> Statement {
+    if let Statement::Set(Set::SingleAssignment { values, .. }) = &mut statement {
+        for value in values {
+            let text = value.to_string().to_ascii_lowercase();
+            match text.trim_matches('\'') {
+                "on" => *value = Expr::Value(Value::Boolean(true).into()),
+                "off" => *value = Expr::Value(Value::Boolean(false).into()),
+                _ => {}
+            }
+        }
+    }
+    statement
+}

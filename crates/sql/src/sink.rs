@@ -1,0 +1,126 @@
+//! `INSERT`: record batches on their way into the storage.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::compute::{cast, concat_batches};
+use datafusion::arrow::datatypes::{
+    DataType, SchemaRef, TimestampNanosecondType, UInt32Type,
+};
+use datafusion::datasource::sink::DataSink;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use futures::StreamExt;
+use tidefall_storage::{Db, WriteOptions};
+use tidefall_types::{
+    ColumnKind, Error, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch,
+};
+
+use crate::error::to_datafusion;
+use crate::table::View;
+
+/// Rows that one write takes at most. All rows of an `INSERT ... VALUES` up to here are written
+/// whole or not at all; an `INSERT ... SELECT` of more is written in pieces of this size, so that
+/// its memory stays bounded.
+const ROWS_PER_WRITE: usize = 256 * 1024;
+
+/// Where inserted rows go.
+pub(crate) struct Sink {
+    db: Db,
+    view: Arc<View>,
+}
+
+impl Sink {
+    /// A sink into the table of `view`.
+    pub(crate) fn new(db: Db, view: Arc<View>) -> Self {
+        Self { db, view }
+    }
+
+    async fn write(&self, batches: Vec<RecordBatch>) -> Result<u64> {
+        let all = concat_batches(self.view.arrow(), &batches)?;
+        let write = to_write_batch(&all, self.view.schema())?;
+        let (db, table) = (self.db.clone(), self.view.schema().name.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            db.write(&table, &write, &WriteOptions::default())
+        });
+        let report = written
+            .await
+            .map_err(|error| DataFusionError::External(Box::new(error)))?
+            .map_err(to_datafusion)?;
+        Ok(report.rows as u64)
+    }
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sink").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for Sink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TidefallInsert: table={}", self.view.schema().name)
+    }
+}
+
+#[async_trait]
+impl DataSink for Sink {
+    fn schema(&self) -> &SchemaRef {
+        self.view.arrow()
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        _context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let (mut waiting, mut rows, mut written) = (Vec::new(), 0, 0);
+        while let Some(batch) = data.next().await.transpose()? {
+            rows += batch.num_rows();
+            waiting.push(batch);
+            if rows >= ROWS_PER_WRITE {
+                written += self.write(std::mem::take(&mut waiting)).await?;
+                rows = 0;
+            }
+        }
+        if rows > 0 {
+            written += self.write(waiting).await?;
+        }
+        Ok(written)
+    }
+}
+
+fn to_write_batch(batch: &RecordBatch, schema: &TableSchema) -> Result<WriteBatch> {
+    let mut write = WriteBatch::default();
+    for (column, values) in schema.columns.iter().zip(batch.columns()) {
+        match column.kind {
+            ColumnKind::Time => {
+                if values.null_count() > 0 {
+                    return Err(to_datafusion(Error::invalid(format!(
+                        "table {}: column {} is the time and cannot be NULL; give every row one",
+                        schema.name, column.name
+                    ))));
+                }
+                write.time = values.as_primitive::<TimestampNanosecondType>().values().clone();
+            }
+            ColumnKind::Tag(_) => write.tags.push(tag_column(&column.name, values.as_ref())?),
+            // A field of which nothing is said needs no column.
+            ColumnKind::Field(_) if values.null_count() == values.len() => {}
+            ColumnKind::Field(_) => write
+                .fields
+                .push(FieldColumn { name: column.name.clone(), values: Arc::clone(values) }),
+        }
+    }
+    Ok(write)
+}
+
+fn tag_column(name: &str, values: &dyn Array) -> Result<TagColumn> {
+    let dictionary = values.as_dictionary::<UInt32Type>();
+    let texts = cast(dictionary.values(), &DataType::Utf8)?;
+    let texts: &StringArray = texts.as_string();
+    let keys = dictionary.keys();
+    let keys: Vec<u32> = keys.iter().map(|key| key.unwrap_or(NO_TAG)).collect();
+    Ok(TagColumn { name: name.to_owned(), values: texts.clone(), keys: keys.into() })
+}

@@ -1,0 +1,101 @@
+//! `DELETE`: a range of time of some sensors.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::common::DFSchemaRef;
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::parser::Statement as DfStatement;
+use tidefall_storage::{AggregateRequest, Db, ReadStats};
+use tidefall_types::{Error, Result};
+
+use super::{blocking, ready};
+use crate::error::from_datafusion;
+use crate::pushdown::{Conditions, select_sensors};
+use crate::session::QueryStream;
+use crate::table::{Table, View};
+
+/// Deletes the rows that a statement names and answers with their count as it was when the
+/// statement began.
+///
+/// # Errors
+/// `Unsupported` when the condition is about more than tags and a range of time.
+pub(crate) async fn delete(
+    db: &Db,
+    state: &SessionState,
+    statement: DfStatement,
+) -> Result<QueryStream> {
+    let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+    let LogicalPlan::Dml(dml) = &plan else {
+        return Err(Error::unsupported("this form of DELETE is not supported"));
+    };
+    let view = view_of(dml)?;
+    let filters = match dml.input.as_ref() {
+        LogicalPlan::TableScan(_) => Vec::new(),
+        LogicalPlan::Filter(filter) => {
+            let schema = filter.input.schema();
+            let simple = simplify(state, filter.predicate.clone(), schema)?;
+            split_conjunction(&simple).into_iter().cloned().collect()
+        }
+        _ => return Err(Error::unsupported("DELETE with LIMIT is not supported")),
+    };
+    let conditions = Conditions::of(&filters, view.schema());
+    if !conditions.exact || !conditions.tag_exprs.is_empty() {
+        return Err(Error::unsupported(format!(
+            "DELETE takes conditions on tags (=, IN, LIKE, ~, IS NULL) and one range of time, \
+             joined by AND; table {} keeps no other rows apart: {}",
+            view.schema().name,
+            filters.iter().map(|filter| filter.human_display().to_string()).collect::<Vec<_>>().join(" AND "),
+        )));
+    }
+    let db = db.clone();
+    let deleted = blocking(move || {
+        let rows = count_rows(&view, &conditions)?;
+        if rows > 0 {
+            db.delete(&view.schema().name, &conditions.tags, conditions.time)?;
+        }
+        Ok(rows)
+    });
+    let count: ArrayRef = Arc::new(UInt64Array::from(vec![deleted.await?]));
+    ready(RecordBatch::try_from_iter([("count", count)]))
+}
+
+fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
+    let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
+    match provider.downcast_ref::<Table>() {
+        Some(table) => Ok(Arc::clone(table.view())),
+        None => Err(Error::unsupported(format!("{} is not a table", dml.table_name))),
+    }
+}
+
+/// Brings a condition into the form that the optimizer gives to those of queries: literals in the
+/// types of their columns, constants folded.
+fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Result<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(schema))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let coerced = simplifier.coerce(condition, schema).map_err(from_datafusion)?;
+    simplifier.simplify(coerced).map_err(from_datafusion)
+}
+
+fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {
+    let sensors = select_sensors(view, conditions).map_err(from_datafusion)?;
+    let request = AggregateRequest {
+        groups: vec![0; sensors.len()],
+        sensors,
+        group_count: 1,
+        time: conditions.time,
+        bin: None,
+        fields: Vec::new(),
+    };
+    let result = view.snapshot().aggregate(&request, &Arc::new(ReadStats::default()))?;
+    Ok(result.rows.iter().sum())
+}

@@ -1,0 +1,186 @@
+//! Statements that DataFusion does not run: those that define, change or describe tables.
+
+mod create;
+mod delete;
+mod insert;
+mod show;
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::parser::ResetStatement;
+use datafusion::sql::sqlparser::ast::{
+    Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement,
+};
+use tidefall_storage::{Db, IfExists};
+use tidefall_types::{Error, Result, TableSchema};
+
+use crate::catalog::{CATALOG, READINGS};
+use crate::error::from_datafusion;
+use crate::session::QueryStream;
+use crate::settings;
+
+pub(crate) use delete::delete;
+pub(crate) use insert::read_insert_times;
+pub(crate) use show::Show;
+
+/// What is to be done for a statement.
+pub(crate) enum Action {
+    /// Create or drop tables.
+    Table(TableChange),
+    /// Answer from the schemas.
+    Show(Show),
+    /// Delete rows.
+    Delete(DfStatement),
+    /// Insert rows.
+    Insert(Box<Insert>),
+    /// Change a setting.
+    Set(DfStatement),
+    /// Let DataFusion plan and run it.
+    Plan(DfStatement),
+}
+
+/// A change to the set of tables.
+pub(crate) enum TableChange {
+    /// `CREATE TABLE`.
+    Create(Box<TableSchema>, IfExists),
+    /// `DROP TABLE`.
+    Drop {
+        /// The tables.
+        names: Vec<String>,
+        /// Whether missing ones are left out silently.
+        if_exists: bool,
+    },
+}
+
+/// Finds out what is to be done.
+///
+/// # Errors
+/// `Unsupported` for statements that Tidefall does not have, `Invalid` for wrong ones.
+pub(crate) fn action(statement: DfStatement) -> Result<Action> {
+    let inner = match statement {
+        DfStatement::Statement(inner) => *inner,
+        DfStatement::Explain(_) => return Ok(Action::Plan(statement)),
+        DfStatement::Reset(ResetStatement::Variable(ref name)) => {
+            settings::check_free(&name.to_string())?;
+            return Ok(Action::Set(statement));
+        }
+        DfStatement::CreateExternalTable(_) => return Err(unsupported("CREATE EXTERNAL TABLE")),
+        DfStatement::CopyTo(_) => return Err(unsupported("COPY")),
+    };
+    Ok(match inner {
+        Statement::CreateTable(create) => Action::Table(create::create_table(&create)?),
+        Statement::Drop { object_type: ObjectType::Table, if_exists, names, .. } => {
+            let names = names.iter().map(table_name).collect::<Result<_>>()?;
+            Action::Table(TableChange::Drop { names, if_exists })
+        }
+        Statement::ShowTables { .. } => Action::Show(Show::Tables),
+        Statement::ExplainTable { table_name: name, .. } => {
+            Action::Show(Show::Columns(table_name(&name)?))
+        }
+        Statement::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
+            Action::Show(Show::Create(table_name(&obj_name)?))
+        }
+        Statement::Insert(insert) => Action::Insert(Box::new(insert)),
+        Statement::Delete(_) => Action::Delete(again(inner)),
+        Statement::Set(Set::SingleAssignment { ref variable, .. }) => {
+            settings::check_free(&variable.to_string())?;
+            Action::Set(again(settings::read_switch(inner)))
+        }
+        Statement::Query(_)
+        | Statement::Explain { .. }
+        | Statement::ShowVariable { .. }
+        | Statement::ShowColumns { .. }
+        | Statement::ShowFunctions { .. } => Action::Plan(again(inner)),
+        other => return Err(unsupported(&first_words(&other.to_string()))),
+    })
+}
+
+fn again(statement: Statement) -> DfStatement {
+    DfStatement::Statement(Box::new(statement))
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::unsupported(format!("{what} is not supported; see docs/sql.md for the statements"))
+}
+
+fn first_words(text: &str) -> String {
+    text.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+impl TableChange {
+    /// Makes the change.
+    pub(crate) async fn run(self, db: &Db) -> Result<QueryStream> {
+        let db = db.clone();
+        blocking(move || match self {
+            Self::Create(schema, if_exists) => {
+                db.create_table(&schema, if_exists)?;
+                status(&format!("table {} created", schema.name))
+            }
+            Self::Drop { names, if_exists } => {
+                for name in &names {
+                    if !if_exists || db.schema(name).is_ok() {
+                        db.drop_table(name)?;
+                    }
+                }
+                status(&format!("table {} dropped", names.join(", ")))
+            }
+        })
+        .await
+    }
+}
+
+/// Runs `work`, which may wait for the disk, away from the threads that serve others.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::closed(format!("the statement was stopped: {error}"))),
+    }
+}
+
+/// The name of a table, which may stand in the schema of readings.
+fn table_name(name: &ObjectName) -> Result<String> {
+    let parts = name.0.iter().map(|part| part.as_ident().map(ident)).collect::<Option<Vec<_>>>();
+    match parts.as_deref() {
+        Some([table]) => Ok(table.clone()),
+        Some([schema, table]) if schema == READINGS => Ok(table.clone()),
+        Some([catalog, schema, table]) if catalog == CATALOG && schema == READINGS => {
+            Ok(table.clone())
+        }
+        _ => Err(Error::not_found(format!(
+            "{name}: tables are in the schema {READINGS}; write the table's name alone"
+        ))),
+    }
+}
+
+/// A name as SQL has it: in lower case unless it is quoted.
+fn ident(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// An answer of one row that says what was done.
+pub(crate) fn status(text: &str) -> Result<QueryStream> {
+    let column: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    ready(RecordBatch::try_from_iter([("status", column)]))
+}
+
+/// An answer of one batch.
+fn ready(
+    batch: std::result::Result<RecordBatch, datafusion::arrow::error::ArrowError>,
+) -> Result<QueryStream> {
+    let batch = batch.map_err(|error| from_datafusion(error.into()))?;
+    let schema: SchemaRef = batch.schema();
+    let stream = futures::stream::iter([Ok(batch)]);
+    Ok(QueryStream::ready(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
+}
+
+#[cfg(test)]
+mod tests;

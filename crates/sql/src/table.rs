@@ -1,0 +1,194 @@
+//! A table as DataFusion sees it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringArray, UInt32Array};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef, UInt32Type};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::error::Result;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use tidefall_storage::{Db, TableSnapshot};
+use tidefall_types::{ColumnKind, Error, NO_TAG, TableSchema, TagId};
+
+use crate::error::to_datafusion;
+use crate::pushdown::{Conditions, Support, select_sensors};
+use crate::scan::{ScanNode, Wanted};
+use crate::sink::Sink;
+
+/// A snapshot of a table with its columns in Arrow's terms.
+pub(crate) struct View {
+    snapshot: TableSnapshot,
+    arrow: SchemaRef,
+}
+
+/// A tag of the sensors of a snapshot: all arrays made of it share one dictionary.
+pub(crate) struct TagView<'a> {
+    values: Arc<StringArray>,
+    key_of_sensor: &'a [u32],
+}
+
+impl TagView<'_> {
+    /// The tag of each of `sensors`.
+    pub(crate) fn of_sensors(&self, sensors: &[u32]) -> Result<ArrayRef> {
+        let mut missing = false;
+        let keys: Vec<u32> = sensors
+            .iter()
+            .map(|&sensor| {
+                let key = self.key(sensor);
+                missing |= key == NO_TAG;
+                key
+            })
+            .collect();
+        let keys = if missing {
+            keys.into_iter().map(|key| (key != NO_TAG).then_some(key)).collect()
+        } else {
+            UInt32Array::from(keys)
+        };
+        let values = Arc::clone(&self.values) as ArrayRef;
+        Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, values)?))
+    }
+
+    /// A tag that no sensor has a value for has no keys.
+    fn key(&self, sensor: u32) -> u32 {
+        self.key_of_sensor.get(sensor as usize).copied().unwrap_or(NO_TAG)
+    }
+
+    /// Whether all of `sensors` have the same value, or all have none.
+    pub(crate) fn is_constant(&self, sensors: &[u32]) -> bool {
+        let mut keys = sensors.iter().map(|&sensor| self.key(sensor));
+        match keys.next() {
+            Some(first) => keys.all(|key| key == first),
+            None => true,
+        }
+    }
+}
+
+impl View {
+    /// A view of `snapshot`.
+    pub(crate) fn new(snapshot: TableSnapshot) -> Self {
+        let schema = snapshot.schema();
+        let fields: Vec<Field> = schema
+            .columns
+            .iter()
+            .map(|column| {
+                let nullable = column.kind != ColumnKind::Time;
+                Field::new(&column.name, schema.arrow_type(column.kind), nullable)
+            })
+            .collect();
+        let arrow = Arc::new(Schema::new(fields));
+        Self { snapshot, arrow }
+    }
+
+    /// The table's schema in this snapshot.
+    pub(crate) fn schema(&self) -> &TableSchema {
+        self.snapshot.schema()
+    }
+
+    /// The columns, in the order of declaration.
+    pub(crate) fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+
+    /// The snapshot.
+    pub(crate) fn snapshot(&self) -> &TableSnapshot {
+        &self.snapshot
+    }
+
+    /// The values of a tag.
+    pub(crate) fn tag(&self, tag: TagId) -> TagView<'_> {
+        let (values, key_of_sensor) = self.snapshot.tag_keys(tag);
+        TagView { values: Arc::new(values), key_of_sensor }
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("table", &self.schema().name).finish_non_exhaustive()
+    }
+}
+
+/// A table at one moment, to read from and to write to.
+pub(crate) struct Table {
+    db: Db,
+    view: Arc<View>,
+}
+
+impl Table {
+    /// The table of `db` that `snapshot` shows.
+    pub(crate) fn new(db: Db, snapshot: TableSnapshot) -> Self {
+        Self { db, view: Arc::new(View::new(snapshot)) }
+    }
+
+    /// What is read.
+    pub(crate) fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.view.arrow())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let schema = self.view.schema();
+        let support = |filter: &&Expr| match Conditions::support(filter, schema) {
+            Support::Exact => TableProviderFilterPushDown::Exact,
+            Support::Part => TableProviderFilterPushDown::Inexact,
+            Support::None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let conditions = Conditions::of(filters, self.view.schema());
+        let sensors = select_sensors(&self.view, &conditions)?;
+        let columns = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.view.arrow().fields().len()).collect(),
+        };
+        let wanted = Wanted { conditions, sensors, columns, limit };
+        let partitions = state.config().target_partitions();
+        Ok(Arc::new(ScanNode::try_new(Arc::clone(&self.view), wanted, partitions)?))
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if insert_op == InsertOp::Overwrite {
+            return Err(to_datafusion(Error::unsupported(
+                "INSERT OVERWRITE is not supported; DELETE the old rows first",
+            )));
+        }
+        // Replacing is what every insert does: a later write of the same identity wins.
+        let sink = Sink::new(self.db.clone(), Arc::clone(&self.view));
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}

@@ -1,0 +1,159 @@
+//! What `EXPLAIN` shows: where conditions go, that no sort is planned, and what metrics answer.
+
+use crate::TestDb;
+
+async fn plant() -> TestDb {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE plant (time TIMESTAMP, site TEXT, sensor TEXT, value DOUBLE, \
+             state INTEGER, PRIMARY KEY (site, sensor, time));
+             INSERT INTO plant SELECT to_timestamp(1704067200 + n * 60), \
+               's' || (n % 3), 'x' || (n % 7), n / 10.0, n % 5 \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(0, 999))",
+        )
+        .await;
+    test_db
+}
+
+/// Checks that the plan of `sql` has each of `parts` and none of `without`.
+async fn check(test_db: &TestDb, sql: &str, parts: &[&str], without: &[&str]) {
+    let plan = test_db.plan(sql).await;
+    for part in parts {
+        assert!(plan.contains(part), "{sql}\n{plan}\nlacks {part}");
+    }
+    let physical = plan.split("physical_plan").nth(1).unwrap_or(&plan);
+    for part in without {
+        assert!(!physical.contains(part), "{sql}\n{plan}\nhas {part}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_reach_the_scan() {
+    let test_db = plant().await;
+    check(
+        &test_db,
+        "SELECT time, value FROM plant WHERE site = 's1' AND sensor IN ('x1', 'x2') \
+         AND time >= '2024-01-01 01:00' AND time < TIMESTAMP '2024-01-01 02:00:00' AND value > 5",
+        &[
+            "TidefallScan: table=plant, sensors=2 of 21",
+            "time=[2024-01-01T01:00:00Z .. 2024-01-01T01:59:59.999999999Z]",
+            "fields=[value]",
+            "conditions=[value > 5]",
+            "FilterExec: value@1 > 5",
+        ],
+        &["site@"],
+    )
+    .await;
+    // What the index cannot answer is evaluated per sensor; no filter is left.
+    check(
+        &test_db,
+        "SELECT value FROM plant WHERE upper(site) = 'S1' AND sensor > 'x4'",
+        &["sensors=2 of 21"],
+        &["FilterExec"],
+    )
+    .await;
+    check(
+        &test_db,
+        "SELECT value FROM plant WHERE time BETWEEN '2024-01-01' AND '2024-01-02' LIMIT 3",
+        &["limit=3", "partitions=1", "time=[2024-01-01T00:00:00Z .. 2024-01-02T00:00:00Z]"],
+        &["FilterExec", "LimitExec"],
+    )
+    .await;
+    check(
+        &test_db,
+        "SELECT value FROM plant WHERE time > now() - INTERVAL '1 day'",
+        &["time=[2024-03-09T12:00:00.000000001Z ..]"],
+        &["FilterExec"],
+    )
+    .await;
+    check(
+        &test_db,
+        "SELECT value FROM plant WHERE date_trunc('day', time) = '2024-01-01'",
+        &["time=[2024-01-01T00:00:00Z .. 2024-01-01T23:59:59.999999999Z]"],
+        &["FilterExec"],
+    )
+    .await;
+    check(
+        &test_db,
+        "SELECT value FROM plant WHERE time >= to_timestamp_millis(1704067200500)",
+        &["time=[2024-01-01T00:00:00.500Z ..]"],
+        &["FilterExec"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_needs_no_sort() {
+    let test_db = plant().await;
+    for sql in [
+        "SELECT time, value FROM plant WHERE site = 's1' AND sensor = 'x1' ORDER BY time",
+        "SELECT * FROM plant WHERE site = 's1' AND sensor = 'x1' ORDER BY site, time",
+        "SELECT * FROM plant ORDER BY site, sensor, time",
+        "SELECT sensor, time FROM plant WHERE site = 's1' ORDER BY sensor, time",
+        "SELECT date_bin(INTERVAL '1 hour', time) AS hour, avg(value) FROM plant \
+         GROUP BY hour ORDER BY hour",
+        "SELECT site, date_bin(INTERVAL '1 hour', time) AS hour, avg(value) FROM plant \
+         GROUP BY site, hour ORDER BY site, hour",
+    ] {
+        check(&test_db, sql, &["Tidefall"], &["SortExec"]).await;
+    }
+    // Rows of several sensors are not ordered by time alone.
+    check(&test_db, "SELECT time FROM plant WHERE site = 's1' ORDER BY time", &["SortExec"], &[])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_answer_aggregates() {
+    let test_db = plant().await;
+    for sql in [
+        "SELECT count(*) FROM plant",
+        "SELECT count(1), count(value), count(time), min(time), max(time) FROM plant",
+        "SELECT site, sum(value) / count(*) FROM plant GROUP BY site HAVING count(*) > 3",
+        "SELECT p.site, avg(p.value) FROM plant AS p WHERE p.sensor LIKE 'x%' GROUP BY p.site",
+        "SELECT date_trunc('day', time), stddev(value), var_pop(value) FROM plant GROUP BY 1",
+        "SELECT date_bin(INTERVAL '1 hour', time, TIMESTAMP '2024-01-01 00:30:00') AS hour, \
+         first_value(value ORDER BY time), last_value(state ORDER BY time) FROM plant GROUP BY hour",
+        "SELECT upper(site), min(state), max(value) FROM plant GROUP BY upper(site)",
+        "SELECT DISTINCT site FROM plant",
+        "SELECT hour, max(mean) FROM (SELECT date_bin(INTERVAL '1 hour', time) AS hour, sensor, \
+         avg(value) AS mean FROM plant GROUP BY hour, sensor) GROUP BY hour",
+        "WITH recent AS (SELECT * FROM plant WHERE time > '2024-01-01 03:00') \
+         SELECT sensor, count(*) FROM recent GROUP BY sensor",
+    ] {
+        check(&test_db, sql, &["TidefallMetrics: table=plant"], &["TidefallScan"]).await;
+    }
+    for sql in [
+        "SELECT count(*) FROM plant WHERE value > 3",
+        "SELECT median(value) FROM plant",
+        "SELECT sum(value + 1) FROM plant",
+        "SELECT count(DISTINCT value) FROM plant",
+        "SELECT date_trunc('month', time), count(*) FROM plant GROUP BY 1",
+        "SELECT first_value(value ORDER BY value) FROM plant",
+        "SELECT count(*) FILTER (WHERE value > 3) FROM plant",
+        "SELECT avg(value) FROM (SELECT value FROM plant LIMIT 3)",
+        "SELECT sum(CAST(value AS BIGINT)) FROM plant",
+    ] {
+        check(&test_db, sql, &["TidefallScan"], &["TidefallMetrics"]).await;
+    }
+    test_db.text("SET tidefall.metrics = off").await;
+    check(&test_db, "SELECT count(*) FROM plant", &["TidefallScan"], &["TidefallMetrics"]).await;
+    let fork = test_db.session.fork();
+    fork.collect("SET tidefall.metrics = on").await.expect("a setting");
+    check(&test_db, "SELECT count(*) FROM plant", &["TidefallScan"], &["TidefallMetrics"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_analyze_shows_what_was_read() {
+    let test_db = plant().await;
+    let plan = test_db.text("EXPLAIN ANALYZE SELECT * FROM plant WHERE site = 's1'").await;
+    for part in ["TidefallScan", "pages=", "objects=", "bytes=", "rows=333", "rows_from_memory="] {
+        assert!(plan.contains(part), "{plan}\nlacks {part}");
+    }
+    let stream = test_db.session.query("SELECT * FROM plant WHERE site = 's1'").await;
+    let mut stream = stream.expect("a query");
+    while let Some(batch) = futures::StreamExt::next(&mut stream).await {
+        batch.expect("a batch");
+    }
+    assert_eq!(stream.reads().rows, 333);
+}
