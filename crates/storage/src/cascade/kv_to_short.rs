@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidefall_types::{Day, Result, TimeRange};
 
 use super::boundaries::Boundaries;
+use super::order::{has_writes_between, with_writes_between};
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Model;
@@ -27,30 +28,18 @@ pub(crate) fn kv_to_short(
     if runs.iter().any(is_due) || runs.len() > RUN_FILES_MAX {
         let mut others = table.live().objects_of(Model::Short);
         others.extend(table.live().objects_of(Model::Long));
-        let inputs = with_overlapping(runs, others);
+        let inputs = with_writes_between(runs, others);
         report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries))?;
     }
-    for day in crowded_days(&table.live().objects_of(Model::Short)) {
+    let short = table.live().objects_of(Model::Short);
+    for day in crowded_days(&short) {
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
-        report += rewrite(engine, table, &day, &[(Model::Short, time)])?;
+        if !has_writes_between(&day, &table.live().objects) {
+            report += rewrite(engine, table, &day, &[(Model::Short, time)])?;
+        }
     }
     Ok(report)
-}
-
-/// Objects together with all others that overlap them in time, directly or through others: what
-/// is written in between must not end up before or behind all of them.
-fn with_overlapping(
-    mut inputs: Vec<Arc<LiveObject>>,
-    mut others: Vec<Arc<LiveObject>>,
-) -> Vec<Arc<LiveObject>> {
-    let mut next = 0;
-    while next < inputs.len() {
-        let time = inputs[next].entry.time;
-        inputs.extend(others.extract_if(.., |other| other.entry.time.overlaps(&time)));
-        next += 1;
-    }
-    inputs
 }
 
 fn whole_days(time: &TimeRange) -> TimeRange {

@@ -12,6 +12,7 @@
 mod boundaries;
 mod drain;
 mod kv_to_short;
+mod order;
 mod retention;
 mod rewrite;
 mod short_to_long;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidefall_types::{Month, Result, TimeRange};
 
 use super::boundaries::Boundaries;
+use super::order::has_writes_between;
 use super::rewrite::{rewrite, share};
 use crate::engine::Engine;
 use crate::manifest::Model;
@@ -33,7 +34,9 @@ pub(crate) fn short_to_long(
     for group in groups(objects) {
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
         let is_asked = target == Target::Long && group.len() > 1;
-        if is_moving || is_asked || group.len() > PARTS_MAX {
+        let is_wanted = is_moving || is_asked || group.len() > PARTS_MAX;
+        let is_blocked = is_wanted && has_writes_between(&group, &table.live().objects);
+        if is_wanted && !is_blocked {
             report += rewrite(engine, table, &group, &spans(&group))?;
         }
     }

@@ -1,0 +1,276 @@
+//! What the command line takes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tidefall_storage::{Ack, Db, DbOptions, Target};
+use tidefall_types::{ErrorKind, Result};
+
+use crate::size::parse_bytes;
+
+/// A database for sensor readings.
+#[derive(Debug, Parser)]
+#[command(name = "tidefall", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Read CSV and Parquet files (also .gz and .zst) into a table
+    Import(ImportArgs),
+    /// Run SQL and print the answer
+    Query(QueryArgs),
+    /// Run SQL interactively
+    Shell(ShellArgs),
+    /// Serve HTTP: line protocol in, SQL out
+    Serve(ServeArgs),
+    /// Let readings fall to the next storage models
+    Cascade(CascadeArgs),
+    /// Show tables, models, objects and bytes per reading
+    Inspect(DbArgs),
+    /// Read everything and check every checksum and invariant
+    Verify(DbArgs),
+    /// Write the papers' sensor workload to a file
+    Generate(GenerateArgs),
+    /// Import a small real data set, let it fall, and ask a few questions
+    Demo(DemoArgs),
+}
+
+/// Which database, and what it may use.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DbArgs {
+    /// Directory of the database; created by the first write
+    #[arg(long, env = "TIDEFALL_DB", default_value = "tidefall-data")]
+    pub(crate) db: PathBuf,
+    /// Memory budget, as in 512MiB
+    #[arg(long, default_value = "512MiB", value_parser = parse_bytes)]
+    pub(crate) memory: usize,
+    /// Threads; 0 for one per core
+    #[arg(long, default_value_t = 0)]
+    pub(crate) threads: usize,
+}
+
+impl DbArgs {
+    fn options(&self) -> DbOptions {
+        let mut options = DbOptions { memory_bytes: self.memory, ..DbOptions::default() };
+        if self.threads > 0 {
+            options.threads = self.threads;
+        }
+        options
+    }
+
+    /// Opens the database for reading and writing.
+    pub(crate) fn open(&self) -> Result<Db> {
+        Db::open(&self.db, self.options())
+    }
+
+    /// Opens the database, only for reading if another process writes it.
+    pub(crate) fn open_shared(&self) -> Result<Db> {
+        match self.open() {
+            Err(error) if error.kind() == ErrorKind::Locked => {
+                Db::open_read_only(&self.db, self.options())
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// `import`
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Files, in the order in which they count as written
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// The table; created when it is missing
+    #[arg(long)]
+    pub(crate) table: String,
+    /// The time column; found by its values when absent
+    #[arg(long)]
+    pub(crate) time: Option<String>,
+    /// Columns that make up the time: date,time or year,month,day[,hour[,minute[,second]]]
+    #[arg(long, value_delimiter = ',', conflicts_with = "time")]
+    pub(crate) time_columns: Vec<String>,
+    /// iso, s, ms, us, ns, or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
+    #[arg(long)]
+    pub(crate) time_format: Option<String>,
+    /// Columns that name the sensor; a column may be given as #3
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tags: Vec<String>,
+    /// Columns that are measured; all others when absent
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) fields: Vec<String>,
+    /// Columns to leave out
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) skip: Vec<String>,
+    /// A text that stands for a missing value, beside the usual ones; may be repeated
+    #[arg(long = "null")]
+    pub(crate) null_texts: Vec<String>,
+    /// A tag that every row gets, as name=value; may be repeated
+    #[arg(long = "constant-tag", value_parser = parse_pair)]
+    pub(crate) constant_tags: Vec<(String, String)>,
+    /// Every column beside the time and the tags is a sensor, named by this tag
+    #[arg(long, value_name = "TAG")]
+    pub(crate) wide: Option<String>,
+    /// The character between columns; found out when absent
+    #[arg(long)]
+    pub(crate) separator: Option<char>,
+    /// The first line is data, not names
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// Lines to pass over before the header
+    #[arg(long, default_value_t = 0)]
+    pub(crate) skip_lines: usize,
+    /// Set bad rows aside instead of stopping at the first, and write them to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bad_rows: Option<PathBuf>,
+    /// Set bad rows aside instead of stopping at the first
+    #[arg(long)]
+    pub(crate) skip_bad_rows: bool,
+    /// When a batch counts as written: at the end of the import (memory), or once it is in the log
+    #[arg(long, value_enum, default_value_t = AckArg::Memory)]
+    pub(crate) ack: AckArg,
+    /// Let all readings of the table fall this far afterwards
+    #[arg(long, value_enum)]
+    pub(crate) cascade: Option<TargetArg>,
+    /// No progress bar
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AckArg {
+    /// From memory; all is made durable at the end
+    Memory,
+    /// From the log on disk
+    Durable,
+}
+
+impl From<AckArg> for Ack {
+    fn from(ack: AckArg) -> Self {
+        match ack {
+            AckArg::Memory => Self::Memory,
+            AckArg::Durable => Self::Durable,
+        }
+    }
+}
+
+/// How far readings fall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetArg {
+    /// As their ages ask
+    Age,
+    /// To short columns at least
+    Short,
+    /// To long columns
+    Long,
+}
+
+impl From<TargetArg> for Target {
+    fn from(target: TargetArg) -> Self {
+        match target {
+            TargetArg::Age => Self::ByAge,
+            TargetArg::Short => Self::Short,
+            TargetArg::Long => Self::Long,
+        }
+    }
+}
+
+/// `query`
+#[derive(Debug, Args)]
+pub(crate) struct QueryArgs {
+    /// SQL; several statements may be separated by semicolons
+    pub(crate) sql: String,
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Print the time taken and what was read to standard error
+    #[arg(long)]
+    pub(crate) timing: bool,
+}
+
+/// How answers are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    Table,
+    /// CSV with a header
+    Csv,
+    /// One JSON array of objects
+    Json,
+}
+
+/// `shell`
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// Address and port to listen on; there is no access control yet, so keep it local
+    #[arg(long, default_value = "127.0.0.1:8527")]
+    pub(crate) listen: SocketAddr,
+    /// Largest body of a request
+    #[arg(long, default_value = "64MiB", value_parser = parse_bytes)]
+    pub(crate) body_max: usize,
+}
+
+/// `cascade`
+#[derive(Debug, Args)]
+pub(crate) struct CascadeArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// One table instead of all
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+    /// How far
+    #[arg(long, value_enum, default_value_t = TargetArg::Age)]
+    pub(crate) to: TargetArg,
+}
+
+/// `generate`
+#[derive(Debug, Args)]
+pub(crate) struct GenerateArgs {
+    /// The file; its name ends in .csv or .parquet
+    pub(crate) file: PathBuf,
+    /// Sensors, each with its own mean and spread
+    #[arg(long, default_value_t = 500)]
+    pub(crate) sensors: u32,
+    /// Days of one reading a minute, from 2000-01-01 on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) days: u32,
+    /// The same seed gives the same file
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+}
+
+/// `demo`
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Directory with the carried data
+    #[arg(long, default_value = "examples/data")]
+    pub(crate) data: PathBuf,
+    /// Keep the demo's database here instead of throwing it away
+    #[arg(long)]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not name=value")),
+    }
+}

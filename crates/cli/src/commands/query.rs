@@ -1,0 +1,26 @@
+//! `tidefall query`
+
+use std::time::Instant;
+
+use tidefall_sql::Session;
+use tidefall_types::Result;
+
+use super::runtime;
+use crate::args::QueryArgs;
+use crate::output::{print, show_reads};
+
+pub(crate) fn run(args: QueryArgs) -> Result<()> {
+    let db = args.db.open_shared()?;
+    let outcome = runtime()?.block_on(async {
+        let session = Session::new(db.clone());
+        let start = Instant::now();
+        let mut answer = session.query(&args.sql).await?;
+        let rows = print(&mut answer, args.format).await?;
+        if args.timing {
+            let millis = start.elapsed().as_secs_f64() * 1e3;
+            eprintln!("{rows} rows in {millis:.1} ms; {}", show_reads(&answer.reads()));
+        }
+        Ok(())
+    });
+    db.close().and(outcome)
+}

@@ -1,0 +1,52 @@
+//! Sizes and counts as people write and read them.
+
+use tidefall_types::{Error, Result};
+
+/// Reads `512MiB`, `2GB`, `1048576`.
+///
+/// # Errors
+/// `Invalid` for any other form.
+pub(crate) fn parse_bytes(text: &str) -> Result<usize> {
+    const UNITS: [(&str, usize); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("B", 1),
+        ("", 1),
+    ];
+    let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text.trim()[digits.len()..];
+    let size = UNITS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+        .and_then(|(_, factor)| digits.trim().parse::<usize>().ok()?.checked_mul(*factor));
+    size.ok_or_else(|| Error::invalid(format!("{text:?} is not a size: write 512MiB or 2GB")))
+}
+
+/// Writes bytes as `1.5 MiB`.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let (mut size, mut unit) = (bytes as f64, "B");
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, next);
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") }
+}
+
+/// Writes a count with commas: `1,234,567`.
+pub(crate) fn show_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,39 @@
+//! Which objects may become one without changing which write is the later one.
+//!
+//! An object has one place among the writes, that of its latest. When objects written at 10 and 30
+//! become one, it counts as written at 30; what an object outside wrote at 20 for the same time
+//! would then lose against what was written at 10.
+
+use std::sync::Arc;
+
+use crate::read::LiveObject;
+
+/// Whether some other object that overlaps `inputs` in time was written between them.
+pub(super) fn has_writes_between(inputs: &[Arc<LiveObject>], all: &[Arc<LiveObject>]) -> bool {
+    all.iter().any(|other| is_between(other, inputs))
+}
+
+/// The inputs, and whatever must go along because it was written between them.
+pub(super) fn with_writes_between(
+    mut inputs: Vec<Arc<LiveObject>>,
+    mut others: Vec<Arc<LiveObject>>,
+) -> Vec<Arc<LiveObject>> {
+    loop {
+        let found: Vec<Arc<LiveObject>> =
+            others.extract_if(.., |other| is_between(other, &inputs)).collect();
+        if found.is_empty() {
+            return inputs;
+        }
+        inputs.extend(found);
+    }
+}
+
+fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
+    let seqs = || inputs.iter().map(|input| input.entry.last_seq);
+    let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };
+    // Objects of one write step share its number; they never overlap each other.
+    let seq = other.entry.last_seq;
+    (first..=last).contains(&seq)
+        && inputs.iter().all(|input| input.entry.id != other.entry.id)
+        && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
+}
