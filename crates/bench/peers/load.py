@@ -81,9 +81,7 @@ def run_arcticdb(options, table, parquet, _csv):
         library(folder).write("wide", wide)
 
     def write_symbols(folder):
-        into = library(folder)
-        for name, frame in zip(names, long_frames):
-            into.write(name, frame)
+        library(folder).write_batch([arcticdb.WritePayload(name, frame) for name, frame in zip(names, long_frames)])
 
     def pivot_and_write(folder):
         frame = pandas.DataFrame(table["value"].to_numpy().reshape(-1, options.sensors), index=index, columns=names)

@@ -3,7 +3,8 @@
     python sizes.py [--data DIR] [--only TABLE] [--systems duckdb,parquet,chdb,arcticdb]
 
 Rows are sorted by tags and time. For ClickHouse every column is first written once with each of some
-codecs, and the smallest are taken; Parquet tries Zstandard levels 3 and 19. The settings name what won.
+codecs, and the smallest are taken; Parquet tries Zstandard levels 3 and 19 with both generations of
+encodings, DuckDB two block sizes. The settings name what won.
 """
 
 import argparse
@@ -51,9 +52,10 @@ def size_duckdb(options, duck, table, order):
 
 def size_parquet(options, duck, table, order):
     for level in (3, 19):
-        path = fresh(options, "parquet") / "t.parquet"
-        duck.execute(f"COPY (SELECT * FROM {table} ORDER BY {order}) TO '{path}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {level}, PARQUET_VERSION v2, ROW_GROUP_SIZE 1000000)")
-        yield common.folder_bytes(path), f"level {level}, version 2 encodings"
+        for pages in ("v1", "v2"):
+            path = fresh(options, "parquet") / "t.parquet"
+            duck.execute(f"COPY (SELECT * FROM {table} ORDER BY {order}) TO '{path}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {level}, PARQUET_VERSION {pages}, ROW_GROUP_SIZE 1000000)")
+            yield common.folder_bytes(path), f"level {level}, encodings {pages}"
 
 
 def size_chdb(options, duck, table, order):
