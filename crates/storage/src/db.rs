@@ -1,6 +1,7 @@
 //! The entry: a database in a directory.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -114,6 +115,11 @@ impl Db {
         &self.shared.engine
     }
 
+    /// How the database was opened.
+    pub fn options(&self) -> &DbOptions {
+        &self.engine().options
+    }
+
     // ---- tables ----
 
     /// The schemas of all tables, by name.
@@ -223,7 +229,10 @@ impl Db {
         let rows =
             Prepared { sensor: sensor.into(), time: batch.time.clone(), fields: fields.clone() };
         let record = match options.ack {
-            Ack::Memory => None,
+            Ack::Memory => {
+                engine.has_unlogged.store(true, Ordering::Release);
+                None
+            }
             Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
         };
         engine.commits.submit(Commit {
@@ -464,6 +473,7 @@ fn check(options: &DbOptions) -> Result<()> {
 }
 
 fn flush(engine: &Engine) -> Result<CascadeReport> {
+    engine.has_unlogged.store(false, Ordering::Release);
     let mut report = CascadeReport::default();
     for table in engine.tables() {
         let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
@@ -543,6 +553,14 @@ impl Shared {
         if threads.is_empty() {
             return Ok(());
         }
+        let flushed = match self.engine.has_unlogged.load(Ordering::Acquire) {
+            true => {
+                let maintenance = &self.engine.maintenance;
+                let _guard = maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+                flush(&self.engine).map(drop)
+            }
+            false => Ok(()),
+        };
         self.engine.commits.close();
         self.engine.raise(|alarm| alarm.is_closing = true);
         for thread in threads {
@@ -557,7 +575,7 @@ impl Shared {
             wal.close()?;
         }
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        swept
+        flushed.and(swept)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
@@ -55,6 +55,8 @@ pub(crate) struct Engine {
     caches: Arc<SegmentCaches>,
     next_object: AtomicU64,
     kv_bytes: AtomicUsize,
+    /// Whether rows in memory may be missing in the log.
+    pub(crate) has_unlogged: AtomicBool,
     /// Set when rows in memory have outgrown their share, or the database closes.
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
@@ -93,6 +95,7 @@ impl Engine {
             caches: Arc::new(caches),
             next_object: AtomicU64::new(state.next_object),
             kv_bytes: AtomicUsize::new(0),
+            has_unlogged: AtomicBool::new(false),
             alarm: Default::default(),
             drained: Condvar::new(),
             drained_lock: Mutex::new(()),

@@ -13,7 +13,7 @@ use tidefall_import::{
 use tidefall_storage::{BadRows, CascadeRequest, Db, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
-use crate::args::ImportArgs;
+use crate::args::{AckArg, ImportArgs};
 use crate::size::show_count;
 
 /// Bad rows that are printed; the others are counted, and written to the file of bad rows.
@@ -26,13 +26,16 @@ pub(crate) fn run(args: ImportArgs) -> Result<()> {
     let mut import = Import::new(&args)?;
     let outcome = args.files.iter().try_for_each(|file| import.file(&db, &args, file));
     // What was written before a failure is kept, so it must be made durable in any case.
-    let flushed = db.flush();
+    let flushed = match args.ack {
+        AckArg::Memory => db.flush().map(drop),
+        AckArg::Durable => Ok(()),
+    };
     if let Some(target) = args.cascade {
         db.cascade(&CascadeRequest { table: Some(args.table.clone()), target: target.into() })?;
     }
     let closed = db.close();
     import.report(&args.table)?;
-    outcome.and(flushed.map(drop)).and(closed)
+    outcome.and(flushed).and(closed)
 }
 
 /// An import under way.

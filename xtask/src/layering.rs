@@ -1,0 +1,84 @@
+//! Who may know whom: crates by their manifests, modules of the engine by their `use` lines.
+
+use std::fs;
+use std::path::Path;
+
+/// For each crate the crates of this workspace that it may depend on.
+const CRATES: [(&str, &[&str]); 8] = [
+    ("types", &[]),
+    ("codec", &["types"]),
+    ("storage", &["types", "codec"]),
+    ("import", &["types"]),
+    ("sql", &["types", "storage", "import"]),
+    ("server", &["types", "storage", "sql"]),
+    ("cli", &["types", "storage", "import", "sql", "server"]),
+    ("bench", &["types", "codec", "storage", "import", "sql"]),
+];
+
+/// Modules of the engine that must not know others: models do not know each other, and what lies
+/// below does not know what stands on it.
+const MODULES: [(&str, &[&str]); 7] = [
+    ("kv", &["segment", "cascade", "read", "ingest", "manifest", "wal", "store"]),
+    ("segment", &["kv", "cascade", "read", "ingest", "wal"]),
+    ("wal", &["kv", "segment", "cascade", "read", "ingest", "manifest"]),
+    ("store", &["kv", "segment", "cascade", "read", "ingest", "manifest", "wal"]),
+    ("manifest", &["kv", "segment", "cascade", "read", "ingest", "wal"]),
+    ("read", &["cascade", "ingest", "wal"]),
+    ("ingest", &["cascade"]),
+];
+
+pub(crate) fn check(root: &Path) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (name, allowed) in CRATES {
+        check_crate(root, name, allowed, &mut wrong)?;
+    }
+    for (module, forbidden) in MODULES {
+        let folder = root.join("crates/storage/src").join(module);
+        check_folder(&folder, forbidden, &mut wrong)?;
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("layering:\n  {}", wrong.join("\n  "))) }
+}
+
+fn check_crate(
+    root: &Path,
+    name: &str,
+    allowed: &[&str],
+    wrong: &mut Vec<String>,
+) -> Result<(), String> {
+    let path = root.join("crates").join(name).join("Cargo.toml");
+    let manifest = read(&path)?;
+    let dependencies = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+    for line in dependencies.lines() {
+        let Some(rest) = line.strip_prefix("tidefall-") else { continue };
+        let other = rest.split(['.', ' ', '=']).next().unwrap_or_default();
+        if !allowed.contains(&other) {
+            wrong.push(format!("crate {name} must not depend on {other}"));
+        }
+    }
+    if name != "sql" && dependencies.contains("datafusion") {
+        wrong.push(format!("crate {name} must not know DataFusion"));
+    }
+    Ok(())
+}
+
+fn check_folder(folder: &Path, forbidden: &[&str], wrong: &mut Vec<String>) -> Result<(), String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        if path.is_dir() {
+            check_folder(&path, forbidden, wrong)?;
+            continue;
+        }
+        let source = read(&path)?;
+        for other in forbidden {
+            if source.contains(&format!("crate::{other}::")) {
+                wrong.push(format!("{} must not know crate::{other}", path.display()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}

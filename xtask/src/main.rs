@@ -1,0 +1,126 @@
+//! One entry for building, checking and testing Tidefall: `cargo xtask <task>`.
+//!
+//! All tasks build the whole workspace into one target directory below the home directory's cache,
+//! so that DataFusion is compiled once, with one set of features, for every checkout.
+
+mod layering;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The crates below DataFusion, which lint in seconds.
+const LOWER_CRATES: [&str; 4] =
+    ["tidefall-types", "tidefall-codec", "tidefall-storage", "tidefall-import"];
+const USAGE: &str = "usage: cargo xtask <task>
+  demo   build Tidefall and run its demo on real data
+  ci     everything that must hold: format, lints, layering, all tests
+  tidy   format, lints and layering only
+  build  the release binary; prints where it is";
+
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let xtask = Xtask::new();
+    let outcome = match task.as_str() {
+        "demo" => xtask.demo(),
+        "ci" => xtask.ci(),
+        "tidy" => xtask.tidy(),
+        "build" => xtask.build().map(|binary| println!("{}", binary.display())),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Xtask {
+    root: PathBuf,
+    target: PathBuf,
+    cache: PathBuf,
+}
+
+impl Xtask {
+    fn new() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let home = std::env::var_os("HOME").map_or_else(|| root.to_owned(), PathBuf::from);
+        let cache = std::env::var_os("XDG_CACHE_HOME")
+            .map_or_else(|| home.join(".cache"), PathBuf::from)
+            .join("tidefall");
+        let target = cache.join("target");
+        Self { root: root.to_owned(), target, cache }
+    }
+
+    fn cargo(&self) -> Command {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        cargo
+    }
+
+    fn build(&self) -> Result<PathBuf, String> {
+        run(self.cargo().args(["build", "--release", "--workspace", "--bin", "tidefall"]))?;
+        Ok(self.target.join("release").join("tidefall"))
+    }
+
+    fn demo(&self) -> Outcome {
+        let binary = self.build()?;
+        run(Command::new(binary).current_dir(&self.root).arg("demo"))
+    }
+
+    fn tidy(&self) -> Outcome {
+        run(self.cargo().args(["fmt", "--all", "--check"]))?;
+        layering::check(&self.root)?;
+        let mut clippy = self.cargo();
+        clippy.arg("clippy").arg("--all-targets");
+        for name in LOWER_CRATES {
+            clippy.args(["--package", name]);
+        }
+        run(clippy.args(["--package", "xtask", "--", "--deny", "warnings"]))
+    }
+
+    fn ci(&self) -> Outcome {
+        self.tidy()?;
+        let binary = self.build()?;
+        run(self
+            .cargo()
+            .args(["test", "--release", "--workspace"])
+            .args(["--config", "profile.release.debug-assertions=true"])
+            .args(["--config", "profile.release.overflow-checks=true"])
+            .env("TIDEFALL_BINARY", &binary))?;
+        self.compare_with_duckdb(&self.build()?)
+    }
+
+    /// Asks Tidefall and DuckDB the same questions; its closing line is that of the whole run.
+    fn compare_with_duckdb(&self, binary: &Path) -> Outcome {
+        let venv = self.cache.join("venv");
+        let python = venv.join("bin").join("python");
+        if !python.exists() {
+            run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+        }
+        let requirements = self.root.join("tests/duckdb/requirements.txt");
+        run(Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--requirement"])
+            .arg(requirements))?;
+        let mut compare = Command::new(python);
+        compare.current_dir(&self.root).arg("tests/duckdb/run.py").arg("--binary").arg(binary);
+        match self.root.parent().map(|above| above.join("shared/data")) {
+            Some(data) if data.is_dir() => {
+                compare.arg("--data").arg(data);
+            }
+            _ => println!("The large data sets are not here: only the carried ones are compared."),
+        }
+        run(&mut compare)
+    }
+}
+
+fn run(command: &mut Command) -> Outcome {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ended with {status}")),
+        Err(error) => Err(format!("{command:?} could not be started: {error}")),
+    }
+}
