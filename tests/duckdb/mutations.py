@@ -125,7 +125,7 @@ def apply_duckdb(duck, step, tables):
         values = dict(zip(step.columns, row))
         same = " AND ".join(f'"{key}" = {literal(values[key])}' for key in identity)
         merged = ", ".join(f'"{c}" = coalesce({literal(v)}, "{c}")' for c, v in values.items() if c not in identity)
-        if duck.execute(f"SELECT count(*) FROM {step.table} WHERE {same}").fetchone()[0]:
+        if duck.execute(f"SELECT count(*) FROM {step.table} WHERE {same}").fetchall()[0][0]:
             duck.execute(f"UPDATE {step.table} SET {merged} WHERE {same}")
         else:
             duck.execute(f"INSERT INTO {step.table} ({names(step.columns)}) VALUES ({', '.join(map(literal, row))})")

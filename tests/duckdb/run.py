@@ -126,7 +126,9 @@ def rows_of_json(text, names):
         return [tuple(row) for row in answer["rows"]]
     if isinstance(answer, dict):
         answer = [answer]
-    return [tuple(row.get(name) for name in names) for row in answer]
+    # Aliases without quotes come back in lower case from one and as written from the other.
+    folded = ({key.lower(): value for key, value in row.items()} for row in answer)
+    return [tuple(row.get(name.lower()) for name in names) for row in folded]
 
 
 def rows_of_csv(text, _names):
@@ -211,7 +213,7 @@ class SetRun:
     def load(self):
         for table in self.tables:
             table.load(self.duck, self.options.data)
-            kept = self.duck.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]
+            kept = self.duck.execute(f"SELECT count(*) FROM {table.name}").fetchall()[0][0]
             wanted = table.rows_kept(self.options.data)
             self.score.check(f"{self.name}: DuckDB's {table.name}", None if kept == wanted else f"{kept} rows, expected {wanted}")
             if self.options.check_duckdb:
@@ -292,7 +294,7 @@ def check_dirty_file(options, score):
         return
     duck = duckdb.connect()
     good = f"read_csv('{path}', all_varchar = true) WHERE try_cast(pickup_datetime AS TIMESTAMP) IS NOT NULL"
-    kept = duck.execute(f"SELECT count(DISTINCT (medallion, hack_license, pickup_datetime)) FROM {good}").fetchone()[0]
+    kept = duck.execute(f"SELECT count(DISTINCT (medallion, hack_license, pickup_datetime)) FROM {good}").fetchall()[0][0]
     with gzip.open(path, "rt") as file:
         lines = file.read().splitlines()
     with tempfile.TemporaryDirectory() as folder:

@@ -75,7 +75,7 @@ def size_chdb(options, duck, table, order):
         if name in keys or (type_ == "VARCHAR"):
             inner = TYPES[type_] if name in keys else f"Nullable({TYPES[type_]})"
             return f"LowCardinality({inner})"
-        nulls = duck.execute(f'SELECT count(*) - count("{name}") FROM {table}').fetchone()[0]
+        nulls = duck.execute(f'SELECT count(*) - count("{name}") FROM {table}').fetchall()[0][0]
         return f"Nullable({TYPES[type_]})" if nulls else TYPES[type_]
 
     types = {name: column_type(name, type_) for name, type_ in described}
@@ -128,7 +128,7 @@ VERSIONS = {"duckdb": "duckdb", "parquet": "duckdb", "chdb": "chdb", "arcticdb":
 
 
 def measure(options, duck, name, table, order):
-    rows = duck.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    rows = duck.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
     for system in options.systems.split(","):
         try:
             size, settings = min(SYSTEMS[system](options, duck, table, order))
