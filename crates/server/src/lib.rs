@@ -1,3 +1,28 @@
 //! The network protocols of Tidefall, and the only crate that knows any.
+//!
+//! ```text
+//! connection ── server ── routes ─┬─ write ── body ── line_protocol ── Db::submit
+//!                                 ├─ sql ──── answer ── format         (on a runtime of its own)
+//!                                 └─ status   (ping, health, metrics)
+//! ```
+//!
+//! [`Server::bind`] and [`Server::run`], or [`serve`] for both, are the entry. A new endpoint gets
+//! its line in `routes.rs`, a handler in a module of its own, and its paragraph in `docs/http.md`.
 
+mod answer;
+mod app;
+mod body;
+mod failure;
+mod format;
+mod guard;
 pub mod line_protocol;
+mod metrics;
+mod options;
+mod routes;
+mod server;
+mod sql;
+mod status;
+mod write;
+
+pub use options::{DEFAULT_PORT, ServerOptions};
+pub use server::{Server, serve, termination};

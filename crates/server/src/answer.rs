@@ -1,0 +1,217 @@
+//! The answer to a statement on its way to the client, with a bounded part of it in memory.
+//!
+//! 1. The query runs as a task on the runtime for queries, and encodes its first rows.
+//! 2. When they are all, or when it fails before it has encoded [`WHOLE_BYTES`], the client gets
+//!    one plain answer with its length, or an error with its status.
+//! 3. Otherwise the rest follows in pieces through a channel of [`PIECES_AHEAD`]; a client that
+//!    reads slowly slows the query down. An error cuts the chunked answer off without its last
+//!    chunk, which every client takes for the failure that it is.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt};
+use tidefall_sql::QueryStream;
+use tidefall_types::{Error, Result};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::App;
+use crate::format::{Encoder, Format};
+use crate::guard::Place;
+
+/// An answer up to this length is sent whole; also about the size of the pieces of a longer one.
+const WHOLE_BYTES: usize = 128 << 10;
+
+/// Pieces that wait for the client to read them.
+const PIECES_AHEAD: usize = 2;
+
+/// A statement to be run for a client.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub sql: String,
+    pub format: Format,
+    /// Held until the answer is sent.
+    pub place: Place,
+}
+
+/// Runs a statement and begins its answer.
+///
+/// # Errors
+/// Those of [`tidefall_sql::Session::query`], and `Limit` when it takes too long.
+pub(crate) async fn answer(app: &Arc<App>, job: Job) -> Result<Response> {
+    let stopping = || Error::closed("the server stops");
+    let (head_sender, head) = oneshot::channel();
+    let (pieces_sender, pieces) = mpsc::channel(PIECES_AHEAD);
+    let content_type = [(CONTENT_TYPE, job.format.content_type())];
+    let work = work(Arc::clone(app), job, head_sender, pieces_sender);
+    let task = Task(app.queries().ok_or_else(stopping)?.spawn(work));
+    Ok(match head.await.map_err(|_| stopping())?? {
+        Head::Whole(bytes) => (content_type, bytes).into_response(),
+        Head::Begin(first) => {
+            let pieces =
+                Pieces { first: Some(first.into()), pieces, has_ended: false, _task: task };
+            (content_type, Body::from_stream(pieces)).into_response()
+        }
+    })
+}
+
+enum Head {
+    Whole(Vec<u8>),
+    Begin(Vec<u8>),
+}
+
+enum Piece {
+    Bytes(Vec<u8>),
+    End,
+}
+
+/// A task that is stopped when nobody waits for it any more.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn work(
+    app: Arc<App>,
+    job: Job,
+    head: oneshot::Sender<Result<Head>>,
+    pieces: mpsc::Sender<Piece>,
+) {
+    let deadline = Instant::now() + app.options.request_time_max;
+    let mut rows = Rows { app: &app, deadline, stream: None };
+    let begun = rows.begin(&job).await;
+    let (bytes, mut encoder) = match begun {
+        Ok((bytes, Some(encoder))) => (bytes, encoder),
+        Ok((bytes, None)) => {
+            let _ = head.send(Ok(Head::Whole(bytes)));
+            return;
+        }
+        Err(error) => {
+            let _ = head.send(Err(error));
+            return;
+        }
+    };
+    if head.send(Ok(Head::Begin(bytes))).is_err() {
+        return;
+    }
+    if let Err(error) = rows.send_rest(&mut encoder, &pieces).await {
+        app.metrics.answer_cut_off(error.kind());
+        tracing::warn!(kind = error.kind().name(), %error, "an answer was cut off");
+    }
+}
+
+struct Rows<'a> {
+    app: &'a App,
+    deadline: Instant,
+    stream: Option<QueryStream>,
+}
+
+impl Rows<'_> {
+    /// The first bytes, and the encoder for the others if there are any.
+    async fn begin(&mut self, job: &Job) -> Result<(Vec<u8>, Option<Encoder>)> {
+        // Settings of one request are none of the next one's.
+        let session = self.app.session.fork();
+        let stream =
+            timeout_at(self.deadline, session.query(&job.sql)).await.map_err(|_| self.late())??;
+        let mut encoder = Encoder::start(job.format, &stream.schema())?;
+        self.stream = Some(stream);
+        let has_more = self.fill(&mut encoder).await?;
+        let bytes = self.take(&mut encoder, 0);
+        Ok((bytes, has_more.then_some(encoder)))
+    }
+
+    async fn send_rest(
+        &mut self,
+        encoder: &mut Encoder,
+        pieces: &mpsc::Sender<Piece>,
+    ) -> Result<()> {
+        loop {
+            let rows_before = encoder.rows();
+            let has_more = self.fill(encoder).await?;
+            let bytes = self.take(encoder, rows_before);
+            self.send(pieces, Piece::Bytes(bytes)).await?;
+            if !has_more {
+                return self.send(pieces, Piece::End).await;
+            }
+        }
+    }
+
+    /// Encodes rows until there is a piece; says whether more follow.
+    async fn fill(&mut self, encoder: &mut Encoder) -> Result<bool> {
+        while encoder.len() < WHOLE_BYTES {
+            let next = match &mut self.stream {
+                Some(stream) => timeout_at(self.deadline, stream.next()).await,
+                None => Ok(None),
+            };
+            match next.map_err(|_| self.late())? {
+                Some(batch) => encoder.write(&batch?)?,
+                None => {
+                    encoder.finish()?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&self, encoder: &mut Encoder, rows_before: usize) -> Vec<u8> {
+        let bytes = encoder.take();
+        self.app.metrics.answered(encoder.rows() - rows_before, bytes.len());
+        bytes
+    }
+
+    async fn send(&self, pieces: &mpsc::Sender<Piece>, piece: Piece) -> Result<()> {
+        // A client that is gone takes this task with it, so that only a slow one is left.
+        timeout_at(self.deadline, pieces.send(piece))
+            .await
+            .map_err(|_| self.late())?
+            .map_err(|_| Error::closed("the client is gone"))
+    }
+
+    fn late(&self) -> Error {
+        let seconds = self.app.options.request_time_max.as_secs_f64();
+        Error::limit(format!(
+            "the query and its answer took longer than {seconds} s; ask for less, or raise the limit"
+        ))
+    }
+}
+
+/// The pieces of an answer as its body.
+struct Pieces {
+    first: Option<Bytes>,
+    pieces: mpsc::Receiver<Piece>,
+    has_ended: bool,
+    _task: Task,
+}
+
+impl Stream for Pieces {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        self.pieces.poll_recv(cx).map(|piece| {
+            match piece {
+                Some(Piece::Bytes(bytes)) => return Some(Ok(bytes.into())),
+                Some(Piece::End) => self.has_ended = true,
+                None => return Some(Err(io::Error::other("the answer was cut off"))),
+            }
+            None
+        })
+    }
+}

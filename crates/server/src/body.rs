@@ -1,0 +1,159 @@
+//! Bodies of requests: read within bounds, and unpacked.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use axum::http::{HeaderMap, StatusCode};
+use flate2::bufread::MultiGzDecoder;
+use futures::StreamExt;
+use tidefall_types::{Error, Result};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::{App, kib};
+use crate::failure::Failure;
+
+/// How much longer a packed body is taken to be when it is unpacked; line protocol packs about as
+/// well as this.
+const UNPACKED_RATIO: usize = 8;
+
+/// Memory that is set aside for a body that does not announce its length, as those of Telegraf do
+/// not; more is asked for when it turns out longer.
+const UNANNOUNCED_BYTES: usize = 256 << 10;
+
+/// A share of the memory for bodies.
+#[derive(Debug)]
+struct Memory {
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Memory {
+    /// Waits for a share.
+    async fn wait_for(app: &App, bytes: usize) -> Self {
+        let permit = Arc::clone(&app.bodies).acquire_many_owned(kib(bytes)).await;
+        Self { permit: permit.ok() }
+    }
+
+    /// Makes the share larger, or fails: requests that wait while they hold something could wait
+    /// for each other.
+    fn grow_to(&mut self, app: &App, bytes: usize) -> std::result::Result<(), Failure> {
+        let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = kib(bytes).saturating_sub(held as u32);
+        if missing == 0 {
+            return Ok(());
+        }
+        let more = Arc::clone(&app.bodies)
+            .try_acquire_many_owned(missing)
+            .map_err(|_| Failure::busy("other requests fill the memory for bodies; try again"))?;
+        match &mut self.permit {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub(crate) struct Received {
+    bytes: Bytes,
+    is_gzip: bool,
+    bytes_max: usize,
+    _memory: Memory,
+}
+
+impl Received {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The body without its packing. Takes long for a long one: not for a connection's thread.
+    ///
+    /// # Errors
+    /// `Invalid` when it is not what its header says, `Limit` when it unpacks to too much.
+    pub(crate) fn unpack(&self) -> Result<Bytes> {
+        if !self.is_gzip {
+            return Ok(self.bytes.clone());
+        }
+        let mut out = Vec::new();
+        MultiGzDecoder::new(&*self.bytes)
+            .take(self.bytes_max as u64 + 1)
+            .read_to_end(&mut out)
+            .map_err(|error| Error::invalid(format!("the body is not gzip: {error}")))?;
+        if out.len() > self.bytes_max {
+            return Err(too_long(self.bytes_max));
+        }
+        Ok(out.into())
+    }
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// `Limit` when it is too long, `Invalid` for an unknown encoding or a body that breaks off.
+pub(crate) async fn receive(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> std::result::Result<Received, Failure> {
+    let is_gzip = match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
+        None | Some(b"identity" | b"") => false,
+        Some(b"gzip" | b"x-gzip") => true,
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            let error = Error::invalid(format!(
+                "a body in the encoding {other:?} cannot be read: use gzip or none"
+            ));
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error));
+        }
+    };
+    let bytes_max = app.options.body_bytes_max;
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok())
+        .unwrap_or(UNANNOUNCED_BYTES.min(bytes_max));
+    if announced > bytes_max {
+        return Err(too_long(bytes_max).into());
+    }
+    let mut memory = Memory::wait_for(app, announced).await;
+    let bytes = collect(app, body, &mut memory).await?;
+    if is_gzip {
+        memory.grow_to(app, bytes.len().saturating_mul(UNPACKED_RATIO).min(bytes_max))?;
+    }
+    app.metrics.received(bytes.len());
+    Ok(Received { bytes, is_gzip, bytes_max, _memory: memory })
+}
+
+async fn collect(
+    app: &App,
+    body: Body,
+    memory: &mut Memory,
+) -> std::result::Result<Bytes, Failure> {
+    let bytes_max = app.options.body_bytes_max;
+    let mut stream = body.into_data_stream();
+    // Most bodies come in one piece, which is then not copied.
+    let mut first = Bytes::new();
+    let mut all: Vec<u8> = Vec::new();
+    while let Some(piece) = stream.next().await {
+        let piece =
+            piece.map_err(|error| Error::invalid(format!("the body broke off: {error}")))?;
+        let length = first.len() + all.len() + piece.len();
+        if length > bytes_max {
+            return Err(too_long(bytes_max).into());
+        }
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+            continue;
+        }
+        // Twice as much as there is, so that growing takes few steps.
+        memory.grow_to(app, length.next_power_of_two().min(bytes_max))?;
+        all.extend_from_slice(&std::mem::take(&mut first));
+        all.extend_from_slice(&piece);
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}
+
+fn too_long(bytes_max: usize) -> Error {
+    Error::limit(format!("the body is longer than {bytes_max} bytes: send it in pieces"))
+}

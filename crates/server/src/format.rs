@@ -1,0 +1,325 @@
+//! Rows of an answer as bytes: JSON, lines of JSON, CSV, or Arrow's stream.
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
+use arrow_json::StructMode;
+use arrow_json::writer::{JsonFormat, LineDelimited};
+use arrow_schema::{ArrowError, DataType, Schema};
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use tidefall_types::{Error, FieldType, Result};
+
+/// How times are written: as [`tidefall_types::format_time`] does, in UTC.
+const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
+
+/// The format of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    JsonLines,
+    Csv,
+    Arrow,
+}
+
+impl Format {
+    /// The format that the parameter `format` names, or else the first in `Accept` that is known;
+    /// JSON when none is.
+    ///
+    /// # Errors
+    /// `Invalid` when the parameter names none.
+    pub(crate) fn choose(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self> {
+        match parameter {
+            Some("json") => return Ok(Self::Json),
+            Some("ndjson" | "jsonl") => return Ok(Self::JsonLines),
+            Some("csv") => return Ok(Self::Csv),
+            Some("arrow") => return Ok(Self::Arrow),
+            Some(other) => {
+                return Err(Error::invalid(format!(
+                    "format {other:?} is unknown: use json, ndjson, csv or arrow"
+                )));
+            }
+            None => {}
+        }
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let known = |part: &str| {
+            let name = part.split(';').next().unwrap_or_default().trim();
+            Some(match name.to_ascii_lowercase().as_str() {
+                "application/json" => Self::Json,
+                "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
+                    Self::JsonLines
+                }
+                "text/csv" | "application/csv" => Self::Csv,
+                "application/vnd.apache.arrow.stream" => Self::Arrow,
+                _ => return None,
+            })
+        };
+        Ok(accept.split(',').find_map(known).unwrap_or(Self::Json))
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::JsonLines => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Arrow => "application/vnd.apache.arrow.stream",
+        }
+    }
+}
+
+/// Turns batches into bytes, piece by piece.
+pub(crate) struct Encoder {
+    out: Vec<u8>,
+    rows: usize,
+    writer: Writer,
+}
+
+enum Writer {
+    Json,
+    JsonLines,
+    Csv,
+    Arrow(Box<StreamWriter<Vec<u8>>>),
+}
+
+impl Encoder {
+    /// Begins an answer with the columns of `schema`.
+    ///
+    /// # Errors
+    /// `Unsupported` when a type cannot be written.
+    pub(crate) fn start(format: Format, schema: &Schema) -> Result<Self> {
+        let mut out = Vec::new();
+        let writer = match format {
+            Format::Json => {
+                out = json_head(schema)?;
+                Writer::Json
+            }
+            Format::JsonLines => Writer::JsonLines,
+            Format::Csv => {
+                // The header is written with the schema, so that an answer without rows has one.
+                write_csv(&mut out, &RecordBatch::new_empty(schema.clone().into()), Header::Write)?;
+                Writer::Csv
+            }
+            Format::Arrow => {
+                let writer = StreamWriter::try_new(Vec::new(), schema).map_err(unwritable)?;
+                Writer::Arrow(Box::new(writer))
+            }
+        };
+        Ok(Self { out, rows: 0, writer })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// `Unsupported` when a type cannot be written.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        match &mut self.writer {
+            Writer::Json => {
+                if self.rows > 0 {
+                    self.out.extend_from_slice(b",\n");
+                }
+                write_json::<Rows>(&mut self.out, batch, StructMode::ListOnly)?;
+            }
+            Writer::JsonLines => {
+                write_json::<LineDelimited>(&mut self.out, batch, StructMode::ObjectOnly)?;
+            }
+            Writer::Csv => write_csv(&mut self.out, batch, Header::Skip)?,
+            Writer::Arrow(writer) => writer.write(batch).map_err(unwritable)?,
+        }
+        self.rows += batch.num_rows();
+        Ok(())
+    }
+
+    /// Ends the answer.
+    ///
+    /// # Errors
+    /// None in practice: nothing is left that could fail.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match &mut self.writer {
+            Writer::Json => self.out.extend_from_slice(b"]}\n"),
+            Writer::Arrow(writer) => writer.finish().map_err(unwritable)?,
+            Writer::JsonLines | Writer::Csv => {}
+        }
+        Ok(())
+    }
+
+    /// The bytes that are waiting to be taken.
+    pub(crate) fn len(&self) -> usize {
+        match &self.writer {
+            Writer::Arrow(writer) => writer.get_ref().len(),
+            _ => self.out.len(),
+        }
+    }
+
+    /// Takes the bytes written so far.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(match &mut self.writer {
+            Writer::Arrow(writer) => writer.get_mut(),
+            _ => &mut self.out,
+        })
+    }
+
+    /// The rows written so far.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+/// Rows with commas and newlines between them.
+#[derive(Debug, Default)]
+struct Rows;
+
+impl JsonFormat for Rows {
+    fn start_row<W: std::io::Write>(
+        &self,
+        writer: &mut W,
+        is_first_row: bool,
+    ) -> std::result::Result<(), ArrowError> {
+        if !is_first_row {
+            writer.write_all(b",\n")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_json<F: JsonFormat>(
+    out: &mut Vec<u8>,
+    batch: &RecordBatch,
+    mode: StructMode,
+) -> Result<()> {
+    arrow_json::WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .with_struct_mode(mode)
+        .with_timestamp_format(TIME_FORMAT.to_owned())
+        .build::<_, F>(out)
+        .write(batch)
+        .map_err(unwritable)
+}
+
+enum Header {
+    Write,
+    Skip,
+}
+
+fn write_csv(out: &mut Vec<u8>, batch: &RecordBatch, header: Header) -> Result<()> {
+    arrow_csv::WriterBuilder::new()
+        .with_header(matches!(header, Header::Write))
+        .with_timestamp_format(TIME_FORMAT.to_owned())
+        .build(out)
+        .write(batch)
+        .map_err(unwritable)
+}
+
+fn unwritable(error: ArrowError) -> Error {
+    Error::unsupported(format!("the answer cannot be written in this format: {error}"))
+}
+
+fn json_head(schema: &Schema) -> Result<Vec<u8>> {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let types: Vec<String> =
+        schema.fields().iter().map(|field| type_name(field.data_type())).collect();
+    let text = |list: serde_json::Result<String>| {
+        list.map_err(|error| Error::invalid(format!("the names of the columns: {error}")))
+    };
+    let names = text(serde_json::to_string(&names))?;
+    let types = text(serde_json::to_string(&types))?;
+    Ok(format!("{{\"columns\":{names},\"types\":{types},\"rows\":[\n").into_bytes())
+}
+
+/// The name of a type as SQL has it; Arrow's own for those that SQL cannot declare.
+fn type_name(ty: &DataType) -> String {
+    match ty {
+        DataType::Timestamp(_, _) => "TIMESTAMP".to_owned(),
+        DataType::Dictionary(_, values) => type_name(values),
+        _ => match FieldType::from_arrow(ty) {
+            Some(field) => field.sql_name().to_owned(),
+            None => ty.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::UInt32Type;
+    use arrow_array::{ArrayRef, DictionaryArray, Float64Array, TimestampNanosecondArray};
+    use arrow_ipc::reader::StreamReader;
+
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let host: DictionaryArray<UInt32Type> =
+            vec![Some("a"), None, Some("q\"x,y")].into_iter().collect();
+        let time = TimestampNanosecondArray::from(vec![0, 1_500_000_000, -1]);
+        let value = Float64Array::from(vec![Some(1.5), Some(f64::NAN), None]);
+        RecordBatch::try_from_iter_with_nullable([
+            ("host", Arc::new(host) as ArrayRef, true),
+            ("time", Arc::new(time) as ArrayRef, true),
+            ("value", Arc::new(value) as ArrayRef, true),
+        ])
+        .unwrap()
+    }
+
+    fn encode(format: Format, batches: &[RecordBatch]) -> Vec<u8> {
+        let mut encoder = Encoder::start(format, &batch().schema()).unwrap();
+        batches.iter().for_each(|batch| encoder.write(batch).unwrap());
+        encoder.finish().unwrap();
+        assert_eq!(encoder.rows(), batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+        encoder.take()
+    }
+
+    #[test]
+    fn json_has_columns_types_and_rows() {
+        let bytes = encode(Format::Json, &[batch().slice(0, 2), batch().slice(2, 1)]);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "columns": ["host", "time", "value"],
+                "types": ["TEXT", "TIMESTAMP", "DOUBLE"],
+                "rows": [
+                    ["a", "1970-01-01T00:00:00Z", 1.5],
+                    [null, "1970-01-01T00:00:01.500Z", null],
+                    ["q\"x,y", "1969-12-31T23:59:59.999999999Z", null],
+                ],
+            })
+        );
+        let empty: serde_json::Value = serde_json::from_slice(&encode(Format::Json, &[])).unwrap();
+        assert_eq!(empty["rows"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn lines_csv_and_arrow_hold_the_same_rows() {
+        let lines = String::from_utf8(encode(Format::JsonLines, &[batch()])).unwrap();
+        assert_eq!(
+            lines.lines().next(),
+            Some(r#"{"host":"a","time":"1970-01-01T00:00:00Z","value":1.5}"#)
+        );
+        assert_eq!(lines.lines().count(), 3);
+        let csv = String::from_utf8(encode(Format::Csv, &[batch(), batch()])).unwrap();
+        assert_eq!(csv.lines().count(), 7);
+        assert!(csv.starts_with("host,time,value\na,1970-01-01T00:00:00Z,1.5\n"), "{csv}");
+        assert!(csv.contains("\"q\"\"x,y\",1969-12-31T23:59:59.999999999Z,\n"), "{csv}");
+        assert_eq!(encode(Format::Csv, &[]), b"host,time,value\n");
+        let arrow = encode(Format::Arrow, &[batch(), batch()]);
+        let back: Vec<_> =
+            StreamReader::try_new(&*arrow, None).unwrap().map(|batch| batch.unwrap()).collect();
+        assert_eq!(back.len(), 2);
+        assert_eq!(back[0].column(0), batch().column(0));
+    }
+
+    #[test]
+    fn the_first_known_type_is_chosen() {
+        let choose = |accept: &str| {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            Format::choose(None, &headers).unwrap()
+        };
+        assert_eq!(choose("*/*"), Format::Json);
+        assert_eq!(choose("text/html, Text/CSV;q=0.9, application/json"), Format::Csv);
+        assert_eq!(choose("application/vnd.apache.arrow.stream"), Format::Arrow);
+        assert_eq!(Format::choose(Some("ndjson"), &HeaderMap::new()), Ok(Format::JsonLines));
+        assert!(Format::choose(Some("xml"), &HeaderMap::new()).is_err());
+    }
+}

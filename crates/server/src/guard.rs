@@ -1,0 +1,90 @@
+//! What every request passes: limits, the same-origin check, the log line and the metrics.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use tidefall_types::{Error, ErrorKind};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::App;
+use crate::failure::{Dialect, Failure};
+use crate::metrics::Route;
+
+/// The place of a request among those that are worked on. Handlers whose answer outlives them
+/// take it out of the request's extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+/// Passes a request on, and accounts for it.
+pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let route = Route::of_path(&path);
+    let response = match pass(&app, route, request, next).await {
+        Ok(response) => response,
+        Err(failure) => failure.into_response(Dialect::of_path(&path)),
+    };
+    let (status, time) = (response.status(), start.elapsed());
+    app.metrics.request_done(route, status, time);
+    let time_us = time.as_micros() as u64;
+    match response.extensions().get::<ErrorKind>() {
+        Some(kind) => {
+            app.metrics.failed(*kind);
+            let (status, kind) = (status.as_u16(), kind.name());
+            tracing::warn!(%method, path, status, kind, time_us, "request failed");
+        }
+        None => tracing::debug!(%method, path, status = status.as_u16(), time_us, "request"),
+    }
+    response
+}
+
+async fn pass(
+    app: &Arc<App>,
+    route: Route,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    check_origin(request.headers())?;
+    // Whoever watches over the server must get an answer most of all when it is busy.
+    if route.needs_place() {
+        let place = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
+            Failure::busy(format!(
+                "{} requests are worked on already; try again later",
+                app.options.requests_max
+            ))
+        })?;
+        request.extensions_mut().insert(Place { _permit: Arc::new(place) });
+    }
+    let time_max = app.options.request_time_max;
+    tokio::time::timeout(time_max, next.run(request)).await.map_err(|_| {
+        Failure::busy(format!("the request took longer than {} s", time_max.as_secs_f64()))
+    })
+}
+
+/// Refuses what a web page of another origin makes a browser send: without passwords, being on
+/// this machine would otherwise be enough for any page to read and delete.
+fn check_origin(headers: &HeaderMap) -> Result<(), Failure> {
+    let text = |value: &axum::http::HeaderValue| value.to_str().map(str::to_owned).ok();
+    let fetch_site = headers.get("sec-fetch-site").and_then(text);
+    let is_foreign = match (fetch_site.as_deref(), headers.get(ORIGIN).and_then(text)) {
+        (Some("cross-site" | "same-site"), _) => true,
+        (_, Some(origin)) => {
+            let host = headers.get(HOST).and_then(text).unwrap_or_default();
+            origin.split_once("://").is_none_or(|(_, authority)| authority != host)
+        }
+        _ => false,
+    };
+    if is_foreign {
+        let error = Error::invalid("requests from web pages of another origin are refused");
+        return Err(Failure::new(StatusCode::FORBIDDEN, &error));
+    }
+    Ok(())
+}

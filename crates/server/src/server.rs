@@ -1,0 +1,159 @@
+//! Connections: accepting them, and ending them in good order.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tidefall_storage::Db;
+use tidefall_types::{Error, Result};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::options::ServerOptions;
+use crate::routes;
+
+/// How long a client may take to send the head of a request; a slower one holds a connection for
+/// nothing.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The pause after an `accept` that failed, for instance because no file handle was free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server that listens, and answers once it [runs](Server::run).
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+}
+
+impl Server {
+    /// Listens on the address of `options`; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// `Io` when the address cannot be listened on.
+    pub async fn bind(db: Db, options: ServerOptions) -> Result<Self> {
+        let listener = TcpListener::bind(options.address)
+            .await
+            .map_err(|error| Error::io(format_args!("listening on {}", options.address), &error))?;
+        Ok(Self { listener, app: Arc::new(App::new(db, options)?) })
+    }
+
+    /// The address it listens on.
+    ///
+    /// # Errors
+    /// `Io` when the operating system does not tell.
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|error| Error::io("asking for the address", &error))
+    }
+
+    /// Answers requests until `shutdown` is ready; then stops accepting, lets running requests
+    /// finish as long as the options grant, and closes the database.
+    ///
+    /// # Errors
+    /// Those of [`Db::close`].
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let Self { listener, app } = self;
+        let router = routes::router(Arc::clone(&app));
+        let free = Arc::new(Semaphore::new(app.options.connections_max));
+        let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(_) = connections.join_next() => {}
+                (stream, permit) = accept(&listener, &free) => {
+                    let connection = connection(stream, router.clone());
+                    let watched = graceful.watch(connection);
+                    connections.spawn(async move {
+                        let _permit = permit;
+                        if let Err(error) = watched.await {
+                            tracing::debug!(%error, "a connection broke");
+                        }
+                    });
+                }
+            }
+        }
+        drop(listener);
+        let open = connections.len();
+        tracing::info!(open, "stopping: no new connections, finishing running requests");
+        let grace = app.options.shutdown_time_max;
+        if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+            tracing::warn!(?grace, "some requests did not finish in time and are cut off");
+            connections.shutdown().await;
+        }
+        let db = app.db.clone();
+        tokio::task::spawn_blocking(move || db.close())
+            .await
+            .map_err(|_| Error::closed("closing the database did not finish"))?
+    }
+}
+
+/// Binds, and runs until `shutdown` is ready.
+///
+/// # Errors
+/// Those of [`Server::bind`] and [`Server::run`].
+pub async fn serve(
+    db: Db,
+    options: ServerOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
+    let server = Server::bind(db, options).await?;
+    tracing::info!(address = %server.address()?, "listening");
+    server.run(shutdown).await
+}
+
+/// Ready when the process is asked to stop: by SIGTERM, or by SIGINT (Ctrl-C).
+pub async fn termination() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        Err(error) => {
+            tracing::warn!(%error, "SIGTERM cannot be waited for; only Ctrl-C stops the server");
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    free: &Arc<Semaphore>,
+) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+    let permit = Arc::clone(free).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Answers are written whole; waiting to fill a packet only delays them.
+                let _ = stream.set_nodelay(true);
+                return (stream, permit);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+
+fn connection(stream: TcpStream, router: Router) -> Connection {
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+}

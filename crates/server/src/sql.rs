@@ -1,0 +1,107 @@
+//! `/api/v1/sql`: a statement in, rows out.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use serde::Deserialize;
+use tidefall_types::{Error, Result};
+
+use crate::answer::{Job, answer};
+use crate::app::App;
+use crate::body;
+use crate::failure::{Dialect, Failure};
+use crate::format::Format;
+use crate::guard::Place;
+
+/// The longest text of statements. Loading rows by `INSERT` in longer ones would take more memory
+/// for its plan than for its rows.
+const SQL_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+struct Parameters {
+    q: Option<String>,
+    format: Option<String>,
+}
+
+/// A body of the type `application/json`.
+#[derive(Debug, Deserialize)]
+struct JsonBody {
+    sql: String,
+}
+
+/// `GET /api/v1/sql?q=...`.
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(place): Extension<Place>,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    let outcome = async {
+        let parameters = parameters(&parts.uri)?;
+        let Some(sql) = parameters.q.clone() else {
+            let error = Error::invalid("the parameter q with a statement is missing");
+            return Err(Failure::from(error));
+        };
+        run(&app, place, sql, &parameters, &parts.headers).await
+    };
+    outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall))
+}
+
+/// `POST /api/v1/sql` with the statement as its body.
+pub(crate) async fn post(
+    State(app): State<Arc<App>>,
+    Extension(place): Extension<Place>,
+    request: Request,
+) -> Response {
+    let outcome = async {
+        let (parts, body) = request.into_parts();
+        let parameters = parameters(&parts.uri)?;
+        let received = body::receive(&app, &parts.headers, body).await?;
+        let bytes = received.unpack()?;
+        let sql = statement(&parts.headers, &bytes)?;
+        run(&app, place, sql, &parameters, &parts.headers).await
+    };
+    outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall))
+}
+
+async fn run(
+    app: &Arc<App>,
+    place: Place,
+    sql: String,
+    parameters: &Parameters,
+    headers: &HeaderMap,
+) -> std::result::Result<Response, Failure> {
+    let format = Format::choose(parameters.format.as_deref(), headers)?;
+    Ok(answer(app, Job { sql, format, place }).await?)
+}
+
+fn parameters(uri: &Uri) -> Result<Parameters> {
+    match Query::try_from_uri(uri) {
+        Ok(Query(parameters)) => Ok(parameters),
+        Err(error) => Err(Error::invalid(error.body_text())),
+    }
+}
+
+fn statement(headers: &HeaderMap, body: &[u8]) -> Result<String> {
+    if body.len() > SQL_BYTES_MAX {
+        return Err(Error::limit(format!(
+            "statements are at most {SQL_BYTES_MAX} bytes long; write rows as line protocol"
+        )));
+    }
+    let content_type =
+        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type.starts_with("application/json") {
+        let body: JsonBody = serde_json::from_slice(body).map_err(|error| {
+            Error::invalid(format!("the body is not {{\"sql\": ...}}: {error}"))
+        })?;
+        return Ok(body.sql);
+    }
+    match std::str::from_utf8(body) {
+        Ok(sql) => Ok(sql.to_owned()),
+        Err(error) => Err(Error::invalid(format!("the statement is not UTF-8: {error}"))),
+    }
+}

@@ -1,0 +1,277 @@
+//! The endpoints of InfluxDB: line protocol in, and as much of its query endpoint as its clients
+//! need to start.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::json;
+use tidefall_storage::{Ack, BadRows, Db, Unknown, WriteOptions, WriteReport};
+use tidefall_types::{Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+
+use crate::app::App;
+use crate::body::{self, Received};
+use crate::failure::{Dialect, Failure};
+use crate::guard::Place;
+use crate::line_protocol::{self, ERRORS_KEPT, Parsed, Precision};
+use crate::status::add_influx_headers;
+
+/// The parameters of a write that mean something here; the others (`db`, `rp`, `bucket`, `org`,
+/// `u`, `p`) are accepted and passed over.
+#[derive(Debug, Default, Deserialize)]
+struct WriteParameters {
+    precision: Option<String>,
+    ack: Option<String>,
+}
+
+/// `POST /write`.
+pub(crate) async fn v1(
+    State(app): State<Arc<App>>,
+    Extension(place): Extension<Place>,
+    request: Request,
+) -> Response {
+    answer(&app, place, request, Dialect::InfluxV1).await
+}
+
+/// `POST /api/v2/write`.
+pub(crate) async fn v2(
+    State(app): State<Arc<App>>,
+    Extension(place): Extension<Place>,
+    request: Request,
+) -> Response {
+    answer(&app, place, request, Dialect::InfluxV2).await
+}
+
+async fn answer(app: &Arc<App>, place: Place, request: Request, dialect: Dialect) -> Response {
+    let mut response = match write(app, place, request).await {
+        Ok(outcome) => match outcome.into_failure(dialect) {
+            None => StatusCode::NO_CONTENT.into_response(),
+            Some(failure) => failure.into_response(dialect),
+        },
+        Err(failure) => failure.into_response(dialect),
+    };
+    add_influx_headers(response.headers_mut());
+    response
+}
+
+async fn write(
+    app: &Arc<App>,
+    place: Place,
+    request: Request,
+) -> std::result::Result<Outcome, Failure> {
+    let (parts, body) = request.into_parts();
+    let parameters: WriteParameters = parameters(&parts.uri)?;
+    let precision = Precision::parse(parameters.precision.as_deref().unwrap_or_default())?;
+    let ack = ack(parameters.ack.as_deref(), &parts.headers)?;
+    let received = body::receive(app, &parts.headers, body).await?;
+    let app = Arc::clone(app);
+    // Submitting may wait: for memory, or for the manifest when a table or column is new. A write
+    // that has begun is finished also when its client is gone.
+    let task = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        submit(&app, &received, precision, ack)
+    });
+    let writes =
+        task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??;
+    let mut outcome = Outcome::default();
+    outcome.add_lines(&writes.parsed);
+    for (table, pending) in writes.parsed.batches.iter().zip(writes.pending) {
+        let report = match pending {
+            Pending::Submitted(receiver) => receiver
+                .await
+                .unwrap_or_else(|_| Err(Error::closed("the database was closed during the write"))),
+            Pending::Refused(error) => Err(error),
+        };
+        outcome.add_batch(table, report);
+    }
+    writes.app.metrics.written(outcome.rows, outcome.dropped);
+    Ok(outcome)
+}
+
+struct Writes {
+    app: Arc<App>,
+    parsed: Parsed,
+    /// One for each batch of `parsed`.
+    pending: Vec<Pending>,
+}
+
+enum Pending {
+    Submitted(oneshot::Receiver<Result<WriteReport>>),
+    Refused(Error),
+}
+
+fn submit(app: &Arc<App>, received: &Received, precision: Precision, ack: Ack) -> Result<Writes> {
+    let body = received.unpack()?;
+    let now_ns = app.db.options().clock.now_ns();
+    let parsed = line_protocol::parse(&body, precision, now_ns)?;
+    let options = WriteOptions { ack, bad_rows: BadRows::SetAside, unknown: Unknown::Create };
+    let pending = parsed.batches.iter().map(|table| submit_batch(&app.db, table, options));
+    Ok(Writes { app: Arc::clone(app), pending: pending.collect(), parsed })
+}
+
+/// All batches of a body are submitted before the first is waited for, so that they share fsyncs
+/// with each other and with the writes of other clients.
+fn submit_batch(db: &Db, table: &line_protocol::TableBatch, options: WriteOptions) -> Pending {
+    let (send, receive) = oneshot::channel();
+    let done = move |outcome| {
+        // A receiver that is gone is a client that is gone.
+        let _ = send.send(outcome);
+    };
+    match db.submit(&table.table, &table.batch, &options, done) {
+        Ok(()) => Pending::Submitted(receive),
+        Err(error) => Pending::Refused(error),
+    }
+}
+
+/// What became of the lines of a body.
+#[derive(Debug, Default)]
+struct Outcome {
+    rows: usize,
+    dropped: usize,
+    /// Why lines were refused, in InfluxDB's words.
+    reasons: Vec<String>,
+    /// Whether lines were understood but did not fit their table.
+    has_misfits: bool,
+    /// Lines that are right but could not be stored.
+    failed: Option<Error>,
+}
+
+impl Outcome {
+    fn add_lines(&mut self, parsed: &Parsed) {
+        self.dropped += parsed.lines_bad;
+        self.reasons.extend(parsed.errors.iter().map(ToString::to_string));
+    }
+
+    fn add_batch(&mut self, table: &line_protocol::TableBatch, report: Result<WriteReport>) {
+        match report {
+            Ok(report) => {
+                self.rows += report.rows;
+                self.dropped += report.bad.len();
+                for bad in &report.bad {
+                    let line = table.lines.get(bad.row).copied().unwrap_or_default();
+                    self.add_misfit(&bad.error, line);
+                }
+            }
+            Err(error) if is_of_the_rows(error.kind()) => {
+                self.dropped += table.batch.rows();
+                self.add_misfit(&error, table.lines.first().copied().unwrap_or_default());
+            }
+            Err(error) => {
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    fn add_misfit(&mut self, error: &Error, line: u32) {
+        self.has_misfits = true;
+        if self.reasons.len() >= ERRORS_KEPT {
+            return;
+        }
+        let what = match error.kind() {
+            ErrorKind::Conflict => "field type conflict: ",
+            _ => "",
+        };
+        self.reasons.push(format!("{what}{} (line {line})", error.message()));
+    }
+
+    /// The answer if something went wrong.
+    fn into_failure(self, dialect: Dialect) -> Option<Failure> {
+        if let Some(error) = self.failed {
+            // A limit of the database is not one of this request: the client may come back.
+            return Some(match error.kind() {
+                ErrorKind::Limit => Failure::busy(error.message()),
+                _ => Failure::from(error),
+            });
+        }
+        if self.dropped == 0 {
+            return None;
+        }
+        let mut message = self.reasons.join("\n");
+        if self.rows > 0 || self.has_misfits {
+            message = format!("partial write: {message} dropped={}", self.dropped);
+        }
+        if dialect == Dialect::InfluxV2 && self.has_misfits {
+            let message = format!("failure writing points to database: {message}");
+            let error = Error::conflict(message);
+            return Some(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, &error));
+        }
+        Some(Failure::from(Error::invalid(message)))
+    }
+}
+
+/// Whether an error of a batch says that its rows do not fit, rather than that the database could
+/// not take them.
+fn is_of_the_rows(kind: ErrorKind) -> bool {
+    use ErrorKind::{Conflict, Invalid, NotFound};
+    matches!(kind, Invalid | Conflict | NotFound)
+}
+
+fn parameters<T: serde::de::DeserializeOwned>(uri: &Uri) -> Result<T> {
+    match Query::try_from_uri(uri) {
+        Ok(Query(parameters)) => Ok(parameters),
+        Err(error) => Err(Error::invalid(error.body_text())),
+    }
+}
+
+/// How a write is acknowledged: by the parameter `ack`, or else by the header `X-Tidefall-Ack`.
+fn ack(parameter: Option<&str>, headers: &HeaderMap) -> Result<Ack> {
+    let header = headers.get("x-tidefall-ack").and_then(|value| value.to_str().ok());
+    match parameter.or(header) {
+        None | Some("durable") => Ok(Ack::Durable),
+        Some("memory") => Ok(Ack::Memory),
+        Some(other) => Err(Error::invalid(format!(
+            "ack {other:?} is unknown: use durable (the default) or memory"
+        ))),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct QueryParameters {
+    q: Option<String>,
+}
+
+/// `GET` and `POST /query`: `CREATE DATABASE` succeeds, because Telegraf sends it first.
+pub(crate) async fn query(State(app): State<Arc<App>>, request: Request) -> Response {
+    let mut response = match influx_query(&app, request).await {
+        Ok(()) => Json(json!({ "results": [{ "statement_id": 0 }] })).into_response(),
+        Err(failure) => failure.into_response(Dialect::InfluxV1),
+    };
+    add_influx_headers(response.headers_mut());
+    response
+}
+
+async fn influx_query(app: &App, request: Request) -> std::result::Result<(), Failure> {
+    let (parts, body) = request.into_parts();
+    let query = match parameters::<QueryParameters>(&parts.uri)?.q {
+        Some(query) => query,
+        None => form_query(app, &parts.headers, body).await?,
+    };
+    let mut words = query.split_ascii_whitespace();
+    let begin = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if begin.0.eq_ignore_ascii_case("create") && begin.1.eq_ignore_ascii_case("database") {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        "InfluxQL is not understood here, except for CREATE DATABASE; send SQL to /api/v1/sql",
+    )
+    .into())
+}
+
+/// The parameter `q` of a form in the body.
+async fn form_query(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> std::result::Result<String, Failure> {
+    let form = body::receive(app, headers, body).await?.unpack()?;
+    let form = String::from_utf8_lossy(&form);
+    let uri = Uri::try_from(format!("/?{}", form.trim()))
+        .map_err(|_| Error::invalid("the body is not a form"))?;
+    let query = parameters::<QueryParameters>(&uri)?.q;
+    Ok(query.ok_or_else(|| Error::invalid("missing required parameter \"q\""))?)
+}

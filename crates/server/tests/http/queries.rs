@@ -1,0 +1,157 @@
+//! SQL over HTTP.
+
+use arrow_ipc::reader::StreamReader;
+use serde_json::{Value, json};
+
+use crate::client::{Reply, TestServer};
+
+/// A server with `rows` rows of 10 sensors, in which `v` counts up.
+fn filled(rows: usize) -> TestServer {
+    let server = TestServer::start();
+    let body: String =
+        (0..rows).map(|i| format!("m,host=h{} v={i}i,f={i}.5 {i}000000\n", i % 10)).collect();
+    assert_eq!(server.write(body).status, 204);
+    server
+}
+
+fn ask(server: &TestServer, accept: &str, sql: &str) -> Reply {
+    server.send("POST", "/api/v1/sql", &format!("Accept: {accept}\r\n"), sql.as_bytes())
+}
+
+#[test]
+fn every_format_holds_the_same_rows() {
+    let server = filled(20);
+    let sql = "SELECT host, v FROM m WHERE v < 3 ORDER BY v";
+    let json = ask(&server, "application/json", sql);
+    assert_eq!(json.header("content-type"), Some("application/json"));
+    assert_eq!(
+        json.json(),
+        json!({ "columns": ["host", "v"], "types": ["TEXT", "BIGINT"],
+            "rows": [["h0", 0], ["h1", 1], ["h2", 2]] })
+    );
+    let csv = ask(&server, "text/csv", sql);
+    assert_eq!(csv.text(), "host,v\nh0,0\nh1,1\nh2,2\n");
+    let lines = ask(&server, "application/x-ndjson", sql);
+    assert_eq!(lines.text().lines().next(), Some(r#"{"host":"h0","v":0}"#));
+    let arrow = ask(&server, "application/vnd.apache.arrow.stream", sql);
+    let rows: usize =
+        StreamReader::try_new(&*arrow.body, None).unwrap().map(|b| b.unwrap().num_rows()).sum();
+    assert_eq!(rows, 3);
+    let target = "/api/v1/sql?format=csv&q=SELECT%20max(v)%20AS%20top%20FROM%20m";
+    assert_eq!(server.get(target).text(), "top\n19\n");
+    let body = br#"{"sql": "SELECT 1 AS one"}"#;
+    let reply = server.send("POST", "/api/v1/sql", "Content-Type: application/json\r\n", body);
+    assert_eq!(reply.json()["rows"], json!([[1]]));
+}
+
+#[test]
+fn statements_that_change_something_work() {
+    let server = TestServer::start();
+    server.sql("CREATE TABLE p (time TIMESTAMP, site TEXT, v DOUBLE, PRIMARY KEY (site, time))");
+    server.sql("INSERT INTO p VALUES ('2024-01-01', 'a', 1), ('2024-01-02', 'a', 2); SELECT 1");
+    assert_eq!(server.sql("SELECT sum(v) FROM p"), json!([[3.0]]));
+    server.sql("DELETE FROM p WHERE time >= '2024-01-02'");
+    assert_eq!(server.sql("SELECT sum(v) FROM p"), json!([[1.0]]));
+    server.sql("DROP TABLE p");
+    assert_eq!(server.sql("SHOW TABLES"), json!([]));
+}
+
+#[test]
+fn errors_have_a_kind_and_a_status() {
+    let server = filled(1);
+    for (sql, status, kind) in [
+        ("SELEKT 1", 400, "invalid"),
+        ("", 400, "invalid"),
+        ("SELECT nothing FROM m", 400, "invalid"),
+        ("SELECT * FROM nowhere", 404, "not found"),
+        ("CREATE TABLE m (time TIMESTAMP, v DOUBLE)", 409, "conflict"),
+        ("SELECT 1 / 0", 400, "invalid"),
+    ] {
+        let reply = ask(&server, "text/csv", sql);
+        assert_eq!(reply.status, status, "{sql}: {}", reply.text());
+        assert_eq!(reply.json()["error"]["kind"], kind, "{sql}");
+    }
+    assert_eq!(server.send("POST", "/api/v1/sql", "", b"\xff\xfe").status, 400);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(server.send("POST", "/api/v1/sql", json, b"SELECT 1").status, 400);
+    assert_eq!(server.get("/api/v1/sql").status, 400);
+    assert_eq!(server.get("/api/v1/sql?q=SELECT+1&format=xml").status, 400);
+    assert_eq!(server.send("POST", "/api/v1/sql", "", &vec![b' '; 9 << 20]).status, 413);
+}
+
+#[test]
+fn a_long_answer_comes_in_chunks_and_whole() {
+    let server = filled(100_000);
+    let reply = ask(&server, "text/csv", "SELECT time, host, v, f FROM m");
+    assert_eq!(reply.header("transfer-encoding"), Some("chunked"));
+    assert!(reply.is_complete);
+    let text = reply.text();
+    assert_eq!(text.lines().count(), 100_001);
+    let sum: usize = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(2).unwrap().parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(sum, 99_999 * 100_000 / 2);
+    let reply = ask(&server, "application/json", "SELECT v FROM m");
+    let json: Value = reply.json();
+    assert_eq!(json["rows"].as_array().map(Vec::len), Some(100_000));
+}
+
+#[test]
+fn an_error_midway_is_noticed() {
+    let server = filled(100_000);
+    // The last row of the last sensor divides by zero, long after the answer has begun.
+    let sql = "SELECT host, time, 10 / (99999 - v) AS x FROM m";
+    for accept in ["text/csv", "application/json", "application/vnd.apache.arrow.stream"] {
+        let reply = ask(&server, accept, sql);
+        // With this many rows the error may also come before the first byte.
+        assert!(reply.status == 400 || !reply.is_complete, "{accept}: {}", reply.head);
+    }
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tidefall_errors_total{kind=\"invalid\"} 3"), "{metrics}");
+}
+
+#[test]
+fn settings_last_for_one_request() {
+    let server = filled(10);
+    let show = "SHOW datafusion.execution.batch_size";
+    let before = server.sql(show);
+    let after = server.sql(&format!("SET datafusion.execution.batch_size = 17; {show}"));
+    assert_ne!(before, after);
+    assert_eq!(server.sql(show), before);
+}
+
+#[test]
+fn health_and_metrics_tell_how_it_is() {
+    let server = filled(10);
+    server.write("m v=bad");
+    let health = server.get("/health");
+    assert_eq!((health.status, &health.json()["status"]), (200, &json!("pass")));
+    let metrics = server.get("/metrics");
+    assert!(metrics.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    let text = metrics.text();
+    for line in [
+        "tidefall_rows_written_total 10",
+        "tidefall_rows_dropped_total 1",
+        "tidefall_http_requests_total{route=\"write\",status=\"2xx\"} 1",
+        "tidefall_http_requests_total{route=\"write\",status=\"4xx\"} 1",
+        "tidefall_http_request_seconds_count{route=\"write\"} 2",
+        "tidefall_accepts_writes 1",
+        "tidefall_tables 1",
+        "tidefall_sensors 10",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn pages_of_other_origins_are_refused() {
+    let server = filled(1);
+    let send = |headers: &str| server.send("POST", "/api/v1/sql", headers, b"SELECT 1").status;
+    assert_eq!(send("Origin: http://evil.example\r\n"), 403);
+    assert_eq!(send("Origin: null\r\n"), 403);
+    assert_eq!(send("Sec-Fetch-Site: cross-site\r\n"), 403);
+    assert_eq!(send("Sec-Fetch-Site: same-origin\r\n"), 200);
+    assert_eq!(send(&format!("Origin: http://{}\r\n", server.address)), 200);
+}
