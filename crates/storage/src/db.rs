@@ -97,13 +97,19 @@ impl Db {
         }
         let disk: Arc<dyn Disk> = Arc::new(LocalDisk::new(dir));
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
-        let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
-        let state: State = (**manifest.state()).clone();
-        let next_seq = seq_behind(&state);
-        let engine = Arc::new(Engine::new(io, options, manifest, next_seq));
-        load_tables(&engine, &state)?;
-        replay(&engine, &state, Replay::open(disk, state.wal_from)?)?;
-        Ok(Self::with(engine, true, Vec::new()))
+        let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
+        loop {
+            let state: State = (**manifest.state()).clone();
+            match load_read_only(&io, &disk, &options, state) {
+                Ok(engine) => return Ok(Self::with(engine, true, Vec::new())),
+                // The writer may have cut the log or replaced objects since the manifest was read.
+                Err(error) => {
+                    if !manifest.refresh()? {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
     fn with(engine: Arc<Engine>, is_read_only: bool, threads: Vec<JoinHandle<()>>) -> Self {
@@ -460,6 +466,21 @@ fn time_name(batch: &WriteBatch) -> &'static str {
         batch.tags.iter().map(|tag| &tag.name).chain(batch.fields.iter().map(|field| &field.name))
     };
     if names().any(|name| name == "time") { "_time" } else { "time" }
+}
+
+/// A state and the log behind it, for reading only.
+fn load_read_only(
+    io: &Arc<dyn ObjectIo>,
+    disk: &Arc<dyn Disk>,
+    options: &DbOptions,
+    state: State,
+) -> Result<Arc<Engine>> {
+    let manifest = ManifestLog::open(Arc::clone(io))?;
+    let next_seq = seq_behind(&state);
+    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, next_seq));
+    load_tables(&engine, &state)?;
+    replay(&engine, &state, Replay::open(Arc::clone(disk), state.wal_from)?)?;
+    Ok(engine)
 }
 
 fn check(options: &DbOptions) -> Result<()> {

@@ -123,6 +123,6 @@ pub(crate) fn metrics_interval_ns(block_ns: i64, rows: u64, sensors: u64, span_n
         rows / sensors.max(1) >= blocks.saturating_mul(ROWS_PER_BLOCK)
     };
     let intervals = LADDER.iter().filter_map(|factor| block_ns.checked_mul(*factor));
-    let last = intervals.clone().last().unwrap_or(block_ns);
+    let last = intervals.clone().next_back().unwrap_or(block_ns);
     intervals.into_iter().find(|interval_ns| fits(*interval_ns)).unwrap_or(last)
 }

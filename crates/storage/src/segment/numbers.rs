@@ -81,8 +81,7 @@ impl Number for f64 {
 
     fn settle_sum(self, count: usize, magnitude: f64) -> Self {
         let error = magnitude * count as f64 * count as f64 * f64::EPSILON;
-        for decimals in 0..=6 {
-            let scale = POWERS_OF_TEN[decimals];
+        for scale in POWERS_OF_TEN {
             let scaled = (self * scale).round();
             if scaled.abs() >= EXACT_SUM_MAX {
                 break;
