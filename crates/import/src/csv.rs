@@ -9,6 +9,7 @@
 //! For every block a one-place channel for its outcome is put into a bounded queue in the order
 //! of the file; this keeps the order, and lets a slow consumer hold up the reading.
 
+mod blocks;
 mod columns;
 mod infer;
 mod parse;
@@ -18,15 +19,14 @@ mod scalar;
 mod time;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Receiver;
 
 use tidefall_types::{Error, Result};
 
 use crate::{CsvOptions, Input, ParsedBatch};
+use blocks::{Division, End, Outcome, Sample, start};
+use infer::{Inferred, Survey};
 use parse::{BlockParser, ParsedBlock};
-use plan::Plan;
-use records::{RECORD_BYTES_MAX, Rest, count_lines, last_record_end};
 
 pub use infer::CsvSchema;
 pub use time::{TimeFormat, TimeUnit};
@@ -37,9 +37,6 @@ const SAMPLE_BYTES: usize = 4 << 20;
 
 /// Bytes of text of a block: some ten thousand rows, and small enough for the second-level cache.
 const BLOCK_BYTES: usize = 512 << 10;
-
-/// Blocks under way per parsing thread: one in work, one ready, one waiting.
-const BLOCKS_PER_THREAD: usize = 3;
 
 /// More threads than this wait for the one that reads.
 const THREADS_MAX: usize = 16;
@@ -58,34 +55,82 @@ pub fn open_csv(path: &Path, options: &CsvOptions) -> Result<CsvReader> {
 ///
 /// # Errors
 /// As [`open_csv`].
-pub fn read_csv(mut input: Input, options: &CsvOptions) -> Result<CsvReader> {
+pub fn read_csv(input: Input, options: &CsvOptions) -> Result<CsvReader> {
+    read_in_blocks(input, options, Sizes { sample: SAMPLE_BYTES, block: BLOCK_BYTES })
+}
+
+/// Bytes of text that are taken together; smaller in tests.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    sample: usize,
+    block: usize,
+}
+
+fn read_in_blocks(mut input: Input, options: &CsvOptions, sizes: Sizes) -> Result<CsvReader> {
     let name = input.name().to_owned();
     let in_file = |error: Error| error.context(&name);
-    let mut sample = Sample::read(&mut input)?;
-    sample.skip_lines(options.skip_lines);
+    let mut sample = Sample::read(&mut input, options, sizes.sample);
     if sample.bytes.is_empty() {
         return Err(sample.end.failure().unwrap_or_else(|| {
             Error::invalid(format!("{name} is empty: there is nothing to import"))
         }));
     }
     let inferred = infer::infer(&sample.bytes[..sample.whole_records(options)], options);
-    let inferred = match (inferred, sample.end.failure()) {
+    let mut inferred = match (inferred, sample.end.failure()) {
         (Ok(inferred), _) => inferred,
         // What is wrong with so little of the file is that there is no more of it.
         (Err(_), Some(failure)) => return Err(failure),
         (Err(error), None) => return Err(in_file(error)),
     };
-    sample.skip_bytes(inferred.data_start);
-    let lines_before = sample.lines_skipped;
-    let stored_bytes = input.stored_bytes();
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let outcomes = start(input, sample, &inferred.plan, threads.min(THREADS_MAX))
-        .map_err(|error| Error::io(format!("{name}: starting a thread"), &error))?;
+    let threads = threads.min(THREADS_MAX);
+    let division =
+        Division { separator: inferred.schema.separator, threads, block_bytes: sizes.block };
+    if matches!(sample.end, End::Open)
+        && let Some(again) = input.reopen()?
+    {
+        survey(again, options, sizes, division, &mut inferred)?;
+    }
+    sample.skip_bytes(inferred.data_start);
+    let lines_before = sample.lines_skipped;
+    let stored_bytes = input.stored_bytes();
+    let outcomes = start(input, sample, division, || {
+        let mut parser = BlockParser::new(inferred.plan.clone());
+        move |block: &[u8]| parser.parse(block)
+    })?;
     let schema = inferred.schema;
     Ok(CsvReader { name, schema, stored_bytes, outcomes: Some(outcomes), lines_before })
+}
+
+/// Reads all of the file for the columns whose type the sample leaves in doubt: whole numbers may
+/// become decimal ones further down, and a column that was empty may turn out to be text.
+fn survey(
+    mut input: Input,
+    options: &CsvOptions,
+    sizes: Sizes,
+    division: Division,
+    inferred: &mut Inferred,
+) -> Result<()> {
+    let Some(survey) = Survey::of(inferred) else { return Ok(()) };
+    let mut sample = Sample::read(&mut input, options, sizes.sample);
+    sample.skip_bytes(inferred.data_start.min(sample.bytes.len()));
+    let outcomes = start(input, sample, division, || {
+        let mut survey = survey.clone();
+        move |block: &[u8]| survey.look_at(block)
+    })?;
+    let mut seen = survey.nothing_seen();
+    for outcome in outcomes {
+        // What cannot be read is reported when the rows are.
+        let Outcome::Block { done, .. } = outcome else { break };
+        if let Ok(found) = done.recv() {
+            seen.iter_mut().zip(found).for_each(|(seen, found)| seen.merge(&found));
+        }
+    }
+    inferred.decide(&survey, seen, options);
+    Ok(())
 }
 
 /// Batches of a CSV file, in the order of the file. After an error there are no more.
@@ -94,7 +139,7 @@ pub struct CsvReader {
     name: String,
     schema: CsvSchema,
     stored_bytes: Option<u64>,
-    outcomes: Option<Receiver<Outcome>>,
+    outcomes: Option<Receiver<Outcome<Result<ParsedBlock>>>>,
     lines_before: u64,
 }
 
@@ -113,7 +158,7 @@ impl CsvReader {
     fn receive(&mut self) -> Option<Result<ParsedBatch>> {
         let outcome = self.outcomes.as_ref()?.recv().ok()?;
         let (parsed, bytes_read) = match outcome {
-            Outcome::Block { parsed, bytes_read } => (parsed.recv(), bytes_read),
+            Outcome::Block { done, bytes_read } => (done.recv(), bytes_read),
             Outcome::Failure(error) => {
                 let line = self.lines_before;
                 return Some(Err(error.context(format!("after line {line}"))));
@@ -140,192 +185,6 @@ impl Iterator for CsvReader {
             self.outcomes = None;
         }
         item
-    }
-}
-
-/// What follows the bytes that were read.
-#[derive(Debug)]
-enum End {
-    /// More bytes.
-    Open,
-    /// Nothing.
-    Reached,
-    /// Something that cannot be read.
-    Failed(Error),
-}
-
-impl End {
-    fn rest(&self) -> Rest {
-        match self {
-            Self::Reached => Rest::Nothing,
-            Self::Open | Self::Failed(_) => Rest::Unknown,
-        }
-    }
-
-    fn failure(&self) -> Option<Error> {
-        match self {
-            Self::Failed(error) => Some(error.clone()),
-            Self::Open | Self::Reached => None,
-        }
-    }
-}
-
-/// The beginning of the file, and then whatever was read and not yet cut off.
-#[derive(Debug)]
-struct Sample {
-    bytes: Vec<u8>,
-    end: End,
-    lines_skipped: u64,
-}
-
-impl Sample {
-    fn read(input: &mut Input) -> Result<Self> {
-        let mut sample = Self { bytes: Vec::new(), end: End::Open, lines_skipped: 0 };
-        sample.fill(input, SAMPLE_BYTES);
-        if sample.bytes.starts_with(b"\xef\xbb\xbf") {
-            sample.bytes.drain(..3);
-        }
-        Ok(sample)
-    }
-
-    fn fill(&mut self, input: &mut Input, bytes_max: usize) {
-        if !matches!(self.end, End::Open) {
-            return;
-        }
-        self.end = match input.fill(&mut self.bytes, bytes_max) {
-            Ok(false) => End::Open,
-            Ok(true) => End::Reached,
-            Err(error) => End::Failed(error),
-        };
-        // The last line of a file need not have an end.
-        if matches!(self.end, End::Reached) && self.bytes.last().is_some_and(|&b| b != b'\n') {
-            self.bytes.push(b'\n');
-        }
-    }
-
-    fn skip_lines(&mut self, lines: usize) {
-        let mut at = 0;
-        for _ in 0..lines {
-            at += memchr::memchr(b'\n', &self.bytes[at..]).map_or(0, |found| found + 1);
-        }
-        self.skip_bytes(at);
-    }
-
-    fn skip_bytes(&mut self, count: usize) {
-        self.lines_skipped += count_lines(&self.bytes[..count]);
-        self.bytes.drain(..count);
-    }
-
-    fn whole_records(&self, options: &CsvOptions) -> usize {
-        // Before the separator is known every candidate would do: it only tells which quotes open
-        // a field.
-        last_record_end(&self.bytes, options.separator.unwrap_or(b','), self.end.rest())
-    }
-}
-
-/// What the reading thread puts into the queue.
-#[derive(Debug)]
-enum Outcome {
-    Block { parsed: Receiver<Result<ParsedBlock>>, bytes_read: u64 },
-    Failure(Error),
-}
-
-/// A block on its way to a parsing thread.
-struct Job {
-    block: Vec<u8>,
-    done: SyncSender<Result<ParsedBlock>>,
-}
-
-fn start(
-    input: Input,
-    sample: Sample,
-    plan: &Plan,
-    threads: usize,
-) -> std::io::Result<Receiver<Outcome>> {
-    let blocks_max = threads * BLOCKS_PER_THREAD;
-    let (queue, outcomes) = sync_channel(blocks_max);
-    let (jobs, waiting) = sync_channel::<Job>(blocks_max);
-    let waiting = Arc::new(Mutex::new(waiting));
-    for _ in 0..threads {
-        let waiting = Arc::clone(&waiting);
-        let mut parser = BlockParser::new(plan.clone());
-        std::thread::Builder::new().name("csv-parse".to_owned()).spawn(move || {
-            while let Some(Job { block, done }) = next_job(&waiting) {
-                // Nobody waits for it any more when the reader was dropped.
-                let _ = done.send(parser.parse(&block));
-            }
-        })?;
-    }
-    let mut cutter = Cutter { input, pending: sample, separator: plan.separator, queue, jobs };
-    std::thread::Builder::new().name("csv-read".to_owned()).spawn(move || cutter.run())?;
-    Ok(outcomes)
-}
-
-fn next_job(waiting: &Mutex<Receiver<Job>>) -> Option<Job> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
-}
-
-/// Reads the input and cuts it into blocks.
-struct Cutter {
-    input: Input,
-    pending: Sample,
-    separator: u8,
-    queue: SyncSender<Outcome>,
-    jobs: SyncSender<Job>,
-}
-
-impl Cutter {
-    fn run(&mut self) {
-        let mut bytes_wanted = BLOCK_BYTES;
-        loop {
-            self.pending.fill(&mut self.input, bytes_wanted);
-            let window = self.window(bytes_wanted);
-            let rest = match window == self.pending.bytes.len() {
-                true => self.pending.end.rest(),
-                false => Rest::Unknown,
-            };
-            let end = last_record_end(&self.pending.bytes[..window], self.separator, rest);
-            if end > 0 {
-                let rest = self.pending.bytes.split_off(end);
-                let block = std::mem::replace(&mut self.pending.bytes, rest);
-                if !self.send(block) {
-                    return;
-                }
-                bytes_wanted = BLOCK_BYTES;
-            } else if window == self.pending.bytes.len() && !matches!(self.pending.end, End::Open) {
-                break;
-            } else if bytes_wanted > 2 * RECORD_BYTES_MAX {
-                self.fail(Error::limit(format!(
-                    "{}: a line is longer than {} MiB; is this a text file?",
-                    self.input.name(),
-                    RECORD_BYTES_MAX >> 20
-                )));
-                return;
-            } else {
-                bytes_wanted *= 2;
-            }
-        }
-        if let Some(error) = self.pending.end.failure() {
-            self.fail(error);
-        }
-    }
-
-    /// How much of what was read is looked at: the sample may be far larger than a block.
-    fn window(&self, bytes_wanted: usize) -> usize {
-        self.pending.bytes.len().min(bytes_wanted)
-    }
-
-    /// Hands a block to the parsing threads; false when nobody wants it any more.
-    fn send(&self, block: Vec<u8>) -> bool {
-        let (done, parsed) = sync_channel(1);
-        let bytes_read = self.input.stored_bytes_read();
-        self.queue.send(Outcome::Block { parsed, bytes_read }).is_ok()
-            && self.jobs.send(Job { block, done }).is_ok()
-    }
-
-    fn fail(&self, error: Error) {
-        // As in `send`.
-        let _ = self.queue.send(Outcome::Failure(error));
     }
 }
 

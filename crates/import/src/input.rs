@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +21,8 @@ pub struct Input {
     reader: Box<dyn Read + Send>,
     stored_bytes_read: Arc<AtomicU64>,
     stored_bytes: Option<u64>,
+    /// Where it can be opened once more.
+    path: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Input {
@@ -45,7 +47,13 @@ impl Input {
         }
         // A pipe or a device has no length.
         let stored_bytes = about.is_file().then_some(about.len());
-        Self::from_reader(name, Box::new(file), stored_bytes)
+        let input = Self::from_reader(name, Box::new(file), stored_bytes)?;
+        Ok(Self { path: stored_bytes.map(|_| path.to_owned()), ..input })
+    }
+
+    /// The same input from its beginning; `None` when it can only be read once.
+    pub(crate) fn reopen(&self) -> Result<Option<Self>> {
+        self.path.as_deref().map(Self::open).transpose()
     }
 
     /// Reads from a stream; `name` stands for it in messages, and `stored_bytes` is its length,
@@ -85,7 +93,7 @@ impl Input {
                 return Err(Error::unsupported(format!("{name} is {what}")));
             }
         };
-        Ok(Self { name, reader, stored_bytes_read, stored_bytes })
+        Ok(Self { name, reader, stored_bytes_read, stored_bytes, path: None })
     }
 
     /// The name for messages.

@@ -1,1 +1,64 @@
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Date32Array, Decimal128Array, DictionaryArray, Float64Array, Int32Array, StringViewArray,
+    TimestampMillisecondArray, TimestampSecondArray,
+};
+use tidefall_types::ErrorKind;
+
 use super::*;
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .unwrap()
+}
+
+fn options(tags: &[&str]) -> ArrowOptions {
+    ArrowOptions { time: None, tags: tags.iter().map(|&tag| tag.to_owned()).collect() }
+}
+
+#[test]
+fn columns_become_times_tags_and_fields() {
+    let dictionary: DictionaryArray<Int32Type> =
+        vec![Some("a"), None, Some("a")].into_iter().collect();
+    let decimal =
+        Decimal128Array::from(vec![Some(150), None, Some(-25)]).with_precision_and_scale(5, 2);
+    let batch = batch(vec![
+        ("s", Arc::new(dictionary)),
+        ("n", Arc::new(Int32Array::from(vec![7, 8, 7]))),
+        ("t", Arc::new(TimestampMillisecondArray::from(vec![1, -1, 2]).with_timezone("+01:00"))),
+        ("d", Arc::new(decimal.unwrap())),
+        ("day", Arc::new(Date32Array::from(vec![1, 0, -1]))),
+        ("x", Arc::new(StringViewArray::from(vec![Some("p"), None, Some("q")]))),
+    ]);
+    let found = batch_from_arrow(&batch, &options(&["s", "n"])).unwrap();
+    assert_eq!(found.time.as_ref(), [1_000_000, -1_000_000, 2_000_000]);
+    assert_eq!(found.tags[0].keys.as_ref(), [0, NO_TAG, 0]);
+    assert_eq!(found.tags[1].values, StringArray::from(vec!["7", "8"]));
+    let values: Vec<String> = found.fields.iter().map(|f| format!("{:?}", f.values)).collect();
+    assert_eq!(
+        found.fields[0].values.as_ref(),
+        &Float64Array::from(vec![Some(1.5), None, Some(-0.25)]) as &dyn Array
+    );
+    assert_eq!(
+        found.fields[1].values.as_ref(),
+        &Int64Array::from(vec![NS_PER_DAY, 0, -NS_PER_DAY]) as &dyn Array,
+        "{values:?}"
+    );
+    assert_eq!(found.fields[2].values.data_type(), &DataType::Utf8);
+}
+
+#[test]
+fn wrong_batches_are_refused() {
+    let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(0), None]));
+    let late: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1 << 40]));
+    let value: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let check = |columns, tags: &[&str], expected: &str| {
+        let error = batch_from_arrow(&batch(columns), &options(tags)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message().contains(expected), "{error}");
+    };
+    check(vec![("t", Arc::clone(&time)), ("v", value.clone())], &[], "row 1: the time is missing");
+    check(vec![("t", late), ("v", value.clone())], &[], "row 1");
+    check(vec![("v", value.clone())], &[], "no column is a timestamp");
+    check(vec![("t", time), ("v", value)], &["x"], "there is no column \"x\"");
+}

@@ -5,6 +5,8 @@
 //! 3. The time is found by the names of the columns, then by their values.
 //! 4. Types are the narrowest that nearly all sampled values fit. A few misfits among many
 //!    numbers are wrong values, not a reason to store numbers as text.
+//! 5. Where a file is longer than the sample and values further down could ask for a wider type,
+//!    a [`Survey`] of all of it decides. A stream, which can be read only once, has no survey.
 
 mod roles;
 mod types;
@@ -16,6 +18,7 @@ use super::records::{Index, Records, first_record};
 use super::scalar::{self, NullTexts};
 use super::time::TimeFormat;
 use crate::{CsvOptions, Header, Layout, WIDE_FIELD};
+use types::Seen;
 
 /// Values of a column that are looked at. Where the sample holds more rows, every n-th is taken,
 /// so that they come from all of it.
@@ -57,6 +60,58 @@ pub(super) struct Inferred {
     pub plan: Plan,
     /// Where the first record of data starts in the sample.
     pub data_start: usize,
+    /// For each field of the plan what was seen of it; `None` when its type is given.
+    evidence: Vec<Option<Seen>>,
+}
+
+impl Inferred {
+    /// Decides types anew by what a survey saw of all of the file.
+    pub fn decide(&mut self, survey: &Survey, seen: Vec<Seen>, options: &CsvOptions) {
+        for (&field, seen) in survey.fields.iter().zip(seen) {
+            self.evidence[field] = Some(seen);
+        }
+        settle_types(&mut self.plan, &self.evidence, options);
+        self.schema.fields = plan_fields(&self.plan);
+    }
+}
+
+/// A look at those columns of a whole file whose type a sample leaves in doubt.
+#[derive(Debug, Clone)]
+pub(super) struct Survey {
+    plan: Plan,
+    /// Positions among the fields of the plan.
+    fields: Vec<usize>,
+}
+
+impl Survey {
+    /// The survey that a file needs, if it needs one.
+    pub fn of(inferred: &Inferred) -> Option<Self> {
+        let fields: Vec<usize> = (0..inferred.evidence.len())
+            .filter(|&field| inferred.evidence[field].as_ref().is_some_and(Seen::is_in_doubt))
+            .collect();
+        (!fields.is_empty()).then(|| Self { plan: inferred.plan.clone(), fields })
+    }
+
+    /// The state before the first block.
+    pub fn nothing_seen(&self) -> Vec<Seen> {
+        vec![Seen::default(); self.fields.len()]
+    }
+
+    /// What the columns hold in a block.
+    pub fn look_at(&mut self, block: &[u8]) -> Vec<Seen> {
+        let mut index = Index::default();
+        index.fill(block, self.plan.separator, self.plan.columns);
+        let records = index.records(block);
+        let mut found = self.nothing_seen();
+        for (seen, &field) in found.iter_mut().zip(&self.fields) {
+            records
+                .column(self.plan.fields[field].column)
+                .map(<[u8]>::trim_ascii)
+                .filter(|text| !text.is_empty() && !self.plan.nulls.contains(text))
+                .for_each(|text| seen.add(text));
+        }
+        found
+    }
 }
 
 /// Decides how to read a file of which `sample` holds the first records, whole.
@@ -76,11 +131,15 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         Header::No => false,
         Header::Auto => looks_like_header(&first, records, &nulls),
     };
+    if !has_header {
+        index.fill(sample, separator, first.len());
+    }
+    let records = index.records(if has_header { &sample[first_end..] } else { sample });
     let columns = column_names(&first, has_header)?;
     let sample = Sample { columns: &columns, records, nulls: &nulls };
     let roles = roles::assign(&sample, options)?;
-    let fields = field_plans(&sample, &roles.fields, options)?;
-    let plan = Plan {
+    let (fields, evidence) = field_plans(&sample, &roles.fields, options)?;
+    let mut plan = Plan {
         separator,
         columns: columns.len(),
         time: roles.time,
@@ -97,6 +156,7 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         },
         nulls,
     };
+    settle_types(&mut plan, &evidence, options);
     let schema = CsvSchema {
         separator,
         has_header,
@@ -108,7 +168,7 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
     };
     check_names(&schema)?;
     let data_start = if has_header { first_end } else { 0 };
-    Ok(Inferred { schema, plan, data_start })
+    Ok(Inferred { schema, plan, data_start, evidence })
 }
 
 /// The sampled records and what is known of their columns.
@@ -258,34 +318,41 @@ fn column_names(first: &[Vec<u8>], has_header: bool) -> Result<Vec<String>> {
     )))
 }
 
+/// The fields with what is known of their types, which [`settle_types`] fills in.
 fn field_plans(
     sample: &Sample<'_>,
     columns: &[usize],
     options: &CsvOptions,
-) -> Result<Vec<FieldPlan>> {
+) -> Result<(Vec<FieldPlan>, Vec<Option<Seen>>)> {
     let wide = options.layout != Layout::Long;
-    let mut forced = Vec::new();
+    let mut given = Vec::new();
     for (name, ty) in &options.types {
         if !(wide && name == WIDE_FIELD) {
-            forced.push((sample.find(name)?, *ty));
+            given.push((sample.find(name)?, *ty));
         }
     }
-    let mut fields: Vec<FieldPlan> = columns
-        .iter()
-        .map(|&column| {
-            let given = forced.iter().find(|(forced, _)| *forced == column).map(|(_, ty)| *ty);
-            let ty = given.unwrap_or_else(|| types::infer(sample.values(column)));
-            FieldPlan { name: sample.columns[column].clone(), column, ty }
-        })
-        .collect();
-    if wide {
-        let common = fields.iter().map(|field| field.ty).reduce(types::common);
+    let all_given = wide && options.types.contains_key(WIDE_FIELD);
+    let describe = |&column: &usize| {
+        let given = given.iter().find(|(given, _)| *given == column).map(|(_, ty)| *ty);
+        let evidence = (given.is_none() && !all_given).then(|| Seen::of(sample.values(column)));
+        let ty = given.unwrap_or(FieldType::F64);
+        (FieldPlan { name: sample.columns[column].clone(), column, ty }, evidence)
+    };
+    Ok(columns.iter().map(describe).unzip())
+}
+
+/// Gives every field the type that the evidence calls for; in a wide file all have one type.
+fn settle_types(plan: &mut Plan, evidence: &[Option<Seen>], options: &CsvOptions) {
+    for (field, seen) in plan.fields.iter_mut().zip(evidence) {
+        if let Some(seen) = seen {
+            field.ty = seen.field_type();
+        }
+    }
+    if plan.wide_tag.is_some() {
+        let common = plan.fields.iter().map(|field| field.ty).reduce(types::common);
         let ty = options.types.get(WIDE_FIELD).copied().or(common).unwrap_or(FieldType::F64);
-        for field in &mut fields {
-            field.ty = ty;
-        }
+        plan.fields.iter_mut().for_each(|field| field.ty = ty);
     }
-    Ok(fields)
 }
 
 fn plan_tags(plan: &Plan) -> Vec<String> {

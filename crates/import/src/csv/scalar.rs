@@ -170,3 +170,41 @@ pub(super) fn quoted(text: &[u8]) -> String {
         _ => format!("{:?}", String::from_utf8_lossy(text)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_rounded_as_the_standard_library_does() {
+        use rand::{Rng, SeedableRng};
+        let mut random = rand::rngs::StdRng::seed_from_u64(1);
+        for _ in 0..200_000 {
+            let whole = random.random::<u64>() >> random.random_range(0..64);
+            let fraction = random.random::<u64>() >> random.random_range(0..64);
+            for text in
+                [format!("-{whole}.{fraction}"), format!("{whole}"), format!("+.{fraction}")]
+            {
+                assert_eq!(parse_f64(text.as_bytes()), text.parse().ok(), "{text}");
+            }
+        }
+        for text in ["", ".", "-", "+", "1.2.3", "1x", "--1", "0x10", "1,5", " 1"] {
+            assert_eq!(parse_f64(text.as_bytes()), None, "{text:?}");
+        }
+        assert!(parse_f64(b"NaN").is_some_and(f64::is_nan));
+        assert_eq!(parse_f64(b"-Infinity"), Some(f64::NEG_INFINITY));
+        assert_eq!(parse_f64(b"-0").map(f64::is_sign_negative), Some(true));
+    }
+
+    #[test]
+    fn whole_numbers_stop_at_their_limits() {
+        assert_eq!(parse_i64(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(parse_i64(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(parse_i64(b"9223372036854775808"), None);
+        assert_eq!(parse_i64(b"00000000000000000000000000001"), Some(1));
+        assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
+        for text in ["", "-", "+", "1.0", "1e3", "-+1"] {
+            assert_eq!(parse_i64(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

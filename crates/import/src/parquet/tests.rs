@@ -1,1 +1,84 @@
+use std::path::PathBuf;
+
+use arrow_array::{ArrayRef, Float64Array, StringArray, TimestampMicrosecondArray};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
 use super::*;
+
+fn write(path: &Path, rows: i64, group_rows: usize) {
+    let times: Vec<Option<i64>> = (0..rows).map(|row| (row != 5).then_some(row)).collect();
+    let names: Vec<String> = (0..rows).map(|row| format!("s{}", row % 7)).collect();
+    let values: Vec<f64> = (0..rows).map(|row| row as f64).collect();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("time", Arc::new(TimestampMicrosecondArray::from(times)) as ArrayRef, true),
+        ("s", Arc::new(StringArray::from(names)), true),
+        ("v", Arc::new(Float64Array::from(values.clone())), true),
+        ("w", Arc::new(Float64Array::from(values)), true),
+    ])
+    .unwrap();
+    let properties =
+        WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn row_groups_come_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    write(&path, 100_000, 9_999);
+    let options = ParquetOptions {
+        tags: vec!["s".to_owned()],
+        skip: vec!["w".to_owned()],
+        threads: 3,
+        ..ParquetOptions::default()
+    };
+    let reader = open_parquet(&path, &options).unwrap();
+    assert_eq!(reader.rows(), 100_000);
+    assert_eq!(reader.fields(), [("v".to_owned(), FieldType::F64)]);
+    let (mut times, mut bad) = (Vec::new(), Vec::new());
+    for batch in reader {
+        let batch = batch.unwrap();
+        times.extend_from_slice(&batch.batch.time);
+        bad.extend(batch.bad);
+    }
+    let expected: Vec<i64> = (0..100_000).filter(|row| *row != 5).map(|row| row * 1_000).collect();
+    assert_eq!(times, expected);
+    assert_eq!((bad.len(), bad[0].line), (1, 6));
+}
+
+#[test]
+fn broken_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    write(&path, 1_000, 100);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let error = open_parquet(&path, &ParquetOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), tidefall_types::ErrorKind::Corrupt);
+    std::fs::write(&path, &whole).unwrap();
+    let options = ParquetOptions { tags: vec!["nope".to_owned()], ..ParquetOptions::default() };
+    let error = open_parquet(&path, &options).unwrap_err();
+    assert!(error.message().contains("\"nope\""), "{error}");
+}
+
+#[test]
+fn the_real_file_has_all_its_rows() {
+    let data = std::env::var_os("TIDEFALL_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let path = data.join("flights/flights-3m.parquet");
+    if !path.is_file() {
+        eprintln!("skipped: {} is not there; set TIDEFALL_DATA", path.display());
+        return;
+    }
+    let tags = vec!["origin".to_owned(), "destination".to_owned()];
+    let reader =
+        open_parquet(&path, &ParquetOptions { tags, ..ParquetOptions::default() }).unwrap();
+    let rows: usize = reader.map(|batch| batch.unwrap().batch.rows()).sum();
+    assert_eq!(rows, 3_000_000);
+}

@@ -7,18 +7,9 @@ use crate::csv::scalar;
 /// Fewer values than this decide nothing by majority.
 const MAJORITY_VALUES_MIN: usize = 100;
 
-/// The narrowest type for these values. Nearly all (99 of 100) must be numbers for a column of
-/// numbers; a column of nothing is one of numbers.
-pub(super) fn infer<'a>(values: impl Iterator<Item = &'a [u8]>) -> FieldType {
-    let mut seen = Seen::default();
-    for text in values {
-        seen.add(text);
-    }
-    seen.field_type()
-}
-
-#[derive(Debug, Default)]
-struct Seen {
+/// What was seen of the values of a column.
+#[derive(Debug, Default, Clone)]
+pub(in crate::csv) struct Seen {
     all: usize,
     whole: usize,
     negative: usize,
@@ -29,7 +20,28 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, text: &[u8]) {
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut seen = Self::default();
+        values.for_each(|text| seen.add(text));
+        seen
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.all += other.all;
+        self.whole += other.whole;
+        self.negative += other.negative;
+        self.large += other.large;
+        self.decimal += other.decimal;
+        self.boolean += other.boolean;
+    }
+
+    /// Whether more values could widen the type, other than by being plainly wrong.
+    pub fn is_in_doubt(&self) -> bool {
+        let ty = self.field_type();
+        self.all == 0 || !matches!(ty, FieldType::F64 | FieldType::Text)
+    }
+
+    pub fn add(&mut self, text: &[u8]) {
         self.all += 1;
         if scalar::parse_i64(text).is_some() {
             self.whole += 1;
@@ -43,7 +55,9 @@ impl Seen {
         }
     }
 
-    fn field_type(&self) -> FieldType {
+    /// The narrowest type for these values. Nearly all (99 of 100) must be numbers for a column
+    /// of numbers; a column of nothing is one of numbers.
+    pub fn field_type(&self) -> FieldType {
         let numbers = self.whole + self.large + self.decimal;
         let nearly_all = self.all >= MAJORITY_VALUES_MIN && numbers * 100 >= self.all * 99;
         if self.all > 0 && self.boolean == self.all {
