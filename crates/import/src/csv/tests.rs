@@ -419,3 +419,49 @@ fn count(path: &Path, options: &CsvOptions) -> (usize, usize) {
         (rows + batch.batch.rows(), bad + batch.bad.len())
     })
 }
+
+#[test]
+fn any_bytes_give_rows_or_an_error() {
+    let seed_text = b"time,s,v\n2024-01-01,a,1.5\n2024-01-02 03:04:05.6Z,\"b\"\"\",NA\n\n1,2,3\n";
+    let pieces: [&[u8]; 10] = [
+        b",",
+        b"\"",
+        b"\n",
+        b"\r\n",
+        b"\xff",
+        b"\0",
+        b"99999999999999999999",
+        b";",
+        b"-",
+        b"\xef\xbb\xbf",
+    ];
+    let (mut read, mut refused) = (0, 0);
+    for seed in 0..3_000 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut text = seed_text.to_vec();
+        for _ in 0..random.random_range(0..12) {
+            let at = random.random_range(0..=text.len());
+            let until = (at + random.random_range(0..3)).min(text.len());
+            let piece = pieces[random.random_range(0..pieces.len())];
+            text.splice(at..until, piece.iter().copied());
+        }
+        let layout = match seed % 4 {
+            0 => Layout::Wide { tag: "sensor".to_owned() },
+            _ => Layout::Long,
+        };
+        let tags = if seed % 3 == 0 { vec!["#2".to_owned()] } else { Vec::new() };
+        let options = CsvOptions { layout, tags, threads: 1, ..CsvOptions::default() };
+        let length = Some(text.len() as u64);
+        let input = Input::from_reader("x", Box::new(std::io::Cursor::new(text)), length);
+        match input.and_then(|input| read_csv(input, &options)) {
+            Ok(reader) => {
+                read += 1;
+                for batch in reader {
+                    batch.unwrap().batch.check().unwrap();
+                }
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read > 500 && refused > 100, "{read} were read, {refused} refused");
+}
