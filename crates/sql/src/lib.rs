@@ -17,6 +17,7 @@ mod settings;
 mod sink;
 mod statements;
 mod table;
+mod times;
 
 pub use reads::Reads;
 pub use session::{QueryStream, Session};

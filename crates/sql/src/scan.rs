@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray};
+use datafusion::arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
+};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -134,11 +136,7 @@ impl ScanNode {
     }
 
     /// Runs on a thread that may block. `deliver` answers whether more is wanted.
-    fn read(
-        &self,
-        partition: usize,
-        mut deliver: impl FnMut(RecordBatch) -> bool,
-    ) -> Result<()> {
+    fn read(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
         let schema = self.schema();
         let mut left = self.limit.unwrap_or(usize::MAX);
         let request = self.request(partition);

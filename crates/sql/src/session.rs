@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
@@ -13,6 +13,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -28,6 +29,7 @@ use crate::metrics::{MetricsRule, Planner};
 use crate::reads::Reads;
 use crate::settings::Settings;
 use crate::statements::{self, Action};
+use crate::times::ReadTimes;
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
 /// joining: one part of so many. The rest belongs to ingest, merges and caches.
@@ -78,7 +80,11 @@ impl Session {
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
             .unwrap_or_default();
+        // Ours goes first: it reads texts before they are coerced to times.
+        let mut analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(ReadTimes)];
+        analyzers.extend(Analyzer::new().rules);
         let state = SessionStateBuilder::new_with_default_features()
+            .with_analyzer_rules(analyzers)
             .with_config(config)
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
@@ -137,7 +143,9 @@ impl Session {
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),
-            Action::Delete(statement) => statements::delete(&self.db, &self.state(), statement).await,
+            Action::Delete(statement) => {
+                statements::delete(&self.db, &self.state(), statement).await
+            }
             Action::Set(statement) => self.set(statement).await,
             Action::Plan(statement) => self.plan(statement).await,
             Action::Insert(insert) => {
@@ -163,7 +171,7 @@ impl Session {
         let plan = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
         let stream =
             execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
-        Ok(QueryStream { stream, plan: Some(plan) })
+        Ok(QueryStream::new(stream, Some(plan)))
     }
 
     async fn set(&self, statement: Statement) -> Result<QueryStream> {
@@ -197,7 +205,9 @@ fn check_harmless(plan: &LogicalPlan) -> Result<()> {
 
 /// The answer to a statement: a stream of batches that all have the same schema.
 pub struct QueryStream {
-    stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    // Never locked: the mutex makes a stream that may be sent one that may also be shared.
+    stream: Mutex<SendableRecordBatchStream>,
     plan: Option<Arc<dyn ExecutionPlan>>,
 }
 
@@ -208,14 +218,18 @@ impl std::fmt::Debug for QueryStream {
 }
 
 impl QueryStream {
+    fn new(stream: SendableRecordBatchStream, plan: Option<Arc<dyn ExecutionPlan>>) -> Self {
+        Self { schema: stream.schema(), stream: Mutex::new(stream), plan }
+    }
+
     /// An answer that is known already.
     pub(crate) fn ready(stream: SendableRecordBatchStream) -> Self {
-        Self { stream, plan: None }
+        Self::new(stream, None)
     }
 
     /// The columns of the answer.
     pub fn schema(&self) -> SchemaRef {
-        self.stream.schema()
+        Arc::clone(&self.schema)
     }
 
     /// What the query has read from tables so far; complete when the stream has ended.
@@ -228,6 +242,7 @@ impl Stream for QueryStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.stream.poll_next_unpin(cx).map(|item| item.map(|batch| batch.map_err(from_datafusion)))
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        stream.poll_next_unpin(cx).map(|item| item.map(|batch| batch.map_err(from_datafusion)))
     }
 }

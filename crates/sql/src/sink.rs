@@ -5,18 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::{cast, concat_batches};
-use datafusion::arrow::datatypes::{
-    DataType, SchemaRef, TimestampNanosecondType, UInt32Type,
-};
+use datafusion::arrow::datatypes::{DataType, SchemaRef, TimestampNanosecondType, UInt32Type};
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use tidefall_storage::{Db, WriteOptions};
-use tidefall_types::{
-    ColumnKind, Error, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch,
-};
+use tidefall_types::{ColumnKind, Error, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch};
 
 use crate::error::to_datafusion;
 use crate::table::View;
@@ -42,9 +38,8 @@ impl Sink {
         let all = concat_batches(self.view.arrow(), &batches)?;
         let write = to_write_batch(&all, self.view.schema())?;
         let (db, table) = (self.db.clone(), self.view.schema().name.clone());
-        let written = tokio::task::spawn_blocking(move || {
-            db.write(&table, &write, &WriteOptions::default())
-        });
+        let written =
+            tokio::task::spawn_blocking(move || db.write(&table, &write, &WriteOptions::default()));
         let report = written
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))?

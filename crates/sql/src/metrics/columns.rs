@@ -38,9 +38,7 @@ impl Answer<'_> {
             Measure::SumF64(_) => derive(self.metrics(measure)?, 1, |at, _| at.sum),
             Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
             Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
-            Measure::Deviation(_, spread) => {
-                variance(self.metrics(measure)?, spread, f64::sqrt)
-            }
+            Measure::Deviation(_, spread) => variance(self.metrics(measure)?, spread, f64::sqrt),
             Measure::Value(id, edge, nulls) => {
                 let metrics = self.metrics(measure)?;
                 let complete = metrics.count == result.rows;

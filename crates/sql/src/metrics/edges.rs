@@ -80,14 +80,7 @@ impl<'a> Rows<'a> {
             .iter()
             .map(|&line| ((result.group[line], result.bin_start_ns[line]), line))
             .collect();
-        Self {
-            answer,
-            times,
-            edge,
-            group_of: group_of.collect(),
-            line_of,
-            found: HashMap::new(),
-        }
+        Self { answer, times, edge, group_of: group_of.collect(), line_of, found: HashMap::new() }
     }
 
     fn line(&self, sensor: u32, time_ns: i64) -> Option<usize> {
@@ -103,9 +96,8 @@ impl<'a> Rows<'a> {
         while at < batch.rows() {
             let (sensor, time_ns) = (batch.sensors[at], batch.time[at]);
             let bin = self.answer.request.bin;
-            let last_ns = bin.map_or(i64::MAX, |bin| {
-                bin.start_of(time_ns).saturating_add(bin.width_ns - 1)
-            });
+            let last_ns =
+                bin.map_or(i64::MAX, |bin| bin.start_of(time_ns).saturating_add(bin.width_ns - 1));
             let run = (at..batch.rows())
                 .take_while(|&row| batch.sensors[row] == sensor && batch.time[row] <= last_ns)
                 .count();

@@ -174,11 +174,7 @@ impl MetricsExec {
     }
 
     /// Runs on a thread that may block. `deliver` answers whether more is wanted.
-    fn answer(
-        &self,
-        partition: usize,
-        mut deliver: impl FnMut(RecordBatch) -> bool,
-    ) -> Result<()> {
+    fn answer(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
         let groups = self.parts[partition].clone();
         let mut lines = 0;
         let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups)? };
@@ -222,8 +218,7 @@ impl MetricsExec {
                 }
             }
         }
-        let answer =
-            Answer { view: &self.question.view, request, result, tally: &self.tally };
+        let answer = Answer { view: &self.question.view, request, result, tally: &self.tally };
         for measure in &self.question.measures {
             let data_type = schema.field(columns.len()).data_type();
             columns.push(answer.column(*measure, data_type)?);
@@ -296,11 +291,8 @@ impl DisplayAs for MetricsExec {
             }
         }
         write!(f, ", groups={}", self.grouped.count)?;
-        let fields: Vec<&str> = self
-            .fields()
-            .iter()
-            .map(|id| view.schema().fields[id.index()].name.as_str())
-            .collect();
+        let fields: Vec<&str> =
+            self.fields().iter().map(|id| view.schema().fields[id.index()].name.as_str()).collect();
         write!(f, ", fields=[{}]", fields.join(", "))?;
         // The answer itself may fail later and will say why; a plan without figures is still one.
         if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {

@@ -1,8 +1,8 @@
 //! What a `GROUP BY` asks for, in terms of metrics.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment};
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment};
 use tidefall_storage::Bin;
 use tidefall_types::{ColumnKind, FieldId, FieldType, TableSchema};
 
@@ -162,7 +162,8 @@ fn of_edge(call: &AggregateFunction, argument: &Expr, schema: &TableSchema) -> O
     if column_kind(&order.expr, schema) != Some(ColumnKind::Time) {
         return None;
     }
-    let edge = if (call.func.name() == "first_value") == order.asc { Edge::First } else { Edge::Last };
+    let edge =
+        if (call.func.name() == "first_value") == order.asc { Edge::First } else { Edge::Last };
     if column_kind(argument, schema) == Some(ColumnKind::Time) {
         return Some(Measure::Time(edge));
     }

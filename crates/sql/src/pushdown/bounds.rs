@@ -62,9 +62,8 @@ impl Bounds {
                 parts.try_fold(first, |all, part| Some(all.or(part?)))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                Self::of_comparison(left, *op, right, schema).or_else(|| {
-                    Self::of_comparison(right, op.swap()?, left, schema)
-                })
+                Self::of_comparison(left, *op, right, schema)
+                    .or_else(|| Self::of_comparison(right, op.swap()?, left, schema))
             }
             Expr::Between(Between { expr, negated: false, low, high }) => {
                 let low = Self::of_comparison(expr, Operator::GtEq, low, schema)?;

@@ -46,8 +46,7 @@ fn numeric_field(expr: &Expr, schema: &TableSchema) -> Option<FieldId> {
             let id = numeric_field(&cast.expr, schema)?;
             let from = schema.fields[id.index()].ty.arrow();
             let to = cast.field.data_type();
-            let widens =
-                matches!(to, DataType::Float64) || (from.is_integer() && to.is_integer());
+            let widens = matches!(to, DataType::Float64) || (from.is_integer() && to.is_integer());
             widens.then_some(id)
         }
         _ => None,

@@ -194,10 +194,9 @@ fn declared(data_type: &DataType) -> Result<Declared> {
         DataType::Real | DataType::Float4 | DataType::Float32 | DataType::Float(_) => {
             FieldType::F32
         }
-        DataType::Double(_)
-        | DataType::DoublePrecision
-        | DataType::Float8
-        | DataType::Float64 => FieldType::F64,
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float64 => {
+            FieldType::F64
+        }
         DataType::Bool | DataType::Boolean => FieldType::Bool,
         DataType::Text
         | DataType::String(_)

@@ -19,6 +19,7 @@ use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
 use crate::table::{Table, View};
+use crate::times::read_times;
 
 /// Deletes the rows that a statement names and answers with their count as it was when the
 /// statement began.
@@ -50,7 +51,11 @@ pub(crate) async fn delete(
             "DELETE takes conditions on tags (=, IN, LIKE, ~, IS NULL) and one range of time, \
              joined by AND; table {} keeps no other rows apart: {}",
             view.schema().name,
-            filters.iter().map(|filter| filter.human_display().to_string()).collect::<Vec<_>>().join(" AND "),
+            filters
+                .iter()
+                .map(|filter| filter.human_display().to_string())
+                .collect::<Vec<_>>()
+                .join(" AND "),
         )));
     }
     let db = db.clone();
@@ -76,6 +81,7 @@ fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
 /// Brings a condition into the form that the optimizer gives to those of queries: literals in the
 /// types of their columns, constants folded.
 fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Result<Expr> {
+    let condition = read_times(condition, schema.as_ref()).map_err(from_datafusion)?.data;
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))
         .with_config_options(Arc::clone(state.config_options()))

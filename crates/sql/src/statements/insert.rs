@@ -1,9 +1,7 @@
 //! Times in `INSERT ... VALUES`, in all the forms in which people write them.
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Insert, SetExpr, Statement, TableObject, Value,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Insert, SetExpr, Statement, TableObject, Value};
 use tidefall_storage::Db;
 use tidefall_types::{Result, format_time, parse_time};
 

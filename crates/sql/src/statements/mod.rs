@@ -10,8 +10,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::parser::ResetStatement;
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement,
 };
@@ -181,6 +181,3 @@ fn ready(
     let stream = futures::stream::iter([Ok(batch)]);
     Ok(QueryStream::ready(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
 }
-
-#[cfg(test)]
-mod tests;

@@ -163,7 +163,8 @@ fn pick<'a>(rng: &mut SmallRng, of: &[&'a str]) -> &'a str {
 
 fn random_condition(rng: &mut SmallRng) -> String {
     let first = START_NS + rng.random_range(-10..130) * NS_PER_HOUR + rng.random_range(0..9);
-    let (from, to) = (format_time(first), format_time(first + rng.random_range(0..90) * NS_PER_HOUR));
+    let (from, to) =
+        (format_time(first), format_time(first + rng.random_range(0..90) * NS_PER_HOUR));
     let time = match rng.random_range(0..8) {
         0 => format!("time >= '{from}'"),
         1 => format!("time BETWEEN '{from}' AND '{to}'"),
@@ -199,7 +200,10 @@ fn random_condition(rng: &mut SmallRng) -> String {
     );
     let values = pick(
         rng,
-        &["true", "true", "true", "x > 10", "i <= 3", "x = 1.5", "s = 's1'", "o", "u < 1000", "f > 0"],
+        &[
+            "true", "true", "true", "x > 10", "i <= 3", "x = 1.5", "s = 's1'", "o", "u < 1000",
+            "f > 0",
+        ],
     );
     format!("{tags} AND {time} AND {values}")
 }
@@ -301,7 +305,11 @@ async fn compare(test_db: &TestDb, model: &Model, rng: &mut SmallRng, place: &st
             if let (Some(found), Some(expected)) = (found.first(), expected.first()) {
                 let types = |batch: &RecordBatch| {
                     let schema = batch.schema();
-                    schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
+                    schema
+                        .fields()
+                        .iter()
+                        .map(|field| field.data_type().clone())
+                        .collect::<Vec<_>>()
                 };
                 assert_eq!(types(found), types(expected), "{place}, {name}: {sql}");
             }

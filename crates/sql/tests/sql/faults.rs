@@ -93,7 +93,7 @@ async fn deep_nesting_does_not_overflow_the_stack() {
 async fn many_signs_do_not_overflow_the_stack() {
     let test_db = TestDb::new();
     let signs = format!("SELECT {}1", "- ".repeat(20_000));
-    check(&test_db, &signs, ErrorKind::Invalid).await;
+    check(&test_db, &signs, ErrorKind::Limit).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,9 +55,7 @@ async fn run_record(test_db: &TestDb, head: &str, body: &[&str], here: &str) {
         "query rowsort" => found.sort(),
         other => panic!("{here}: {other:?} is no kind of record"),
     }
-    let expected: Vec<String> = expected
-        .iter()
-        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let expected: Vec<String> =
+        expected.iter().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(found, expected, "{here}\n{sql}\nfound:\n{}\n", found.join("\n"));
 }
