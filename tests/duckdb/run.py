@@ -56,7 +56,7 @@ class Tidefall:
         return done
 
     def import_files(self, table, files, args):
-        return self.run("import", *files, "--db", self.folder, "--table", table, *args)
+        return self.run("import", *files, "--db", self.folder, "--table", table, "--ack", "durable", *args)
 
     def sql(self, text, form="json"):
         return self.run("query", "--db", self.folder, "--format", form, text).stdout

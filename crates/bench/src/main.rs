@@ -109,7 +109,10 @@ fn draw_day() -> Result<Vec<f64>> {
     let minutes = 0..1_440;
     Ok(minutes
         .flat_map(|_| {
-            sensors.iter().map(|s| s.sample(&mut rng).mul_add(1e3, 0.0).round()).collect::<Vec<_>>()
+            sensors
+                .iter()
+                .map(|s| (Distribution::<f64>::sample(s, &mut rng) * 1e3).round())
+                .collect::<Vec<_>>()
         })
         .collect())
 }

@@ -37,8 +37,8 @@ const PIECES_AHEAD: usize = 2;
 pub(crate) struct Job {
     pub sql: String,
     pub format: Format,
-    /// Held until the answer is sent.
-    pub place: Place,
+    /// Held until the answer is sent, not read.
+    pub _place: Place,
 }
 
 /// Runs a statement and begins its answer.

@@ -64,10 +64,6 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The body without its packing. Takes long for a long one: not for a connection's thread.
     ///
     /// # Errors

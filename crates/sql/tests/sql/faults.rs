@@ -11,8 +11,7 @@ async fn check(test_db: &TestDb, sql: &str, kind: ErrorKind) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn kinds_of_errors() {
+async fn one_row() -> TestDb {
     let test_db = TestDb::new();
     test_db
         .text(
@@ -20,6 +19,12 @@ async fn kinds_of_errors() {
              INSERT INTO t VALUES ('2024-01-01', 'x', 1.5, 3)",
         )
         .await;
+    test_db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_statements_are_invalid() {
+    let test_db = one_row().await;
     for sql in [
         "",
         ";;",
@@ -47,6 +52,12 @@ async fn kinds_of_errors() {
     ] {
         check(&test_db, sql, ErrorKind::Invalid).await;
     }
+    assert_eq!(test_db.text("SELECT a, v, n FROM t").await, "x 1.5 3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_and_existing_tables_are_told_apart() {
+    let test_db = one_row().await;
     for sql in [
         "SELECT * FROM missing",
         "INSERT INTO missing VALUES (1)",
@@ -57,6 +68,11 @@ async fn kinds_of_errors() {
         check(&test_db, sql, ErrorKind::NotFound).await;
     }
     check(&test_db, "CREATE TABLE t (time TIMESTAMP)", ErrorKind::Conflict).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_supported_says_so() {
+    let test_db = one_row().await;
     for sql in [
         "CREATE TABLE u (time TIMESTAMP) WITH (model = 'slots')",
         "CREATE TABLE u (time TIMESTAMP, v DECIMAL(10, 2))",

@@ -1,6 +1,8 @@
 //! SQL end to end: cases in `../slt`, plans, wrong input, the examples of the documentation, and
 //! random questions compared with DataFusion over the same rows in memory.
 
+#![allow(clippy::expect_used, clippy::panic)] // A test that cannot go on should stop.
+
 mod compare;
 mod docs;
 mod faults;

@@ -1,5 +1,8 @@
 //! What `EXPLAIN` shows: where conditions go, that no sort is planned, and what metrics answer.
 
+use futures::StreamExt;
+use tidefall_storage::{CascadeRequest, Target};
+
 use crate::TestDb;
 
 async fn plant() -> TestDb {
@@ -152,8 +155,50 @@ async fn explain_analyze_shows_what_was_read() {
     }
     let stream = test_db.session.query("SELECT * FROM plant WHERE site = 's1'").await;
     let mut stream = stream.expect("a query");
-    while let Some(batch) = futures::StreamExt::next(&mut stream).await {
+    while let Some(batch) = StreamExt::next(&mut stream).await {
         batch.expect("a batch");
     }
     assert_eq!(stream.reads().rows, 333);
+}
+
+/// The figure behind `name=` in a plan.
+fn figure(plan: &str, name: &str) -> u64 {
+    let behind = plan.split(&format!(" {name}=")).nth(1).unwrap_or_else(|| panic!("{plan}"));
+    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hourly_average_over_a_year_reads_no_page() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE plant (time TIMESTAMP, sensor TEXT, value DOUBLE, \
+             PRIMARY KEY (sensor, time));
+             INSERT INTO plant SELECT to_timestamp(1672531200 + 60 * value), 'x', value % 1000 \
+             FROM generate_series(0, 525599)",
+        )
+        .await;
+    let cascade = CascadeRequest { table: None, target: Target::Long };
+    test_db.db.cascade(&cascade).expect("a cascade");
+    let hourly = "SELECT date_bin(INTERVAL '1 hour', time) AS hour, avg(value) AS mean \
+                  FROM plant WHERE time >= '2023-01-01' AND time < '2024-01-01' GROUP BY hour";
+    let plan = test_db.plan(hourly).await;
+    assert_eq!(figure(&plan, "pages"), 0, "{plan}");
+    assert_eq!(figure(&plan, "blocks_from_metrics"), 365 * 24, "{plan}");
+    let mut stream = test_db.session.query(hourly).await.expect("a query");
+    while let Some(batch) = StreamExt::next(&mut stream).await {
+        batch.expect("a batch");
+    }
+    let reads = stream.reads();
+    assert_eq!((reads.pages, reads.rows), (0, 0), "{reads:?}");
+    // A late reading inside the year: its hour is counted anew, the others are not touched.
+    let hour = format!("SELECT mean FROM ({hourly}) WHERE hour = '2023-06-01 05:00'");
+    let before: f64 = test_db.text(&hour).await.parse().expect("a number");
+    test_db.text("INSERT INTO plant VALUES ('2023-06-01 05:05:30', 'x', 7000)").await;
+    let after: f64 = test_db.text(&hour).await.parse().expect("a number");
+    assert!((after - (before * 60.0 + 7000.0) / 61.0).abs() < 1e-9, "{before} became {after}");
+    let plan = test_db.plan(hourly).await;
+    assert_eq!(figure(&plan, "blocks_from_metrics"), 365 * 24 - 1, "{plan}");
+    assert!(figure(&plan, "pages") <= 2, "{plan}");
 }
