@@ -89,7 +89,6 @@ impl Xtask {
             .cargo()
             .args(["test", "--release", "--workspace"])
             .args(["--config", "profile.release.debug-assertions=true"])
-            .args(["--config", "profile.release.overflow-checks=true"])
             .env("TIDEFALL_BINARY", &binary))?;
         self.compare_with_duckdb(&self.build()?)
     }
