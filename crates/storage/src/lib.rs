@@ -36,8 +36,8 @@ pub use db::Db;
 pub use inspect::{ModelReport, Stats, TableReport};
 pub use manifest::Model;
 pub use options::{
-    Ack, BadRows, CascadeReport, CascadeRequest, DbOptions, IfExists, MEMORY_BYTES_MIN, Target,
-    Unknown, WriteOptions, WriteReport,
+    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
+    MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
 };
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics,

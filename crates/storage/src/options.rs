@@ -1,6 +1,7 @@
 //! What the caller chooses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidefall_types::{Clock, RowError, SystemClock};
 
@@ -11,6 +12,8 @@ pub struct DbOptions {
     pub memory_bytes: usize,
     /// The threads that the cascade uses.
     pub threads: usize,
+    /// The time between two looks at which readings have come of age.
+    pub cascade_pause: Duration,
     /// Where "now" comes from.
     pub clock: Arc<dyn Clock>,
 }
@@ -18,11 +21,15 @@ pub struct DbOptions {
 /// The least memory that a database works with.
 pub const MEMORY_BYTES_MIN: usize = 64 << 20;
 
+/// The least [`DbOptions::cascade_pause`]; with less, looking would be all that is done.
+pub const CASCADE_PAUSE_MIN: Duration = Duration::from_millis(1);
+
 impl Default for DbOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 512 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cascade_pause: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
         }
     }

@@ -43,6 +43,9 @@ pub(crate) fn merge(parts: &[SensorRows]) -> Result<SensorRows> {
         return Ok(only.clone());
     }
     let fields = parts.first().map_or(0, |part| part.fields.len());
+    if parts.windows(2).all(|pair| pair[0].times.last() < pair[1].times.first()) {
+        return concat(parts, fields);
+    }
     let mut starts = Vec::with_capacity(parts.len());
     let mut keys: Vec<(i64, u32)> = Vec::with_capacity(parts.iter().map(SensorRows::len).sum());
     for part in parts {
@@ -55,6 +58,14 @@ pub(crate) fn merge(parts: &[SensorRows]) -> Result<SensorRows> {
     let columns: Vec<Option<ArrayRef>> =
         (0..fields).map(|field| concat_parts(parts, field)).collect::<Result<_>>()?;
     pick_latest(&keys, &columns)
+}
+
+/// Rows that follow each other in time, as one stretch.
+fn concat(parts: &[SensorRows], fields: usize) -> Result<SensorRows> {
+    let mut times = Vec::with_capacity(parts.iter().map(SensorRows::len).sum());
+    parts.iter().for_each(|part| times.extend_from_slice(&part.times));
+    let fields = (0..fields).map(|field| concat_parts(parts, field)).collect::<Result<_>>()?;
+    Ok(SensorRows { times: times.into(), fields })
 }
 
 /// Picks one row for each time from rows ordered by time and age: for each field the latest value

@@ -79,6 +79,69 @@ impl WriteBatch {
     }
 }
 
+/// Whole columns of some sensors of one table: the form in which data frames and exports have them.
+#[derive(Debug, Clone, Default)]
+pub struct SeriesBatch {
+    /// The tags, with one row for each series.
+    pub tags: Vec<TagColumn>,
+    /// The names of the fields, which all series have.
+    pub fields: Vec<String>,
+    /// The readings, sensor by sensor.
+    pub series: Vec<Series>,
+}
+
+/// Readings of one sensor. Series of a frame share their times by cloning the buffer.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// The times in nanoseconds since 1970 UTC, in any order; of equal ones the later row wins.
+    pub time: ScalarBuffer<i64>,
+    /// One column for each name in [`SeriesBatch::fields`], of a type that
+    /// [`crate::FieldType::from_arrow`] knows.
+    pub fields: Vec<ArrayRef>,
+}
+
+impl SeriesBatch {
+    /// A batch whose rows are the first rows of the series: it names all columns of this one.
+    pub fn heads(&self) -> WriteBatch {
+        let fields = self.fields.iter().enumerate().map(|(place, name)| {
+            let first = self.series.iter().find_map(|series| series.fields.get(place));
+            let values = match first {
+                Some(values) => arrow_array::new_null_array(values.data_type(), self.series.len()),
+                None => arrow_array::new_null_array(&arrow_schema::DataType::Float64, 0),
+            };
+            FieldColumn { name: name.clone(), values }
+        });
+        WriteBatch {
+            time: vec![0; self.series.len()].into(),
+            tags: self.tags.clone(),
+            fields: fields.collect(),
+        }
+    }
+
+    /// Checks that every series has all fields, and that all columns have the right length.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the series and the column.
+    pub fn check(&self) -> Result<()> {
+        self.heads().check()?;
+        for (number, series) in self.series.iter().enumerate() {
+            let lengths = series.fields.iter().map(|values| values.len());
+            if series.fields.len() != self.fields.len()
+                || lengths.clone().any(|length| length != series.time.len())
+            {
+                return Err(Error::invalid(format!(
+                    "series {number} has {} times and columns of {:?} values; it needs one value \
+                     for each time in each of the fields {:?}",
+                    series.time.len(),
+                    lengths.collect::<Vec<_>>(),
+                    self.fields
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn check_length(name: &str, found: usize, rows: usize) -> Result<()> {
     if found == rows {
         return Ok(());

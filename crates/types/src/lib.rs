@@ -11,7 +11,7 @@ mod ids;
 mod schema;
 mod time;
 
-pub use batch::{FieldColumn, NO_TAG, RowError, TagColumn, WriteBatch};
+pub use batch::{FieldColumn, NO_TAG, RowError, Series, SeriesBatch, TagColumn, WriteBatch};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};

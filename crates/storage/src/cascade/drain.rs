@@ -13,6 +13,7 @@ use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::{LiveTombstone, Sources};
 use crate::rows::SensorRows;
+use crate::segment::encode::Stretch;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -22,6 +23,8 @@ pub(crate) enum Take {
     Due,
     /// All of them.
     All,
+    /// All that were written before this.
+    WrittenBefore(Seq),
 }
 
 /// Writes rows of a table that are in memory to objects.
@@ -33,16 +36,16 @@ pub(crate) fn drain(
 ) -> Result<CascadeReport> {
     let types = table.types();
     let mut report = CascadeReport::default();
-    let all: Vec<Arc<Run>> = {
+    let mut all: Vec<Arc<Run>> = {
         let mut live = table.live();
         live.seal(&types)?;
         live.runs.clone()
     };
-    let before_ns = match take {
-        Take::All => i64::MAX,
-        Take::Due => boundaries.kv_ns,
-    };
-    let is_due = |run: &Arc<Run>| take == Take::All || run.range.first_ns < before_ns;
+    if let Take::WrittenBefore(seq) = take {
+        all.retain(|run| run.last_seq < seq);
+    }
+    let before_ns = if take == Take::Due { boundaries.kv_ns } else { i64::MAX };
+    let is_due = |run: &Arc<Run>| take != Take::Due || run.range.first_ns < before_ns;
     if !all.iter().any(is_due) {
         return Ok(report);
     }
@@ -108,7 +111,7 @@ fn drain_batch(
             drained.upto,
             estimate,
             &(0..sorted.sensors.len()).collect::<Vec<usize>>(),
-            |place| rows(place).map(|(sensor, rows)| (sensor, vec![rows])),
+            |place| rows(place).map(|(sensor, rows)| (sensor, vec![vec![Stretch::Rows(rows)]])),
         )?);
     }
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };

@@ -5,6 +5,8 @@
 //! 3. `short_to_long.rs`: days of months that have come of age become long columns, and parts of
 //!    long columns that overlap become one.
 //!
+//! `load.rs` is a way in beside them, for whole columns.
+//!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
 //! there in one commit, then shows them to readers in one step. A crash in between leaves objects
 //! that nothing names, which the next open deletes.
@@ -12,7 +14,9 @@
 mod boundaries;
 mod drain;
 mod kv_to_short;
+mod load;
 mod order;
+mod pieces;
 mod retention;
 mod rewrite;
 mod short_to_long;
@@ -20,5 +24,6 @@ mod short_to_long;
 pub(crate) use boundaries::Boundaries;
 pub(crate) use drain::{Take, drain};
 pub(crate) use kv_to_short::kv_to_short;
+pub(crate) use load::load;
 pub(crate) use retention::retain;
 pub(crate) use short_to_long::short_to_long;

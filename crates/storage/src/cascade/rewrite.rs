@@ -6,15 +6,15 @@ use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
 use tidefall_types::{FieldId, FieldType, Result, Seq, TableId, TimeRange};
 
-use super::drain::{cut, last_seq, only};
+use super::drain::{last_seq, only};
+use super::pieces::take_pieces;
 use crate::engine::Engine;
 use crate::manifest::{Edit, Model, ObjectEntry};
 use crate::options::CascadeReport;
 use crate::parallel::ordered;
-use crate::read::{Fetched, LiveObject, ReadStats, SensorStream};
-use crate::rows::SensorRows;
+use crate::read::{LiveObject, ReadStats, SensorStream};
 use crate::segment::SegmentWriter;
-use crate::segment::encode::{EncodeParams, encode_piece, metrics_interval_ns};
+use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
 use crate::table::Table;
 
 /// What kind of object is written.
@@ -51,7 +51,7 @@ pub(super) fn write_object<T: Sync>(
     seq: Seq,
     estimate: Estimate,
     items: &[T],
-    read: impl Fn(&T) -> Result<(u32, Vec<SensorRows>)> + Sync,
+    read: impl Fn(&T) -> Result<(u32, Vec<Vec<Stretch>>)> + Sync,
 ) -> Result<Option<ObjectEntry>> {
     let span_ns = estimate.time.last_ns.saturating_sub(estimate.time.first_ns);
     let block_ns = metrics_interval_ns(output.block_ns, estimate.rows, estimate.sensors, span_ns);
@@ -63,8 +63,8 @@ pub(super) fn write_object<T: Sync>(
         let (sensor, pieces) = read(item)?;
         pieces
             .iter()
-            .filter(|rows| rows.len() > 0)
-            .map(|rows| encode_piece(sensor, &rows.times, &rows.fields, &params))
+            .filter(|piece| piece.iter().any(|stretch| stretch.rows().len() > 0))
+            .map(|piece| encode_piece(sensor, piece, &params))
             .collect::<Result<Vec<_>>>()
     };
     ordered(engine.threads(), items, encode, |pieces| {
@@ -94,9 +94,6 @@ pub(super) fn write_object<T: Sync>(
     }))
 }
 
-/// Rows that are laid together and encoded as one piece at most: bounds the memory of a merge.
-const PIECE_ROWS: usize = 1 << 17;
-
 /// Rewrites objects, which must be all that overlap each other, into the given spans.
 pub(super) fn rewrite(
     engine: &Engine,
@@ -118,20 +115,10 @@ pub(super) fn rewrite(
     let mut outputs: Vec<ObjectEntry> = Vec::new();
     for (model, time) in spans {
         let read = |sensor: &u32| {
-            let mut stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
-            let mut fetched = Fetched::default();
-            let mut pieces = Vec::new();
-            let mut pending: Vec<SensorRows> = Vec::new();
-            while let Some(rows) = stream.next(&mut fetched)? {
-                pending.push(cut(&rows, time));
-                if pending.iter().map(SensorRows::len).sum::<usize>() >= PIECE_ROWS {
-                    pieces.push(crate::rows::merge(&std::mem::take(&mut pending))?);
-                }
-            }
-            if !pending.is_empty() {
-                pieces.push(crate::rows::merge(&pending)?);
-            }
-            Ok((*sensor, pieces))
+            let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
+            let profile = encode_profile(*model);
+            let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
+            Ok((*sensor, take_pieces(stream, time, may_stay)?))
         };
         outputs.extend(write_object(
             engine,

@@ -70,31 +70,39 @@ fn groups(mut objects: Vec<Arc<LiveObject>>) -> Vec<Vec<Arc<LiveObject>>> {
     groups.into_iter().map(|(_, _, group)| group).collect()
 }
 
-/// Stretches of whole months that will hold about [`SEGMENT_BYTES`] each, a month at least.
 fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
     let Some(all) = group.iter().map(|object| object.entry.time).reduce(|a, b| a.union(&b)) else {
         return Vec::new();
     };
-    let (first, last) = months(&all);
+    let bytes_of = |month: &TimeRange| {
+        let overlapping = group.iter().filter(|object| object.entry.time.overlaps(month));
+        overlapping
+            .map(|object| {
+                let time = &object.entry.time;
+                object.entry.bytes as f64 * share(time, &time.intersect(month))
+            })
+            .sum()
+    };
+    segment_spans(&all, bytes_of).into_iter().map(|span| (Model::Long, span)).collect()
+}
+
+/// Stretches of whole months that will hold about [`SEGMENT_BYTES`] each, a month at least.
+pub(super) fn segment_spans(
+    all: &TimeRange,
+    month_bytes: impl Fn(&TimeRange) -> f64,
+) -> Vec<TimeRange> {
+    let (first, last) = months(all);
     let mut spans = Vec::new();
     let mut start = first;
     let mut bytes = 0.0;
     for month in (first.0..=last.0).map(Month) {
-        let range = month.range();
-        let month_bytes: f64 = group
-            .iter()
-            .filter(|object| object.entry.time.overlaps(&range))
-            .map(|object| {
-                let time = &object.entry.time;
-                object.entry.bytes as f64 * share(time, &time.intersect(&range))
-            })
-            .sum();
+        let month_bytes = month_bytes(&month.range());
         if bytes > 0.0 && bytes + month_bytes > SEGMENT_BYTES {
-            spans.push((Model::Long, start.range().union(&Month(month.0 - 1).range())));
+            spans.push(start.range().union(&Month(month.0 - 1).range()));
             (start, bytes) = (month, 0.0);
         }
         bytes += month_bytes;
     }
-    spans.push((Model::Long, start.range().union(&last.range())));
+    spans.push(start.range().union(&last.range()));
     spans
 }

@@ -34,6 +34,9 @@ pub(crate) enum Change {
     Rows(Prepared),
     /// The log learns of new sensors, which writers know already.
     Sensors,
+    /// Nothing; the place among the writes is for columns that go straight to objects. What was
+    /// written before is kept apart from what comes later.
+    Mark,
     /// Rows disappear; the tombstone's place among the writes is set when it is made.
     Delete(LiveTombstone),
 }
@@ -200,6 +203,11 @@ fn log_group(wal: &mut Wal, group: &[(Seq, Commit)]) -> Result<()> {
 pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
     match change {
         Change::Sensors => Ok(0),
+        Change::Mark => {
+            let types = table.types();
+            table.live().seal(&types)?;
+            Ok(0)
+        }
         Change::Rows(rows) if rows.time.is_empty() => Ok(0),
         Change::Rows(rows) => {
             let types = table.types();

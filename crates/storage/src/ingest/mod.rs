@@ -10,4 +10,6 @@ pub(crate) mod commit;
 mod prepare;
 pub(crate) mod record;
 
-pub(crate) use prepare::{Prepared, coerce, sensors_of_rows, unknown_column, without_rows};
+pub(crate) use prepare::{
+    Prepared, coerce, order_series, sensors_of_rows, unknown_column, without_rows,
+};

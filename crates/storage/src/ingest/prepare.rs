@@ -9,11 +9,12 @@ use arrow_buffer::ScalarBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use hashbrown::HashMap;
 use tidefall_types::{
-    Error, FieldColumn, FieldType, NO_TAG, Result, RowError, TableSchema, TagColumn, WriteBatch,
+    Error, FieldColumn, FieldType, NO_TAG, Result, RowError, Series, TableSchema, TagColumn,
+    WriteBatch,
 };
 
 use crate::catalog::SensorDictionary;
-use crate::rows::arrow_error;
+use crate::rows::{SensorRows, arrow_error, pick_latest};
 
 /// Rows of a table that are ready to be written.
 #[derive(Debug)]
@@ -146,6 +147,36 @@ fn fits(
     let (old, new) = (old.as_primitive::<Int64Type>(), new.as_primitive::<Int64Type>());
     let same = |row: usize| new.is_valid(row) && old.value(row) == new.value(row);
     Ok((0..values.len()).map(|row| Some(same(row))).collect())
+}
+
+/// A series ordered by time, of equal times the latest row, with the fields of the schema in their
+/// order.
+pub(crate) fn order_series(
+    schema: &TableSchema,
+    names: &[String],
+    series: &Series,
+) -> Result<SensorRows> {
+    let fields = names.iter().zip(&series.fields);
+    let batch = WriteBatch {
+        time: series.time.clone(),
+        tags: Vec::new(),
+        fields: fields
+            .map(|(name, values)| FieldColumn { name: name.clone(), values: Arc::clone(values) })
+            .collect(),
+    };
+    let mut bad = Vec::new();
+    let fields = coerce(schema, &batch, &mut bad)?;
+    if let Some(first) = bad.into_iter().min_by_key(|error| error.row) {
+        return Err(first.error.context(format_args!("row {} of a series", first.row)));
+    }
+    let times = batch.time;
+    if times.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Ok(SensorRows { times, fields });
+    }
+    let mut keys: Vec<(i64, u32)> =
+        times.iter().enumerate().map(|(row, time)| (*time, row as u32)).collect();
+    keys.sort_unstable();
+    pick_latest(&keys, &fields)
 }
 
 /// The batch without some rows.

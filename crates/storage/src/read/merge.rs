@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
-use super::parts::{Fetched, Part, Sources};
+use super::parts::{Fetched, LiveObject, Part, Sources};
 use super::request::ReadStats;
 use crate::rows::{SensorRows, merge};
+use crate::segment::encode::WholeChunk;
 
 /// Delivers the rows of one sensor.
 #[derive(Debug)]
@@ -38,6 +39,24 @@ impl SensorStream {
     /// The parts that are not read yet, ordered by their first times.
     pub(crate) fn parts_mut(&mut self) -> &mut VecDeque<Part> {
         &mut self.parts
+    }
+
+    /// The next chunk, if it can be taken over into another segment as it is: nothing overlaps it,
+    /// nothing in it is hidden or outside of what was asked for, it is no small one, and `may_stay`
+    /// is true of its object.
+    pub(crate) fn take_whole_chunk(
+        &mut self,
+        fetched: &mut Fetched,
+        may_stay: impl Fn(&LiveObject) -> bool,
+    ) -> Result<Option<WholeChunk>> {
+        if !self.open.is_empty() {
+            return Ok(None);
+        }
+        let next = self.parts.get(1).map_or(i64::MAX, |next| next.time.first_ns);
+        match self.parts.pop_front_if(|part| part.time.last_ns < next && part.is_whole(may_stay)) {
+            Some(part) => part.read_whole(&self.fields, fetched, &self.stats).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The next rows; none at the end. Never empty.

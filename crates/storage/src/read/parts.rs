@@ -15,6 +15,7 @@ use super::request::ReadStats;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::rows::SensorRows;
+use crate::segment::encode::{CHUNK_ROWS, WholeChunk};
 use crate::segment::{Chunk, IndexBlock, Segment};
 
 /// A segment of a table as readers see it.
@@ -148,6 +149,50 @@ impl Part {
             }
         };
         hide(rows, &self.hidden)
+    }
+}
+
+/// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten.
+const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 2;
+
+impl Part {
+    /// Whether this is a chunk that may be taken over as it is.
+    pub(crate) fn is_whole(&self, may_stay: impl Fn(&LiveObject) -> bool) -> bool {
+        match &self.place {
+            Place::Run(..) => false,
+            Place::Chunk { object, index, position } => {
+                let chunk = index.chunk(*position);
+                self.hidden.is_empty()
+                    && self.time == chunk.time()
+                    && chunk.meta.rows as usize >= WHOLE_ROWS_MIN
+                    && may_stay(object)
+            }
+        }
+    }
+
+    /// Reads a chunk with its pages.
+    pub(crate) fn read_whole(
+        &self,
+        fields: &[(FieldId, FieldType)],
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<WholeChunk> {
+        let Place::Chunk { object, index, position } = &self.place else {
+            return Err(Error::invalid("rows in memory have no pages"));
+        };
+        let rows = read_chunk(&object.segment, index, *position, fields, fetched, stats)?;
+        let chunk = index.chunk(*position);
+        let held = object.segment.fields()?;
+        let bytes = |page: Range<u64>| fetched.page(&page).unwrap_or_default().to_vec();
+        let field_pages = fields.iter().map(|(id, _)| {
+            let place = held.iter().position(|(other, _)| other == id);
+            place.map_or_else(Vec::new, |place| bytes(chunk.field_page(place)))
+        });
+        Ok(WholeChunk {
+            rows,
+            time_page: bytes(chunk.time_page()),
+            field_pages: field_pages.collect(),
+        })
     }
 }
 

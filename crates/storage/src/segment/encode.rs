@@ -1,15 +1,15 @@
 //! From columns of one sensor to the bytes of a segment. Pure: many threads encode, one writes.
 //!
-//! A *piece* is a stretch of one sensor's rows, cut into *chunks* of at most `page_rows` rows that
-//! all columns share. Its bytes hold the times of all chunks (nothing for regular ones), then
+//! A *piece* is a stretch of one sensor's rows, cut into *chunks* of at most [`CHUNK_ROWS`] rows
+//! that all columns share. Its bytes hold the times of all chunks (nothing for regular ones), then
 //! each field's pages: one field over many chunks is one contiguous range.
 
-use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::{Array, Int64Array};
 use tidefall_codec::{MAX_PAGE_ROWS, Profile, encode_page};
 use tidefall_types::{Error, FieldId, FieldType, Result};
 
 use super::metrics::Blocks;
+use crate::rows::SensorRows;
 
 /// How a segment is encoded.
 #[derive(Debug, Clone)]
@@ -50,50 +50,120 @@ pub(crate) struct Piece {
     pub(crate) blocks: Blocks,
 }
 
-/// Encodes rows of `sensor`, ordered by time without repeats. `fields` stand in the order of
-/// `params.fields`; a missing one is null throughout.
+/// A stretch of one sensor's rows on its way into a segment, ordered by time without repeats.
+#[derive(Debug)]
+pub(crate) enum Stretch {
+    /// Rows to encode; fields stand in the order of [`EncodeParams::fields`].
+    Rows(SensorRows),
+    /// A chunk that stays as it is in another segment.
+    Chunk(WholeChunk),
+}
+
+/// A chunk with its pages as they are.
+#[derive(Debug)]
+pub(crate) struct WholeChunk {
+    /// Its rows, from which the metrics are made.
+    pub(crate) rows: SensorRows,
+    /// Empty for regular times.
+    pub(crate) time_page: Vec<u8>,
+    /// A page for each field; empty where all is null.
+    pub(crate) field_pages: Vec<Vec<u8>>,
+}
+
+impl Stretch {
+    pub(crate) fn rows(&self) -> &SensorRows {
+        match self {
+            Self::Rows(rows) => rows,
+            Self::Chunk(chunk) => &chunk.rows,
+        }
+    }
+}
+
+/// Rows that become one chunk, and where its pages come from.
+struct ChunkSource<'a> {
+    rows: SensorRows,
+    whole: Option<&'a WholeChunk>,
+}
+
+impl ChunkSource<'_> {
+    fn append_time_page(&self, profile: Profile, bytes: &mut Vec<u8>) -> Result<()> {
+        match self.whole {
+            Some(whole) => bytes.extend_from_slice(&whole.time_page),
+            None if is_regular(&self.rows.times) => {}
+            None => encode_page(&Int64Array::new(self.rows.times.clone(), None), profile, bytes)?,
+        }
+        Ok(())
+    }
+
+    fn append_field_page(&self, field: usize, profile: Profile, out: &mut Vec<u8>) -> Result<()> {
+        match (self.whole, &self.rows.fields[field]) {
+            (Some(whole), _) => out.extend_from_slice(&whole.field_pages[field]),
+            (None, Some(values)) if values.null_count() < values.len() => {
+                encode_page(&**values, profile, out)?;
+            }
+            (None, _) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a stretch into chunks of about equal size, so that none is so small that it would have to
+/// be encoded anew when segments become one.
+fn chunk_sources(stretch: &Stretch) -> Vec<ChunkSource<'_>> {
+    match stretch {
+        Stretch::Chunk(whole) => {
+            vec![ChunkSource { rows: whole.rows.clone(), whole: Some(whole) }]
+        }
+        Stretch::Rows(rows) => {
+            let chunks = rows.len().div_ceil(CHUNK_ROWS);
+            let chunk_rows = rows.len().div_ceil(chunks.max(1)).max(1);
+            (0..rows.len())
+                .step_by(chunk_rows)
+                .map(|first| {
+                    let rows = rows.slice(first, chunk_rows.min(rows.len() - first));
+                    ChunkSource { rows, whole: None }
+                })
+                .collect()
+        }
+    }
+}
+
+/// Encodes stretches of rows of `sensor`, which follow each other in time.
 ///
 /// # Errors
 /// When a page cannot be encoded (a value over the limits of the codec).
 pub(crate) fn encode_piece(
     sensor: u32,
-    times: &ScalarBuffer<i64>,
-    fields: &[Option<ArrayRef>],
+    stretches: &[Stretch],
     params: &EncodeParams,
 ) -> Result<Piece> {
-    debug_assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "times are not in order");
-    debug_assert_eq!(fields.len(), params.fields.len(), "a field is missing");
     let mut blocks = Blocks::new(&params.types());
-    blocks.append_rows(sensor, times, fields, params.block_ns);
+    for rows in stretches.iter().map(Stretch::rows) {
+        debug_assert!(rows.times.windows(2).all(|pair| pair[0] < pair[1]), "times out of order");
+        debug_assert_eq!(rows.fields.len(), params.fields.len(), "a field is missing");
+        blocks.append_rows(sensor, &rows.times, &rows.fields, params.block_ns);
+    }
+    let sources: Vec<ChunkSource<'_>> = stretches.iter().flat_map(chunk_sources).collect();
     let mut bytes = Vec::new();
-    let mut chunks = Vec::with_capacity(times.len().div_ceil(CHUNK_ROWS));
-    for first in (0..times.len()).step_by(CHUNK_ROWS) {
-        let rows = CHUNK_ROWS.min(times.len() - first);
-        let chunk = times.slice(first, rows);
+    let mut chunks = Vec::with_capacity(sources.len());
+    for source in &sources {
         let before = bytes.len();
-        if !is_regular(&chunk) {
-            let page = Int64Array::new(chunk.clone(), None);
-            encode_page(&page, params.profile, &mut bytes)?;
-        }
+        source.append_time_page(params.profile, &mut bytes)?;
+        let times = &source.rows.times;
         chunks.push(ChunkMeta {
-            rows: rows as u32,
-            first_ns: chunk[0],
-            last_ns: chunk[rows - 1],
+            rows: times.len() as u32,
+            first_ns: times[0],
+            last_ns: times[times.len() - 1],
             time_bytes: length(bytes.len() - before)?,
         });
     }
-    let mut page_bytes = vec![0; chunks.len() * fields.len()];
-    for (field, values) in fields.iter().enumerate() {
-        let Some(values) = values else { continue };
-        for chunk in 0..chunks.len() {
-            let first = chunk * CHUNK_ROWS;
-            let page = values.slice(first, CHUNK_ROWS.min(times.len() - first));
-            if page.null_count() == page.len() {
-                continue;
-            }
+    let fields = params.fields.len();
+    let mut page_bytes = vec![0; chunks.len() * fields];
+    for field in 0..fields {
+        for (chunk, source) in sources.iter().enumerate() {
             let before = bytes.len();
-            encode_page(&*page, params.profile, &mut bytes)?;
-            page_bytes[chunk * fields.len() + field] = length(bytes.len() - before)?;
+            source.append_field_page(field, params.profile, &mut bytes)?;
+            page_bytes[chunk * fields + field] = length(bytes.len() - before)?;
         }
     }
     Ok(Piece { sensor, bytes, chunks, page_bytes, blocks })
@@ -114,9 +184,9 @@ pub(crate) fn is_regular(times: &[i64]) -> bool {
 /// The interval of metrics that pays: the table's own where a block holds many rows, a multiple
 /// where it would hold few, since metrics of a few readings are larger than the readings.
 pub(crate) fn metrics_interval_ns(block_ns: i64, rows: u64, sensors: u64, span_ns: i64) -> i64 {
-    /// Rows a block should hold on average; below, its metrics (some 18 bytes a field) are no
-    /// longer small against the rows (some 2.5 bytes a value).
-    const ROWS_PER_BLOCK: u64 = 16;
+    /// Rows a block should hold on average, a little under the 60 of an hour of minutes. Below,
+    /// metrics (some 18 bytes a field) are no longer small against rows (some 2.5 bytes a value).
+    const ROWS_PER_BLOCK: u64 = 48;
     const LADDER: [i64; 4] = [1, 24, 24 * 8, 24 * 64];
     let fits = |interval_ns: i64| {
         let blocks = (span_ns / interval_ns).max(0) as u64 + 1;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
@@ -14,8 +14,8 @@ use tidefall_storage::{
     Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, TagColumn,
-    TimeRange, WriteBatch,
+    FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch,
+    TagColumn, TimeRange, WriteBatch,
 };
 
 const TABLE: &str = "plant";
@@ -89,8 +89,11 @@ impl World {
         NOW_NS - back * NS_PER_MINUTE
     }
 
-    fn batch(&mut self) -> WriteBatch {
-        let rows = if self.rng.random_bool(0.1) { 9_000 } else { self.rng.random_range(1..300) };
+    fn some_rows(&mut self) -> usize {
+        if self.rng.random_bool(0.1) { 9_000 } else { self.rng.random_range(1..300) }
+    }
+
+    fn batch(&mut self, rows: usize) -> WriteBatch {
         let start = self.time();
         let is_regular = self.rng.random_bool(0.6);
         let with_ints = self.rng.random_bool(0.7);
@@ -125,10 +128,38 @@ impl World {
         WriteBatch { time: time.into(), tags, fields }
     }
 
+    /// Writes whole columns, sometimes so many rows that chunks outlive the next cascade.
+    fn load(&mut self) -> String {
+        let rows = if self.rng.random_bool(0.3) { 20_000 } else { self.some_rows() };
+        let batch = self.batch(rows);
+        let keys = &batch.tags[0].keys;
+        let used: Vec<u32> =
+            (0..self.sensors as u32).filter(|sensor| keys.contains(sensor)).collect();
+        let series = used.iter().map(|sensor| {
+            let is_of_sensor: BooleanArray = keys.iter().map(|key| Some(key == sensor)).collect();
+            let take = |values: &dyn Array| arrow_select::filter::filter(values, &is_of_sensor);
+            let time = take(&Int64Array::new(batch.time.clone(), None)).unwrap();
+            Series {
+                time: time.as_primitive::<Int64Type>().values().clone(),
+                fields: batch.fields.iter().map(|f| take(&*f.values).unwrap()).collect(),
+            }
+        });
+        let tag = TagColumn { keys: used.clone().into(), ..batch.tags[0].clone() };
+        let series_batch = SeriesBatch {
+            tags: vec![tag],
+            fields: batch.fields.iter().map(|field| field.name.clone()).collect(),
+            series: series.collect(),
+        };
+        self.db().load(TABLE, &series_batch, Unknown::Create).unwrap();
+        format!("load of {rows} rows")
+    }
+
     fn step(&mut self) -> String {
-        match self.rng.random_range(0..20) {
+        match self.rng.random_range(0..22) {
+            19..21 => self.load(),
             0..11 => {
-                let batch = self.batch();
+                let rows = self.some_rows();
+                let batch = self.batch(rows);
                 let ack = if self.rng.random_bool(0.5) { Ack::Memory } else { Ack::Durable };
                 let options =
                     WriteOptions { ack, unknown: Unknown::Create, ..WriteOptions::default() };

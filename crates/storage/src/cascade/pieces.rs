@@ -1,0 +1,78 @@
+//! Cuts the rows of one sensor into pieces of a segment.
+
+use tidefall_types::{Result, TimeRange};
+
+use super::drain::cut;
+use crate::read::{Fetched, LiveObject, SensorStream};
+use crate::rows::SensorRows;
+use crate::segment::encode::{Stretch, WholeChunk};
+
+/// Rows after which a piece ends: bounds the memory of a merge.
+pub(super) const PIECE_ROWS: usize = 1 << 17;
+
+/// The rows of a stream within `time`. Chunks that nothing else overlaps stay as they are where
+/// `may_stay` says so of their object: their pages need not be encoded again.
+pub(super) fn take_pieces(
+    mut stream: SensorStream,
+    time: &TimeRange,
+    may_stay: impl Fn(&LiveObject) -> bool,
+) -> Result<Vec<Vec<Stretch>>> {
+    let mut fetched = Fetched::default();
+    let mut cutter = Cutter::default();
+    loop {
+        if let Some(chunk) = stream.take_whole_chunk(&mut fetched, &may_stay)? {
+            cutter.push_chunk(chunk)?;
+        } else if let Some(rows) = stream.next(&mut fetched)? {
+            cutter.push_rows(cut(&rows, time))?;
+        } else {
+            return cutter.finish();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Cutter {
+    done: Vec<Vec<Stretch>>,
+    piece: Vec<Stretch>,
+    piece_rows: usize,
+    /// Rows that will be one stretch.
+    pending: Vec<SensorRows>,
+}
+
+impl Cutter {
+    fn push_chunk(&mut self, chunk: WholeChunk) -> Result<()> {
+        self.end_stretch()?;
+        self.piece_rows += chunk.rows.len();
+        self.piece.push(Stretch::Chunk(chunk));
+        self.end_piece_if_full()
+    }
+
+    fn push_rows(&mut self, rows: SensorRows) -> Result<()> {
+        self.piece_rows += rows.len();
+        self.pending.push(rows);
+        self.end_piece_if_full()
+    }
+
+    fn end_stretch(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        if !pending.is_empty() {
+            self.piece.push(Stretch::Rows(crate::rows::merge(&pending)?));
+        }
+        Ok(())
+    }
+
+    fn end_piece_if_full(&mut self) -> Result<()> {
+        if self.piece_rows >= PIECE_ROWS {
+            self.end_stretch()?;
+            self.done.push(std::mem::take(&mut self.piece));
+            self.piece_rows = 0;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Vec<Stretch>>> {
+        self.end_stretch()?;
+        self.done.push(self.piece);
+        Ok(self.done)
+    }
+}
