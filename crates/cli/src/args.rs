@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefall_storage::{Ack, Db, DbOptions, Target};
-use tidefall_types::{ErrorKind, Result};
+use tidefall_types::{ErrorKind, Result, parse_duration};
 
 use crate::size::parse_bytes;
 
@@ -226,6 +227,17 @@ pub(crate) struct ServeArgs {
     /// Largest body of a request
     #[arg(long, default_value = "64MiB", value_parser = parse_bytes)]
     pub(crate) body_max: usize,
+    /// How often to look for readings that have come of age, and to let them fall
+    #[arg(long, default_value = "60s", value_parser = parse_pause)]
+    pub(crate) cascade_every: Duration,
+}
+
+impl ServeArgs {
+    /// Opens the database for reading and writing.
+    pub(crate) fn open(&self) -> Result<Db> {
+        let options = DbOptions { cascade_pause: self.cascade_every, ..self.db.options() };
+        Db::open(&self.db.db, options)
+    }
 }
 
 /// `cascade`
@@ -266,6 +278,10 @@ pub(crate) struct DemoArgs {
     /// Keep the demo's database here instead of throwing it away
     #[arg(long)]
     pub(crate) keep: Option<PathBuf>,
+}
+
+fn parse_pause(text: &str) -> Result<Duration> {
+    parse_duration(text).map(|ns| Duration::from_nanos(ns.unsigned_abs()))
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {

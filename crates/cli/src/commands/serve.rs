@@ -7,7 +7,7 @@ use super::runtime;
 use crate::args::ServeArgs;
 
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    let db = args.db.open()?;
+    let db = args.open()?;
     let options = ServerOptions {
         address: args.listen,
         body_bytes_max: args.body_max,
