@@ -101,10 +101,13 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
         }
         RecordKind::Delete => {
             let is_known = table.live().tombstones.iter().any(|tombstone| tombstone.seq == seq);
-            if !is_known {
-                let tombstone = to_live(&decode_delete(body)?)?;
-                apply(&table, seq, Change::Delete(tombstone))?;
-            }
+            let change = match is_known {
+                // The rows before it must still not become one run with those behind it, which
+                // would count as written after it.
+                true => Change::Mark,
+                false => Change::Delete(to_live(&decode_delete(body)?)?),
+            };
+            apply(&table, seq, change)?;
             Ok(0)
         }
         RecordKind::Rows => {

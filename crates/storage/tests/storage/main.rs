@@ -2,3 +2,4 @@
 //! Tests of the engine through its public face.
 
 mod model;
+mod recovery;
