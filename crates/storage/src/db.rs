@@ -233,19 +233,24 @@ impl Db {
         let sensor = self.find_sensors(&table, batch)?;
         let rows =
             Prepared { sensor: sensor.into(), time: batch.time.clone(), fields: fields.clone() };
+        let is_durable = options.ack == Ack::Durable;
+        let unlogged = Arc::clone(engine);
         let record = match options.ack {
-            Ack::Memory => {
-                engine.has_unlogged.store(true, Ordering::Release);
-                None
-            }
+            Ack::Memory => None,
             Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
         };
         engine.commits.submit(Commit {
             table,
             change: Change::Rows(rows),
             record,
-            is_durable: options.ack == Ack::Durable,
-            done: Box::new(move |outcome| done(outcome.map(|_| report))),
+            is_durable,
+            done: Box::new(move |outcome| {
+                if !is_durable {
+                    // After the rows are visible, or a flush that misses them could clear it.
+                    unlogged.has_unlogged.store(true, Ordering::Release);
+                }
+                done(outcome.map(|_| report));
+            }),
         })
     }
 
@@ -612,14 +617,6 @@ impl Shared {
         if threads.is_empty() {
             return Ok(());
         }
-        let flushed = match self.engine.has_unlogged.load(Ordering::Acquire) {
-            true => {
-                let maintenance = &self.engine.maintenance;
-                let _guard = maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-                flush(&self.engine).map(drop)
-            }
-            false => Ok(()),
-        };
         self.engine.commits.close();
         self.engine.raise(|alarm| alarm.is_closing = true);
         for thread in threads {
@@ -628,6 +625,11 @@ impl Shared {
             }
         }
         let _maintenance = self.engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only now: nothing comes behind it any more.
+        let flushed = match self.engine.has_unlogged.load(Ordering::Acquire) {
+            true => flush(&self.engine).map(drop),
+            false => Ok(()),
+        };
         let swept = self.engine.sweep(Sweep::All);
         let wal = self.engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(wal) = wal {
