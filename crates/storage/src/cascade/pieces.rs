@@ -1,14 +1,19 @@
 //! Cuts the rows of one sensor into pieces of a segment.
 
+use std::sync::Arc;
+
 use tidefall_types::{Result, TimeRange};
 
 use super::drain::cut;
-use crate::read::{Fetched, LiveObject, SensorStream};
+use crate::read::{Fetched, LiveObject, Part, SensorStream};
 use crate::rows::SensorRows;
-use crate::segment::encode::{Stretch, WholeChunk};
+use crate::segment::encode::{CHUNK_ROWS, Stretch, WholeChunk};
 
 /// Rows after which a piece ends: bounds the memory of a merge.
 pub(super) const PIECE_ROWS: usize = 1 << 17;
+
+/// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten.
+const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 2;
 
 /// The rows of a stream within `time`. Chunks that nothing else overlaps stay as they are where
 /// `may_stay` says so of their object: their pages need not be encoded again.
@@ -20,14 +25,24 @@ pub(super) fn take_pieces(
     let mut fetched = Fetched::default();
     let mut cutter = Cutter::default();
     loop {
-        if let Some(chunk) = stream.take_whole_chunk(&mut fetched, &may_stay)? {
-            cutter.push_chunk(chunk)?;
+        let part = stream.take_part(|part| is_whole(part, &may_stay));
+        if let Some(chunk) = part.as_ref().and_then(|part| part.bare_chunk()) {
+            let (fields, stats) = (Arc::clone(stream.fields()), Arc::clone(stream.stats()));
+            cutter.push_chunk(chunk.read_whole(&fields, &mut fetched, &stats)?)?;
         } else if let Some(rows) = stream.next(&mut fetched)? {
             cutter.push_rows(cut(&rows, time))?;
         } else {
             return cutter.finish();
         }
     }
+}
+
+/// Whether a part is a chunk that stays as it is: none of its rows is left out, and it is large
+/// enough.
+fn is_whole(part: &Part, may_stay: impl Fn(&LiveObject) -> bool) -> bool {
+    part.bare_chunk().is_some_and(|chunk| {
+        part.time == chunk.time() && chunk.rows() >= WHOLE_ROWS_MIN && may_stay(chunk.object())
+    })
 }
 
 #[derive(Default)]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::Accumulator;
+use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{Fetched, LiveObject, Part, Place, Sources};
+use super::parts::{LiveObject, Part, Place, Sources};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
 use crate::segment::metrics::{Blocks, NumberBlocks};
@@ -78,9 +79,9 @@ pub(crate) fn plan(
         for part in parts.iter().filter(is_read) {
             match &part.place {
                 Place::Run(_, place) => plan.rows_from_memory += place.len() as u64,
-                Place::Chunk { object, index, position } => {
-                    let held = object.segment.fields()?;
-                    let chunk = index.chunk(*position);
+                Place::Chunk(placed) => {
+                    let held = placed.object().segment.fields()?;
+                    let chunk = placed.meta();
                     plan.pages += u64::from(!chunk.time_page().is_empty());
                     plan.pages += fields
                         .iter()
@@ -106,9 +107,9 @@ fn split(
     for part in parts {
         match &part.place {
             Place::Run(..) => split.rows.push(part.time),
-            Place::Chunk { object, .. } => {
-                if objects.iter().all(|other| !Arc::ptr_eq(other, object)) {
-                    objects.push(object);
+            Place::Chunk(chunk) => {
+                if objects.iter().all(|other| !Arc::ptr_eq(other, chunk.object())) {
+                    objects.push(chunk.object());
                 }
             }
         }
@@ -127,7 +128,7 @@ fn foreign_times(parts: &[Part], object: &Arc<LiveObject>) -> Vec<TimeRange> {
     let mut foreign = Vec::new();
     for part in parts {
         match &part.place {
-            Place::Chunk { object: other, .. } if Arc::ptr_eq(other, object) => {
+            Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object) => {
                 foreign.extend_from_slice(&part.hidden);
             }
             _ => foreign.push(part.time),

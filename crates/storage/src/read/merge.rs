@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
-use super::parts::{Fetched, LiveObject, Part, Sources};
+use super::fetch::Fetched;
+use super::parts::{Part, Sources};
 use super::request::ReadStats;
 use crate::rows::{SensorRows, merge};
-use crate::segment::encode::WholeChunk;
 
 /// Delivers the rows of one sensor.
 #[derive(Debug)]
@@ -41,22 +41,29 @@ impl SensorStream {
         &mut self.parts
     }
 
-    /// The next chunk, if it can be taken over into another segment as it is: nothing overlaps it,
-    /// nothing in it is hidden or outside of what was asked for, it is no small one, and `may_stay`
-    /// is true of its object.
-    pub(crate) fn take_whole_chunk(
-        &mut self,
-        fetched: &mut Fetched,
-        may_stay: impl Fn(&LiveObject) -> bool,
-    ) -> Result<Option<WholeChunk>> {
+    /// The rows that are left at most.
+    pub(crate) fn rows_max(&self) -> usize {
+        let open = self.open.iter().map(|(_, rows)| rows.len());
+        open.chain(self.parts.iter().map(Part::rows_max)).sum()
+    }
+
+    /// The next part, if it is one that nothing overlaps and that `is_wanted`. The caller reads it.
+    pub(crate) fn take_part(&mut self, is_wanted: impl Fn(&Part) -> bool) -> Option<Part> {
         if !self.open.is_empty() {
-            return Ok(None);
+            return None;
         }
         let next = self.parts.get(1).map_or(i64::MAX, |next| next.time.first_ns);
-        match self.parts.pop_front_if(|part| part.time.last_ns < next && part.is_whole(may_stay)) {
-            Some(part) => part.read_whole(&self.fields, fetched, &self.stats).map(Some),
-            None => Ok(None),
-        }
+        self.parts.pop_front_if(|part| part.time.last_ns < next && is_wanted(part))
+    }
+
+    /// The fields that it delivers.
+    pub(crate) fn fields(&self) -> &Arc<[(FieldId, FieldType)]> {
+        &self.fields
+    }
+
+    /// What it has touched so far.
+    pub(crate) fn stats(&self) -> &Arc<ReadStats> {
+        &self.stats
     }
 
     /// The next rows; none at the end. Never empty.

@@ -1,15 +1,19 @@
 //! The one way out: a merged view of everything that holds readings.
 //!
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `merge.rs` lays
-//! them together, `scan.rs` and `aggregate.rs` answer questions with them.
+//! them together, `scan.rs`, `series.rs` and `aggregate.rs` answer questions with them. `fetch.rs`
+//! reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
+mod chunk;
+mod fetch;
 mod merge;
 mod parts;
 mod prune;
 mod request;
 mod scan;
+mod series;
 mod snapshot;
 
 pub use aggregate::AggregatePlan;
@@ -18,7 +22,9 @@ pub use request::{
     RowBatch, ScanRequest, ValueCondition,
 };
 pub use scan::Scan;
-pub use snapshot::{SensorSeries, TableSnapshot};
+pub use series::SensorSeries;
+pub use snapshot::TableSnapshot;
 
+pub(crate) use fetch::Fetched;
 pub(crate) use merge::SensorStream;
-pub(crate) use parts::{Fetched, LiveObject, LiveTombstone, Sources};
+pub(crate) use parts::{LiveObject, LiveTombstone, Part, Sources};

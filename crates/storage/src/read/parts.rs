@@ -3,20 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
-use tidefall_codec::decode_page;
-use tidefall_types::{Error, FieldId, FieldType, Result, Seq, TimeRange};
+use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
+use super::chunk::PlacedChunk;
+use super::fetch::Fetched;
 use super::request::ReadStats;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::rows::SensorRows;
-use crate::segment::encode::{CHUNK_ROWS, WholeChunk};
-use crate::segment::{Chunk, IndexBlock, Segment};
+use crate::segment::Segment;
 
 /// A segment of a table as readers see it.
 #[derive(Debug, Clone)]
@@ -65,7 +61,7 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) enum Place {
     Run(Arc<Run>, Range<usize>),
-    Chunk { object: Arc<LiveObject>, index: Arc<IndexBlock>, position: usize },
+    Chunk(PlacedChunk),
 }
 
 impl Sources {
@@ -106,8 +102,8 @@ impl Sources {
                 if time.overlaps(range) {
                     let time = time.intersect(range);
                     let hidden = self.hidden(sensor, entry.last_seq, &time);
-                    let index = Arc::clone(&index);
-                    let place = Place::Chunk { object: Arc::clone(object), index, position };
+                    let (object, index) = (Arc::clone(object), Arc::clone(&index));
+                    let place = Place::Chunk(PlacedChunk { object, index, position });
                     parts.push(Part { seq: entry.last_seq, time, place, hidden });
                 }
             }
@@ -128,6 +124,22 @@ impl Sources {
 }
 
 impl Part {
+    /// The chunk, if this is one of which nothing is hidden.
+    pub(crate) fn bare_chunk(&self) -> Option<&PlacedChunk> {
+        match &self.place {
+            Place::Chunk(chunk) if self.hidden.is_empty() => Some(chunk),
+            _ => None,
+        }
+    }
+
+    /// The number of its rows at most.
+    pub(crate) fn rows_max(&self) -> usize {
+        match &self.place {
+            Place::Run(_, place) => place.len(),
+            Place::Chunk(chunk) => chunk.rows(),
+        }
+    }
+
     /// Reads the rows.
     pub(crate) fn read(
         &self,
@@ -141,58 +153,14 @@ impl Part {
                 ReadStats::add(&stats.rows_from_memory, place.len() as u64);
                 run.read(place.clone(), &ids)?
             }
-            Place::Chunk { object, index, position } => {
-                let rows = read_chunk(&object.segment, index, *position, fields, fetched, stats)?;
+            Place::Chunk(chunk) => {
+                let rows = chunk.read(fields, fetched, stats)?;
                 let first = rows.times.partition_point(|&time| time < self.time.first_ns);
                 let end = rows.times.partition_point(|&time| time <= self.time.last_ns);
                 if (first, end) == (0, rows.len()) { rows } else { rows.slice(first, end - first) }
             }
         };
         hide(rows, &self.hidden)
-    }
-}
-
-/// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten.
-const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 2;
-
-impl Part {
-    /// Whether this is a chunk that may be taken over as it is.
-    pub(crate) fn is_whole(&self, may_stay: impl Fn(&LiveObject) -> bool) -> bool {
-        match &self.place {
-            Place::Run(..) => false,
-            Place::Chunk { object, index, position } => {
-                let chunk = index.chunk(*position);
-                self.hidden.is_empty()
-                    && self.time == chunk.time()
-                    && chunk.meta.rows as usize >= WHOLE_ROWS_MIN
-                    && may_stay(object)
-            }
-        }
-    }
-
-    /// Reads a chunk with its pages.
-    pub(crate) fn read_whole(
-        &self,
-        fields: &[(FieldId, FieldType)],
-        fetched: &mut Fetched,
-        stats: &ReadStats,
-    ) -> Result<WholeChunk> {
-        let Place::Chunk { object, index, position } = &self.place else {
-            return Err(Error::invalid("rows in memory have no pages"));
-        };
-        let rows = read_chunk(&object.segment, index, *position, fields, fetched, stats)?;
-        let chunk = index.chunk(*position);
-        let held = object.segment.fields()?;
-        let bytes = |page: Range<u64>| fetched.page(&page).unwrap_or_default().to_vec();
-        let field_pages = fields.iter().map(|(id, _)| {
-            let place = held.iter().position(|(other, _)| other == id);
-            place.map_or_else(Vec::new, |place| bytes(chunk.field_page(place)))
-        });
-        Ok(WholeChunk {
-            rows,
-            time_page: bytes(chunk.time_page()),
-            field_pages: field_pages.collect(),
-        })
     }
 }
 
@@ -212,171 +180,4 @@ fn hide(rows: SensorRows, hidden: &[TimeRange]) -> Result<SensorRows> {
         .map(|f| f.as_ref().map(|f| crate::rows::gather(f, &keep)).transpose())
         .collect::<Result<_>>()?;
     Ok(SensorRows { times: times.into(), fields })
-}
-
-/// Decodes a chunk.
-fn read_chunk(
-    segment: &Segment,
-    index: &Arc<IndexBlock>,
-    position: usize,
-    fields: &[(FieldId, FieldType)],
-    fetched: &mut Fetched,
-    stats: &ReadStats,
-) -> Result<SensorRows> {
-    let chunk = index.chunk(position);
-    let held = segment.fields()?;
-    let rows = chunk.meta.rows as usize;
-    let places: Vec<Option<usize>> =
-        fields.iter().map(|(id, _)| held.iter().position(|(other, _)| other == id)).collect();
-    fetched.want(segment, index, position, &places, stats)?;
-    let times = match chunk.time_page() {
-        page if page.is_empty() => regular_times(&chunk)?,
-        page => {
-            let times = fetched.decode(segment, page, FieldType::I64, stats)?;
-            let times = times.as_primitive::<Int64Type>();
-            let ends = (times.values().first(), times.values().last());
-            if ends != (Some(&chunk.meta.first_ns), Some(&chunk.meta.last_ns)) {
-                return Err(segment.locate(
-                    chunk.time_page().start,
-                    Error::corrupt("the times of a chunk are not those of the index"),
-                ));
-            }
-            times.values().clone()
-        }
-    };
-    let mut columns = Vec::with_capacity(fields.len());
-    for ((_, ty), place) in fields.iter().zip(&places) {
-        let page = place.map_or(0..0, |place| chunk.field_page(place));
-        columns.push(if page.is_empty() {
-            None
-        } else {
-            let start = page.start;
-            let column = fetched.decode(segment, page, *ty, stats)?;
-            if column.len() != rows {
-                return Err(
-                    segment.locate(start, Error::corrupt("a page has another number of rows"))
-                );
-            }
-            Some(column)
-        });
-    }
-    if times.len() != rows {
-        return Err(segment.locate(0, Error::corrupt("a time page has another number of rows")));
-    }
-    Ok(SensorRows { times, fields: columns })
-}
-
-/// Times with one step, from their ends and their count.
-pub(crate) fn regular_times(chunk: &Chunk<'_>) -> Result<ScalarBuffer<i64>> {
-    let (first, last, rows) = (chunk.meta.first_ns, chunk.meta.last_ns, i64::from(chunk.meta.rows));
-    if rows == 1 {
-        return Ok(vec![first].into());
-    }
-    let span = last.checked_sub(first).filter(|span| span % (rows - 1) == 0);
-    let step =
-        span.ok_or_else(|| Error::corrupt("regular times without a whole step"))? / (rows - 1);
-    Ok((0..rows).map(|row| first + row * step).collect::<Vec<i64>>().into())
-}
-
-/// Bytes read ahead: the pages of neighbouring chunks lie side by side, so one read serves many.
-#[derive(Debug, Default)]
-pub(crate) struct Fetched {
-    name: String,
-    buffers: Vec<(u64, Vec<u8>)>,
-    /// The chunks whose pages are in `buffers`.
-    chunks: Option<(Arc<IndexBlock>, Range<usize>)>,
-}
-
-/// Bytes read ahead at once: large enough that a read's fixed cost vanishes, small enough that a
-/// scan keeps to its share of the memory.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
-/// Unwanted bytes that are read along rather than starting another read.
-const READ_GAP_BYTES: u64 = 64 << 10;
-
-impl Fetched {
-    /// Makes sure that the wanted pages of a chunk are here, and reads those of the chunks of the
-    /// same sensor behind it along.
-    fn want(
-        &mut self,
-        segment: &Segment,
-        index: &Arc<IndexBlock>,
-        position: usize,
-        places: &[Option<usize>],
-        stats: &ReadStats,
-    ) -> Result<()> {
-        if let Some((block, chunks)) = &self.chunks
-            && Arc::ptr_eq(block, index)
-            && chunks.contains(&position)
-        {
-            return Ok(());
-        }
-        if self.name != segment.name() {
-            segment.name().clone_into(&mut self.name);
-            ReadStats::add(&stats.objects, 1);
-        }
-        let sensor = index.sensors()[position];
-        let mut end = index.chunks_of(sensor).end;
-        let mut wanted = self.pages(index, position..end, places);
-        let total = |pages: &[Range<u64>]| pages.iter().map(|p| p.end - p.start).sum::<u64>();
-        while total(&wanted) > READ_AHEAD_BYTES && end > position + 1 {
-            end = position + (end - position) / 2;
-            wanted = self.pages(index, position..end, places);
-        }
-        self.buffers.clear();
-        for range in wanted {
-            ReadStats::add(&stats.bytes, range.end - range.start);
-            self.buffers.push((range.start, segment.read(range)?));
-        }
-        self.chunks = Some((Arc::clone(index), position..end));
-        Ok(())
-    }
-
-    /// The ranges of the wanted pages of some chunks, joined where they lie close together.
-    fn pages(
-        &self,
-        index: &IndexBlock,
-        chunks: Range<usize>,
-        places: &[Option<usize>],
-    ) -> Vec<Range<u64>> {
-        let mut pages: Vec<Range<u64>> = Vec::new();
-        for position in chunks {
-            let chunk = index.chunk(position);
-            pages.push(chunk.time_page());
-            pages.extend(places.iter().flatten().map(|place| chunk.field_page(*place)));
-        }
-        pages.retain(|page| !page.is_empty());
-        pages.sort_unstable_by_key(|page| page.start);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for page in pages {
-            match joined.last_mut() {
-                Some(last) if page.start <= last.end + READ_GAP_BYTES => {
-                    last.end = last.end.max(page.end);
-                }
-                _ => joined.push(page),
-            }
-        }
-        joined
-    }
-
-    /// The bytes of a page that was wanted.
-    pub(crate) fn page(&self, page: &Range<u64>) -> Option<&[u8]> {
-        let (start, bytes) = self.buffers.iter().find(|(start, bytes)| {
-            *start <= page.start && page.end <= start + bytes.len() as u64
-        })?;
-        bytes.get((page.start - start) as usize..(page.end - start) as usize)
-    }
-
-    fn decode(
-        &self,
-        segment: &Segment,
-        page: Range<u64>,
-        ty: FieldType,
-        stats: &ReadStats,
-    ) -> Result<ArrayRef> {
-        let bytes = self
-            .page(&page)
-            .ok_or_else(|| segment.locate(page.start, Error::corrupt("a page was not read")))?;
-        ReadStats::add(&stats.pages, 1);
-        decode_page(bytes, ty).map_err(|error| segment.locate(page.start, error))
-    }
 }

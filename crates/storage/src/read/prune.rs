@@ -39,7 +39,8 @@ pub(crate) fn drop_parts(
 }
 
 fn may_match(sensor: u32, conditions: &[ValueCondition], part: &Part) -> Result<bool> {
-    let Place::Chunk { object, .. } = &part.place else { return Ok(true) };
+    let Place::Chunk(chunk) = &part.place else { return Ok(true) };
+    let object = chunk.object();
     let fields = object.segment.fields()?;
     let block_ns = object.segment.block_ns()?;
     for blocks in object.segment.metrics(sensor, sensor)? {

@@ -6,8 +6,9 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, FieldType, Result};
 
+use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{Fetched, Sources};
+use super::parts::Sources;
 use super::prune;
 use super::request::{BATCH_ROWS, ReadStats, RowBatch, ScanRequest};
 use crate::rows::{SensorRows, arrow_error};

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, StringArray};
+use arrow_array::{Array, StringArray};
 use roaring::RoaringBitmap;
-use tidefall_codec::ColumnBuilder;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
 use super::merge::SensorStream;
-use super::parts::{Fetched, Sources};
+use super::parts::Sources;
+use super::series::{SensorSeries, read_series};
 use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
 use super::scan::Scan;
 use crate::catalog::{SensorsView, TagFilter};
@@ -20,15 +20,6 @@ pub struct TableSnapshot {
     schema: Arc<TableSchema>,
     sensors: Arc<SensorsView>,
     sources: Arc<Sources>,
-}
-
-/// The readings of one sensor, as contiguous columns.
-#[derive(Debug, Clone)]
-pub struct SensorSeries {
-    /// The times in nanoseconds since 1970 UTC, ascending.
-    pub time: arrow_buffer::ScalarBuffer<i64>,
-    /// The requested fields.
-    pub fields: Vec<ArrayRef>,
 }
 
 impl TableSnapshot {
@@ -135,30 +126,8 @@ impl TableSnapshot {
         self.check_sensors(&[sensor])?;
         let fields = self.typed(fields)?;
         let stats = Arc::new(ReadStats::default());
-        let mut stream = SensorStream::new(&self.sources, sensor, time, &fields, &stats)?;
-        let mut fetched = Fetched::default();
-        let Some(first) = stream.next(&mut fetched)? else {
-            let columns = fields.iter().map(|(_, ty)| arrow_array::new_empty_array(&ty.arrow()));
-            return Ok(SensorSeries { time: Vec::<i64>::new().into(), fields: columns.collect() });
-        };
-        let mut time = first.times.to_vec();
-        let mut columns: Vec<ColumnBuilder> =
-            fields.iter().map(|(_, ty)| ColumnBuilder::new(*ty, first.len())).collect();
-        let mut next = Some(first);
-        while let Some(rows) = next {
-            if rows.times.first() != time.first() {
-                time.extend_from_slice(&rows.times);
-            }
-            for (column, values) in columns.iter_mut().zip(&rows.fields) {
-                match values {
-                    Some(values) => column.append_array(values)?,
-                    None => column.append_nulls(rows.len()),
-                }
-            }
-            next = stream.next(&mut fetched)?;
-        }
-        let fields = columns.into_iter().map(ColumnBuilder::finish).collect();
-        Ok(SensorSeries { time: time.into(), fields })
+        let stream = SensorStream::new(&self.sources, sensor, time, &fields, &stats)?;
+        read_series(stream, time)
     }
 
     fn check_sensors(&self, sensors: &[u32]) -> Result<()> {

@@ -59,8 +59,8 @@ pub(crate) trait Number: Copy + Default + PartialOrd {
     fn plus(self, other: Self) -> Self;
     /// The order of numbers, with NaN behind all others as in SQL.
     fn is_below(self, other: Self) -> bool;
-    /// The sum as it shall be stored: floats are rounded to the shortest decimal that their
-    /// rounding error allows, because such sums pack well and are no less right.
+    /// The sum as it shall be stored: floats are rounded within their rounding error, because
+    /// short decimals pack well and are no less right.
     fn settle_sum(self, count: usize, magnitude: f64) -> Self;
     /// Whether sums of `count` numbers up to `magnitude` are exact enough to answer from.
     fn is_exact(count: usize, magnitude: f64) -> bool;
@@ -80,24 +80,33 @@ impl Number for f64 {
     }
 
     fn settle_sum(self, count: usize, magnitude: f64) -> Self {
-        let error = magnitude * count as f64 * count as f64 * f64::EPSILON;
-        for scale in POWERS_OF_TEN {
-            let scaled = (self * scale).round();
-            if scaled.abs() >= EXACT_SUM_MAX {
-                break;
-            }
-            let short = scaled / scale;
-            if (short - self).abs() <= error {
-                return short;
-            }
-        }
-        self
+        shortest_decimal(self, magnitude * count as f64 * count as f64 * f64::EPSILON)
     }
 
     fn is_exact(_count: usize, magnitude: f64) -> bool {
         magnitude.is_finite()
     }
 }
+
+/// The decimal with the fewest digits within `error` of a value; the value itself where that takes
+/// many.
+fn shortest_decimal(value: f64, error: f64) -> f64 {
+    for scale in POWERS_OF_TEN {
+        let scaled = (value * scale).round();
+        if scaled.abs() >= EXACT_SUM_MAX {
+            break;
+        }
+        let short = scaled / scale;
+        if (short - value).abs() <= error {
+            return short;
+        }
+    }
+    value
+}
+
+/// The share of itself by which a sum of squared differences may be rounded: deviations keep 12
+/// digits and take five bytes instead of eight.
+const M2_PRECISION: f64 = 1e-12;
 
 const POWERS_OF_TEN: [f64; 7] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
 
@@ -181,7 +190,7 @@ impl<T: Number> Columns<T> {
         self.sum_f64.push(if exact { sum.to_f64() } else { sum_f64 });
         self.first.push(first.into());
         self.last.push(last.into());
-        self.m2.push(m2);
+        self.m2.push(if exact { shortest_decimal(m2, m2 * M2_PRECISION) } else { m2 });
         self.is_exact.push(exact);
     }
 

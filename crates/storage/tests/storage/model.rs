@@ -10,12 +10,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, ReadStats, ScanRequest, TagFilter,
-    Target, Unknown, WriteOptions,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, ReadStats, ScanRequest,
+    SensorSeries, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch,
-    TagColumn, TimeRange, WriteBatch,
+    TagColumn, TagId, TimeRange, WriteBatch,
 };
 
 const TABLE: &str = "plant";
@@ -23,6 +23,34 @@ const TABLE: &str = "plant";
 const NOW_NS: i64 = 19_792 * NS_PER_DAY;
 
 type Values = (Option<f64>, Option<i64>);
+
+/// Rows with all fields of the schema, as the model has them.
+fn to_model(
+    snapshot: &TableSnapshot,
+    sensors: &[u32],
+    time: &[i64],
+    fields: &[ArrayRef],
+) -> Vec<((String, i64), Values)> {
+    let schema = snapshot.schema();
+    let tag = schema.tags.iter().position(|tag| tag == "sensor").unwrap();
+    let (names, keys) = snapshot.tag_keys(TagId(tag as u16));
+    let column = |name: &str| {
+        schema.fields.iter().position(|field| field.name == name).map(|place| &fields[place])
+    };
+    let (floats, ints) = (column("value"), column("count"));
+    (0..time.len())
+        .map(|row| {
+            let name = names.value(keys[sensors[row] as usize] as usize).to_owned();
+            let float = floats.map(|column| column.as_primitive::<Float64Type>());
+            let int = ints.map(|column| column.as_primitive::<Int64Type>());
+            let values = (
+                float.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
+                int.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
+            );
+            ((name, time[row]), values)
+        })
+        .collect()
+}
 
 #[derive(Default)]
 struct Model {
@@ -219,31 +247,22 @@ impl World {
     fn check_scan(&self, range: TimeRange) {
         let snapshot = self.db().snapshot(TABLE).unwrap();
         let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
-        let fields = (0..snapshot.schema().fields.len() as u16).map(FieldId).collect();
+        let fields: Vec<FieldId> =
+            (0..snapshot.schema().fields.len() as u16).map(FieldId).collect();
+        let mut series = Vec::new();
+        for sensor in &sensors {
+            let SensorSeries { time, fields } =
+                snapshot.read_sensor(*sensor, &range, &fields).unwrap();
+            series.extend(to_model(&snapshot, &vec![*sensor; time.len()], &time, &fields));
+        }
         let request =
             ScanRequest { sensors, time: range, fields, conditions: Vec::new(), limit: None };
-        let tag = snapshot.schema().tags.iter().position(|tag| tag == "sensor").unwrap();
-        let (names, keys) = snapshot.tag_keys(tidefall_types::TagId(tag as u16));
         let mut found = Vec::new();
         for batch in snapshot.scan(&request).unwrap() {
             let batch = batch.unwrap();
-            let column = |name: &str| {
-                let fields = &snapshot.schema().fields;
-                let place = fields.iter().position(|field| field.name == name);
-                place.map(|place| Arc::clone(&batch.fields[place]))
-            };
-            let (floats, ints) = (column("value"), column("count"));
-            for row in 0..batch.rows() {
-                let name = names.value(keys[batch.sensors[row] as usize] as usize).to_owned();
-                let float = floats.as_ref().map(|c| c.as_primitive::<Float64Type>());
-                let int = ints.as_ref().map(|c| c.as_primitive::<Int64Type>());
-                let values = (
-                    float.filter(|c| c.is_valid(row)).map(|c| c.value(row)),
-                    int.filter(|c| c.is_valid(row)).map(|c| c.value(row)),
-                );
-                found.push(((name, batch.time[row]), values));
-            }
+            found.extend(to_model(&snapshot, &batch.sensors, &batch.time, &batch.fields));
         }
+        assert!(series == found, "a scan and the series of all sensors differ in {range}");
         let expected: Vec<_> = self
             .model
             .rows
@@ -281,7 +300,7 @@ impl World {
         };
         let stats = Arc::new(ReadStats::default());
         let found = snapshot.aggregate(&request, &stats).unwrap();
-        let (names, keys) = snapshot.tag_keys(tidefall_types::TagId(0));
+        let (names, keys) = snapshot.tag_keys(TagId(0));
         let group_of = |name: &str| match by_sensor {
             false => 0,
             true => sensors

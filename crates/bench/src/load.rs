@@ -1,0 +1,98 @@
+//! Bulk loads. All data is in memory before the clock starts; it stops when everything is durable.
+
+use std::path::Path;
+use std::time::Instant;
+
+use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target, Unknown, WriteOptions};
+use tidefall_types::{Result, SeriesBatch, WriteBatch};
+
+use crate::Args;
+use crate::report::{Report, fresh};
+use crate::workload::{MINUTES_PER_DAY, TABLE, Workload};
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let workload = Workload::new(args.sensors)?;
+    let rows = f64::from(args.sensors * args.days) * MINUTES_PER_DAY as f64;
+    {
+        let arrivals: Vec<WriteBatch> =
+            (0..args.days).flat_map(|day| workload.arrivals(day)).collect();
+        let mut durable = Vec::new();
+        let fallen = measure(args, rows, "load from Arrow, sorted", |db| {
+            let start = Instant::now();
+            load_arrivals(db, &arrivals)?;
+            durable.push(rows / start.elapsed().as_secs_f64());
+            db.cascade(&CascadeRequest { table: None, target: Target::Long }).map(drop)
+        })?;
+        fallen.print();
+        Report {
+            bench: "load from Arrow, durable",
+            settings: format!("{} MiB", args.memory),
+            unit: "rows/s",
+            runs: durable.split_off(1),
+            more: Vec::new(),
+        }
+        .print();
+    }
+    let frame = workload.frame(args.days);
+    measure(args, rows, "load from a wide frame", |db| {
+        db.load(TABLE, &frame, Unknown::Create).map(drop)
+    })?
+    .print();
+    measure(args, rows, "load from columns, a symbol a sensor", |db| {
+        for sensor in 0..frame.series.len() {
+            db.load(TABLE, &one_of(&frame, sensor), Unknown::Create)?;
+        }
+        Ok(())
+    })?
+    .print();
+    Ok(())
+}
+
+fn load_arrivals(db: &Db, arrivals: &[WriteBatch]) -> Result<()> {
+    let options =
+        WriteOptions { ack: Ack::Memory, unknown: Unknown::Create, ..WriteOptions::default() };
+    for batch in arrivals {
+        db.write(TABLE, batch, &options)?;
+    }
+    db.flush().map(drop)
+}
+
+fn one_of(frame: &SeriesBatch, sensor: usize) -> SeriesBatch {
+    let mut tags = frame.tags.clone();
+    tags.iter_mut().for_each(|tag| tag.keys = tag.keys.slice(sensor, 1));
+    SeriesBatch { tags, fields: frame.fields.clone(), series: vec![frame.series[sensor].clone()] }
+}
+
+/// Times an action on a fresh database, from opening to closing it.
+fn measure<'a>(
+    args: &Args,
+    rows: f64,
+    bench: &'a str,
+    mut action: impl FnMut(&Db) -> Result<()>,
+) -> Result<Report<'a>> {
+    let mut rates = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..=args.runs {
+        let folder = fresh(&args.work, "load")?;
+        let start = Instant::now();
+        bytes = timed(&folder, args, &mut action)?;
+        rates.push(rows / start.elapsed().as_secs_f64());
+    }
+    Ok(Report {
+        bench,
+        settings: format!("{} MiB, fsync, in long columns at the end", args.memory),
+        unit: "rows/s",
+        runs: rates.split_off(1),
+        more: vec![("rows", rows), ("bytes_per_reading", bytes as f64 / rows)],
+    })
+}
+
+fn timed(folder: &Path, args: &Args, action: impl FnOnce(&Db) -> Result<()>) -> Result<u64> {
+    let options = DbOptions { memory_bytes: args.memory << 20, ..DbOptions::default() };
+    let db = Db::open(folder, options)?;
+    action(&db)?;
+    let tables = db.inspect()?;
+    let bytes = tables.iter().flat_map(|table| &table.models).map(|model| model.bytes).sum();
+    db.close()?;
+    Ok(bytes)
+}

@@ -1,0 +1,248 @@
+//! Chunks of segments, read in the form that is asked for: rows, columns that grow, or the pages
+//! themselves.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_buffer::ScalarBuffer;
+use tidefall_codec::ColumnBuilder;
+use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
+
+use super::fetch::Fetched;
+use super::parts::LiveObject;
+use super::request::ReadStats;
+use crate::rows::SensorRows;
+use crate::segment::encode::WholeChunk;
+use crate::segment::{Chunk, IndexBlock};
+
+/// A chunk and the segment in which it lies.
+#[derive(Debug)]
+pub(crate) struct PlacedChunk {
+    pub(super) object: Arc<LiveObject>,
+    pub(super) index: Arc<IndexBlock>,
+    pub(super) position: usize,
+}
+
+/// A chunk whose bytes are at hand.
+struct Opened<'a> {
+    placed: &'a PlacedChunk,
+    chunk: Chunk<'a>,
+    /// Where each of the wanted fields stands in the segment.
+    places: Vec<Option<usize>>,
+    fetched: &'a Fetched,
+    stats: &'a ReadStats,
+}
+
+/// The times of a chunk.
+enum Times {
+    /// With one step.
+    Regular {
+        first_ns: i64,
+        step_ns: i64,
+        rows: usize,
+    },
+    Listed(ScalarBuffer<i64>),
+}
+
+impl PlacedChunk {
+    pub(crate) fn object(&self) -> &Arc<LiveObject> {
+        &self.object
+    }
+
+    /// The first and the last time.
+    pub(crate) fn time(&self) -> TimeRange {
+        self.meta().time()
+    }
+
+    pub(super) fn meta(&self) -> Chunk<'_> {
+        self.index.chunk(self.position)
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.meta().meta.rows as usize
+    }
+
+    fn open<'a>(
+        &'a self,
+        fields: &[(FieldId, FieldType)],
+        fetched: &'a mut Fetched,
+        stats: &'a ReadStats,
+    ) -> Result<Opened<'a>> {
+        let held = self.object.segment.fields()?;
+        let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
+        let places: Vec<Option<usize>> = fields.iter().map(|(id, _)| place(id)).collect();
+        fetched.want(&self.object.segment, &self.index, self.position, &places, stats)?;
+        Ok(Opened { placed: self, chunk: self.meta(), places, fetched, stats })
+    }
+
+    /// Reads all rows.
+    pub(super) fn read(
+        &self,
+        fields: &[(FieldId, FieldType)],
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<SensorRows> {
+        self.open(fields, fetched, stats)?.rows(fields)
+    }
+
+    /// Reads the rows together with their pages.
+    pub(crate) fn read_whole(
+        &self,
+        fields: &[(FieldId, FieldType)],
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<WholeChunk> {
+        let opened = self.open(fields, fetched, stats)?;
+        let segment = &self.object.segment;
+        let bytes = |page: Range<u64>| match page.is_empty() {
+            true => Ok(Vec::new()),
+            false => opened.fetched.page(segment, &page).map(<[u8]>::to_vec),
+        };
+        Ok(WholeChunk {
+            rows: opened.rows(fields)?,
+            time_page: bytes(opened.chunk.time_page())?,
+            field_pages: (0..fields.len())
+                .map(|field| bytes(opened.field_page(field)))
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    /// Appends the rows within `time` to columns, decoding straight into them.
+    pub(crate) fn append_to(
+        &self,
+        time: &TimeRange,
+        fields: &[(FieldId, FieldType)],
+        columns: (&mut Vec<i64>, &mut [ColumnBuilder]),
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<()> {
+        let opened = self.open(fields, fetched, stats)?;
+        let times = opened.times()?;
+        let rows = times.within(time);
+        times.append_to(rows.clone(), columns.0);
+        for (field, column) in columns.1.iter_mut().enumerate() {
+            let page = opened.field_page(field);
+            if page.is_empty() {
+                column.append_nulls(rows.len());
+                continue;
+            }
+            ReadStats::add(&stats.pages, 1);
+            let segment = &self.object.segment;
+            let bytes = opened.fetched.page(segment, &page)?;
+            let appended = match rows.len() == self.rows() {
+                true => column.append_page(bytes).and_then(|found| opened.check_rows(found)),
+                false => column.append_page_rows(bytes, rows.clone()),
+            };
+            appended.map_err(|error| segment.locate(page.start, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Opened<'_> {
+    /// Where the page of a wanted field lies; empty when all is null.
+    fn field_page(&self, field: usize) -> Range<u64> {
+        self.places[field].map_or(0..0, |place| self.chunk.field_page(place))
+    }
+
+    fn check_rows(&self, found: usize) -> Result<()> {
+        match found == self.placed.rows() {
+            true => Ok(()),
+            false => Err(Error::corrupt("a page has another number of rows")),
+        }
+    }
+
+    fn times(&self) -> Result<Times> {
+        let segment = &self.placed.object.segment;
+        let page = self.chunk.time_page();
+        if page.is_empty() {
+            return Times::regular(&self.chunk).map_err(|error| segment.locate(0, error));
+        }
+        let times = self.fetched.decode(segment, &page, FieldType::I64, self.stats)?;
+        let times = times.as_primitive::<Int64Type>();
+        self.check_rows(times.len()).map_err(|error| segment.locate(page.start, error))?;
+        let ends = (times.values().first(), times.values().last());
+        if ends != (Some(&self.chunk.meta.first_ns), Some(&self.chunk.meta.last_ns)) {
+            let why = "the times of a chunk are not those of the index";
+            return Err(segment.locate(page.start, Error::corrupt(why)));
+        }
+        Ok(Times::Listed(times.values().clone()))
+    }
+
+    fn rows(&self, fields: &[(FieldId, FieldType)]) -> Result<SensorRows> {
+        let segment = &self.placed.object.segment;
+        let mut columns = Vec::with_capacity(fields.len());
+        for (field, (_, ty)) in fields.iter().enumerate() {
+            let page = self.field_page(field);
+            columns.push(match page.is_empty() {
+                true => None,
+                false => {
+                    let column = self.fetched.decode(segment, &page, *ty, self.stats)?;
+                    self.check_rows(column.len())
+                        .map_err(|error| segment.locate(page.start, error))?;
+                    Some(column)
+                }
+            });
+        }
+        Ok(SensorRows { times: self.times()?.into_buffer(), fields: columns })
+    }
+}
+
+impl Times {
+    /// Times with one step, from their ends and their count.
+    fn regular(chunk: &Chunk<'_>) -> Result<Self> {
+        let (first_ns, last_ns) = (chunk.meta.first_ns, chunk.meta.last_ns);
+        let rows = chunk.meta.rows as usize;
+        let steps = i64::from(chunk.meta.rows) - 1;
+        let span_ns = last_ns.checked_sub(first_ns);
+        let step_ns = match (span_ns, steps) {
+            (Some(0), 0) => Some(0),
+            (Some(span_ns), 1..) if span_ns % steps == 0 => Some(span_ns / steps),
+            _ => None,
+        };
+        let step_ns =
+            step_ns.ok_or_else(|| Error::corrupt("regular times without a whole step"))?;
+        Ok(Self::Regular { first_ns, step_ns, rows })
+    }
+
+    /// The rows whose times lie in a range.
+    fn within(&self, time: &TimeRange) -> Range<usize> {
+        match self {
+            Self::Listed(times) => {
+                let first = times.partition_point(|&t| t < time.first_ns);
+                first..times.partition_point(|&t| t <= time.last_ns).max(first)
+            }
+            Self::Regular { first_ns, step_ns, rows } => {
+                // How many of the times are not above a bound.
+                let up_to = |bound_ns: i128| match bound_ns - i128::from(*first_ns) {
+                    ..0 => 0,
+                    distance => (distance / i128::from(*step_ns).max(1) + 1).min(*rows as i128),
+                };
+                let first = up_to(i128::from(time.first_ns) - 1) as usize;
+                first..(up_to(i128::from(time.last_ns)) as usize).max(first)
+            }
+        }
+    }
+
+    fn append_to(&self, rows: Range<usize>, out: &mut Vec<i64>) {
+        match self {
+            Self::Listed(times) => out.extend_from_slice(&times[rows]),
+            Self::Regular { first_ns, step_ns, .. } => {
+                out.extend(rows.map(|row| first_ns + row as i64 * step_ns));
+            }
+        }
+    }
+
+    fn into_buffer(self) -> ScalarBuffer<i64> {
+        match self {
+            Self::Listed(times) => times,
+            Self::Regular { rows, .. } => {
+                let mut times = Vec::with_capacity(rows);
+                self.append_to(0..rows, &mut times);
+                times.into()
+            }
+        }
+    }
+}
