@@ -6,7 +6,7 @@
 mod layering;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// The crates below DataFusion, which lint in seconds.
 const LOWER_CRATES: [&str; 4] =
@@ -15,7 +15,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   demo   build Tidefall and run its demo on real data
   ci     everything that must hold: format, lints, layering, all tests
   tidy   format, lints and layering only
-  build  the release binary; prints where it is";
+  build  the release binary; prints where it is
+  bench  Tidefall beside other databases; writes docs/benchmarks.md; takes an hour and more";
 
 type Outcome = Result<(), String>;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         "ci" => xtask.ci(),
         "tidy" => xtask.tidy(),
         "build" => xtask.build().map(|binary| println!("{}", binary.display())),
+        "bench" => xtask.bench(),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -41,18 +43,15 @@ fn main() -> ExitCode {
 struct Xtask {
     root: PathBuf,
     target: PathBuf,
-    cache: PathBuf,
 }
 
 impl Xtask {
     fn new() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
         let home = std::env::var_os("HOME").map_or_else(|| root.to_owned(), PathBuf::from);
-        let cache = std::env::var_os("XDG_CACHE_HOME")
-            .map_or_else(|| home.join(".cache"), PathBuf::from)
-            .join("tidefall");
-        let target = cache.join("target");
-        Self { root: root.to_owned(), target, cache }
+        let cache =
+            std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
+        Self { root: root.to_owned(), target: cache.join("tidefall").join("target") }
     }
 
     fn cargo(&self) -> Command {
@@ -85,34 +84,58 @@ impl Xtask {
     fn ci(&self) -> Outcome {
         self.tidy()?;
         let binary = self.build()?;
+        // Compiled by clippy, so that linting all crates takes no second pass over DataFusion.
         run(self
             .cargo()
             .args(["test", "--release", "--workspace"])
             .args(["--config", "profile.release.debug-assertions=true"])
+            .args(["--config", "profile.release.overflow-checks=true"])
+            .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+            .env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
             .env("TIDEFALL_BINARY", &binary))?;
         self.compare_with_duckdb(&self.build()?)
     }
 
     /// Asks Tidefall and DuckDB the same questions; its closing line is that of the whole run.
     fn compare_with_duckdb(&self, binary: &Path) -> Outcome {
-        let venv = self.cache.join("venv");
-        let python = venv.join("bin").join("python");
-        if !python.exists() {
-            run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-        }
-        let requirements = self.root.join("tests/duckdb/requirements.txt");
-        run(Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet", "--requirement"])
-            .arg(requirements))?;
+        let python = self.python(&[])?;
         let mut compare = Command::new(python);
         compare.current_dir(&self.root).arg("tests/duckdb/run.py").arg("--binary").arg(binary);
+        self.add_data(&mut compare);
+        run(&mut compare)
+    }
+
+    fn bench(&self) -> Outcome {
+        let binary = self.build()?;
+        let engine = ["build", "--release", "--workspace", "--bin", "tidefall-bench"];
+        run(self.cargo().args(engine))?;
+        let mut bench = Command::new(self.python(&["peers"])?);
+        bench.current_dir(&self.root).arg("crates/bench/peers/run.py");
+        bench.arg("--binary").arg(&binary);
+        bench.arg("--engine").arg(binary.with_file_name("tidefall-bench"));
+        self.add_data(&mut bench);
+        run(bench.args(std::env::args().skip(2)))
+    }
+
+    /// The interpreter of a virtual environment with what the comparisons need.
+    fn python(&self, extras: &[&str]) -> Result<PathBuf, String> {
+        let mut setup = Command::new(self.root.join("tests/setup_python"));
+        let output = setup.args(extras).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("{setup:?} could not be started: {error}"))?;
+        match output.status.success() {
+            true => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
+            false => Err(format!("{setup:?} ended with {}", output.status)),
+        }
+    }
+
+    /// Names the large data sets where they lie beside the checkout.
+    fn add_data(&self, command: &mut Command) {
         match self.root.parent().map(|above| above.join("shared/data")) {
             Some(data) if data.is_dir() => {
-                compare.arg("--data").arg(data);
+                command.arg("--data").arg(data);
             }
-            _ => println!("The large data sets are not here: only the carried ones are compared."),
+            _ => println!("The large data sets are not here: only the carried ones are used."),
         }
-        run(&mut compare)
     }
 }
 

@@ -133,7 +133,7 @@ def measure(system, url, version, options):
                 rates.append(rate)
                 slow.append(p99_ms)
         settings = f"{clients} clients, 1 reading a request, fsync before the answer, wrk"
-        common.report("single readings over HTTP", system, version, settings, rates, "readings/s", clients=clients, p99_ms=round(sorted(slow)[len(slow) // 2], 3))
+        common.report("single readings over HTTP", {"influxdb": "InfluxDB", "tidefall": "Tidefall"}[system], version, settings, rates, "readings/s", clients=clients, p99_ms=round(sorted(slow)[len(slow) // 2], 3))
     stored = counted(system, url)
     if stored < acknowledged:
         print(f"{system}: {acknowledged} readings acknowledged, {stored} stored", file=sys.stderr)

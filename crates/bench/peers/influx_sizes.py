@@ -74,7 +74,7 @@ def measure(options, version, duck, name, tags, fields):
         size = settled_bytes(folder)
     finally:
         server.stop()
-    common.report(f"bytes per reading: {name}", "influxdb", version, "shards of 10 years, index in memory, fully compacted, no log", [size / rows], "bytes/row", rows=rows, rows_per_second_in=round(rate))
+    common.report(f"bytes per reading: {name}", "InfluxDB", version, "shards of 10 years, index in memory, fully compacted, no log", [size / rows], "bytes/row", rows=rows, rows_per_second_in=round(rate))
 
 
 def main():

@@ -1,12 +1,13 @@
 """Bulk load of the papers' sensor workload into the peers, sorted by sensor and time and on disk.
 
-    python load.py [--only duckdb|chdb|arcticdb|parquet] [--days N] [--runs N]
+    python load.py [--only duckdb|chdb|arcticdb|parquet|tidefall] [--days N] [--runs N]
 
-Prints rows per second and bytes per reading, a line of JSON each. Every run ends with a sync.
+Tidefall is measured here from files, by its command line; from memory by `tidefall-bench load`. Prints rows per second and bytes per reading, a line of JSON each. Every run ends with a sync.
 """
 
 import argparse
 import os
+import subprocess
 
 import common
 
@@ -101,7 +102,27 @@ def run_parquet(options, table, parquet, _csv):
     rates("load from Arrow, sorted", "Parquet + Zstandard (DuckDB)", common.version("duckdb"), f"threads {options.threads}, level 3", options, table.num_rows, action)
 
 
-SYSTEMS = {"duckdb": run_duckdb, "chdb": run_chdb, "arcticdb": run_arcticdb, "parquet": run_parquet}
+def run_tidefall(options, table, parquet, csv):
+    def tidefall(folder, *args):
+        subprocess.run([options.binary, *args, "--db", f"{folder}/db"], check=True, capture_output=True)
+
+    def import_(folder, file):
+        tidefall(folder, "import", file, "--table", "readings", "--time", "time", "--tags", "sensor")
+
+    def import_and_fall(folder, file):
+        import_(folder, file)
+        tidefall(folder, "cascade", "--to", "long")
+
+    version = subprocess.run([options.binary, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    for name, file, action, settings in [
+        ("load from Parquet, sorted", parquet, import_and_fall, "two commands, in long columns at the end, fsync"),
+        ("load from CSV, sorted", csv, import_and_fall, "two commands, in long columns at the end, fsync"),
+        ("import of CSV, as it arrives", csv, import_, "one command, fsync"),
+    ]:
+        rates(name, "Tidefall", version, settings, options, table.num_rows, lambda folder, file=file, action=action: action(folder, file))
+
+
+SYSTEMS = {"duckdb": run_duckdb, "chdb": run_chdb, "arcticdb": run_arcticdb, "parquet": run_parquet, "tidefall": run_tidefall}
 
 
 def main():
@@ -109,6 +130,7 @@ def main():
     common.add_options(parser)
     parser.add_argument("--only", choices=SYSTEMS)
     parser.add_argument("--codec", default="ALP, ZSTD(1)", help="ClickHouse's codec of the value")
+    parser.add_argument("--binary", default="tidefall", help="Tidefall's program")
     options = parser.parse_args()
     files = common.workload_files(options)
     for name in [options.only] if options.only else SYSTEMS:

@@ -1,6 +1,6 @@
 """Bytes on disk per reading (row) of every real data set and of the generated workload in the peers.
 
-    python sizes.py [--data DIR] [--only TABLE] [--systems duckdb,parquet,chdb,arcticdb]
+    python sizes.py [--data DIR] [--only TABLE] [--systems duckdb,parquet,chdb,arcticdb,tidefall]
 
 Rows are sorted by tags and time. For ClickHouse every column is first written once with each of some
 codecs, and the smallest are taken; Parquet tries Zstandard levels 3 and 19 with both generations of
@@ -11,6 +11,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import duckdb
@@ -123,8 +124,26 @@ def size_arcticdb(options, duck, table, order):
     yield common.folder_bytes(folder), "lmdb, one symbol, sorted by time"
 
 
-SYSTEMS = {"duckdb": size_duckdb, "parquet": size_parquet, "chdb": size_chdb, "arcticdb": size_arcticdb}
+def size_tidefall(options, duck, table, order):
+    folder = fresh(options, "tidefall")
+    name = table.strip('"')
+    if name in TABLES:
+        files, args = TABLES[name].paths(options.data), TABLES[name].import_args
+    else:
+        files, args = [str(folder / "t.parquet")], ["--time", "time", "--tags", "sensor"]
+        duck.execute(f"COPY (SELECT * FROM {table} ORDER BY time) TO '{files[0]}' (FORMAT parquet)")
+    for command in [["import", *files, "--table", name, *args], ["cascade", "--to", "long"]]:
+        subprocess.run([options.binary, *command, "--db", str(folder / "db")], check=True, capture_output=True)
+    yield common.folder_bytes(folder / "db" / "objects"), "long columns, block metrics and index included"
+
+
+SYSTEMS = {"tidefall": size_tidefall, "duckdb": size_duckdb, "parquet": size_parquet, "chdb": size_chdb, "arcticdb": size_arcticdb}
+SYSTEM_NAMES = {"tidefall": "Tidefall", "duckdb": "DuckDB", "parquet": "Parquet + Zstandard (DuckDB)", "chdb": "ClickHouse (chdb)", "arcticdb": "ArcticDB"}
 VERSIONS = {"duckdb": "duckdb", "parquet": "duckdb", "chdb": "chdb", "arcticdb": "arcticdb"}
+
+
+def program_version(binary):
+    return subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
 def measure(options, duck, name, table, order):
@@ -135,7 +154,8 @@ def measure(options, duck, name, table, order):
         except Exception as error:  # one peer's trouble must not hide the others' figures
             print(f"{name}, {system}: {error}", file=sys.stderr)
             continue
-        common.report(f"bytes per reading: {name}", system, common.version(VERSIONS[system]), settings, [size / rows], "bytes/row", rows=rows)
+        version = common.version(VERSIONS[system]) if system in VERSIONS else program_version(options.binary)
+        common.report(f"bytes per reading: {name}", SYSTEM_NAMES[system], version, settings, [size / rows], "bytes/row", rows=rows)
 
 
 def main():
@@ -144,6 +164,7 @@ def main():
     parser.add_argument("--data", help="folder of the full data sets; without it the carried ones are measured")
     parser.add_argument("--only", help="one table, or 'generated'")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--binary", default="tidefall", help="Tidefall's program")
     options = parser.parse_args()
     for table in TABLES.values():
         if options.only not in (None, table.name) or not table.paths(options.data):

@@ -1,0 +1,148 @@
+"""Measures Tidefall beside other databases and writes the tables of docs/benchmarks.md.
+
+    python run.py --binary TIDEFALL --engine TIDEFALL_BENCH [--data DIR] [--only STEP] [--out FILE]
+
+Every step prints lines of JSON, which are kept in --results; a step that is run again replaces its
+lines. `cargo xtask bench` builds both programs and calls this.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+
+
+def steps(options):
+    """The commands of each step, all of which measure the same thing in several systems."""
+    def driver(name, *args):
+        return [sys.executable, str(HERE / name), *args]
+
+    engine = lambda *args: [options.engine, *args]
+    data = ["--data", options.data] if options.data else []
+    binary = ["--binary", options.binary]
+    has_influx = shutil.which("influxd") and shutil.which("wrk")
+    return {
+        "load": [
+            engine("load", "--days", "30", "--runs", "5"),
+            *[driver("load.py", "--only", system, "--days", "14", "--runs", "3", *(binary if system == "tidefall" else [])) for system in ("tidefall", "duckdb", "chdb", "arcticdb", "parquet")],
+        ],
+        "read": [engine("read", "--days", "365", "--sensors", "100")],
+        "log": [engine("log", "--runs", "5")],
+        "memory": [engine("memory", "--days", "150", "--memory", memory) for memory in ("128", "512")],
+        "http": [driver("http_write.py", "--system", system, *(binary if system == "tidefall" else [])) for system in ("influxdb", "tidefall")] if has_influx else [],
+        "sizes": [
+            driver("sizes.py", "--days", "7", *data, *binary),
+            *([driver("influx_sizes.py", "--days", "7", *data)] if has_influx else []),
+        ],
+    }
+
+
+def run(commands):
+    lines = []
+    for command in commands:
+        print("$", *command, file=sys.stderr)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if line.startswith("{"):
+                    print(line, end="", file=sys.stderr)
+                    lines.append(json.loads(line))
+        if process.returncode:
+            print(f"{command[0]} ended with {process.returncode}: its figures are missing", file=sys.stderr)
+    return lines
+
+
+def number(value):
+    if value >= 1e6:
+        return f"{value / 1e6:.2f} M"
+    if value >= 1e4:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def is_ours(line):
+    return line["system"] == "Tidefall"
+
+
+def tables(results):
+    """Markdown: a table for each benchmark with several systems, one for all that have only ours."""
+    benches = {}
+    for line in results:
+        key = line["bench"] + (f", {line['clients']} clients" if "clients" in line else "")
+        benches.setdefault(key, []).append(line)
+    sizes = {name: lines for name, lines in benches.items() if name.startswith("bytes per reading: ")}
+    alone = {name: lines for name, lines in benches.items() if name not in sizes and all(map(is_ours, lines))}
+    for name, lines in benches.items():
+        if name not in sizes and name not in alone:
+            yield from comparison(name, lines)
+    if alone:
+        yield "### Tidefall alone\n"
+        yield "| benchmark | median | unit | spread | settings |\n|---|---|---|---|---|"
+        for name, lines in alone.items():
+            for line in lines:
+                more = ", ".join(f"{key.replace('_', ' ')} {number(line[key])}" for key in ("after_import_mib", "rows_per_s") if key in line)
+                yield f"| {name} | {number(line['median'])} | {line['unit']} | {line['spread']:.0%} | {line['settings']}{'; ' + more if more else ''} |"
+        yield ""
+    if sizes:
+        yield from size_table(sizes)
+
+
+def comparison(name, lines):
+    yield f"### {name[0].upper()}{name[1:]}\n"
+    yield "| system | median | unit | spread | Tidefall is | settings |\n|---|---|---|---|---|---|"
+    ours = next((line["median"] for line in lines if is_ours(line)), None)
+    for line in sorted(lines, key=lambda line: -line["median"]):
+        ratio = f"{ours / line['median']:.2g} times" if ours and not is_ours(line) else ""
+        extra = f"; 99th percentile {line['p99_ms']} ms" if "p99_ms" in line else ""
+        extra += f"; {line['bytes_per_reading']:.2f} bytes per reading" if "bytes_per_reading" in line else ""
+        yield f"| {line['system']} {line['version']} | {number(line['median'])} | {line['unit']} | {line['spread']:.0%} | {ratio} | {line['settings']}{extra} |"
+    yield ""
+
+
+def size_table(sizes):
+    yield "### Bytes per reading\n"
+    systems = list(dict.fromkeys(line["system"] for lines in sizes.values() for line in lines))
+    yield "| data | " + " | ".join(systems) + " |\n|---" + "|---" * len(systems) + "|"
+    for name, lines in sizes.items():
+        found = {line["system"]: line["median"] for line in lines}
+        least = min(found.values())
+        cells = [f"**{found[s]:.3f}**" if found.get(s) == least else f"{found[s]:.3f}" if s in found else "" for s in systems]
+        yield f"| {name.split(': ')[1]} | " + " | ".join(cells) + " |"
+    yield ""
+
+
+def machine():
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    memory = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal"))
+    cores = len([line for line in open("/proc/cpuinfo") if line.startswith("processor")])
+    return f"{cores} cores of {cpu}, {memory / 2**20:.0f} GiB, Linux {platform.release()}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--data", help="folder of the full data sets; without it the carried ones are measured")
+    parser.add_argument("--only", help="one step, or several with commas between them")
+    parser.add_argument("--results", default=str(pathlib.Path.home() / ".cache" / "tidefall" / "bench.jsonl"))
+    parser.add_argument("--out", default=str(REPOSITORY / "docs" / "benchmarks.md"))
+    options = parser.parse_args()
+    results = pathlib.Path(options.results)
+    kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    wanted = options.only.split(",") if options.only else list(steps(options))
+    for step in [] if options.only == "none" else wanted:
+        lines = [dict(line, step=step) for line in run(steps(options)[step])]
+        kept = [line for line in kept if line["step"] != step] + lines
+        results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    intro = (HERE / "benchmarks.head.md").read_text()
+    text = "\n".join([intro, f"Machine: {machine()}.\n", *tables(kept)])
+    pathlib.Path(options.out).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
