@@ -9,8 +9,9 @@ use crate::read::{Fetched, LiveObject, Part, SensorStream};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, Stretch, WholeChunk};
 
-/// Rows after which a piece ends: bounds the memory of a merge.
-pub(super) const PIECE_ROWS: usize = 1 << 17;
+/// Rows after which a piece ends: bounds the memory of a merge. Tests, which run with assertions,
+/// have fewer rows.
+pub(super) const PIECE_ROWS: usize = if cfg!(debug_assertions) { 1 << 11 } else { 1 << 17 };
 
 /// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten.
 const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 2;

@@ -114,7 +114,7 @@ pub(super) fn rewrite(
     let stats = Arc::new(ReadStats::default());
     let mut outputs: Vec<ObjectEntry> = Vec::new();
     for (model, time) in spans {
-        let read = |sensor: &u32| {
+        let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
             let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
@@ -125,8 +125,8 @@ pub(super) fn rewrite(
             table.id,
             Output { model: *model, fields: &fields, block_ns: schema.options.block_ns },
             seq,
-            estimate(inputs, time, sensors.len() as u64),
-            &sensors,
+            estimate(inputs, time, sensors.len()),
+            &stretches(inputs, &sensors, time)?,
             read,
         )?);
     }
@@ -165,13 +165,49 @@ pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
     (length(part) / length(all)).clamp(0.0, 1.0)
 }
 
-/// The sensors that have rows in some objects, in order.
-fn sensors_of(objects: &[Arc<LiveObject>]) -> Result<Vec<u32>> {
+/// Rows after which the work on a sensor is divided: bounds what one thread holds. Tests, which run
+/// with assertions, have fewer rows.
+const STRETCH_ROWS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 19 };
+
+/// The sensors in their order, and for each the stretches of `time` that are worked on apart.
+fn stretches(
+    inputs: &[Arc<LiveObject>],
+    sensors: &RoaringBitmap,
+    time: &TimeRange,
+) -> Result<Vec<(u32, TimeRange)>> {
+    let mut stretches = Vec::with_capacity(sensors.len() as usize);
+    let mut chunks: Vec<(i64, u64)> = Vec::new();
+    for sensor in sensors {
+        chunks.clear();
+        for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+            for index in object.segment.index_blocks(sensor, sensor)? {
+                for position in index.chunks_of(sensor) {
+                    let meta = index.chunk(position).meta;
+                    chunks.push((meta.first_ns, u64::from(meta.rows)));
+                }
+            }
+        }
+        chunks.sort_unstable();
+        let (mut start_ns, mut rows) = (time.first_ns, 0);
+        for &(first_ns, chunk_rows) in &chunks {
+            if rows >= STRETCH_ROWS && first_ns > start_ns && first_ns <= time.last_ns {
+                stretches.push((sensor, TimeRange::new(start_ns, first_ns - 1)));
+                (start_ns, rows) = (first_ns, 0);
+            }
+            rows += chunk_rows;
+        }
+        stretches.push((sensor, TimeRange::new(start_ns, time.last_ns)));
+    }
+    Ok(stretches)
+}
+
+/// The sensors that have rows in some objects.
+fn sensors_of(objects: &[Arc<LiveObject>]) -> Result<RoaringBitmap> {
     let mut sensors = RoaringBitmap::new();
     for object in objects {
         for position in 0..object.segment.index_block_count()? {
             sensors.extend(object.segment.index_block_at(position)?.sensors());
         }
     }
-    Ok(sensors.into_iter().collect())
+    Ok(sensors)
 }
