@@ -13,7 +13,7 @@ use tidefall_types::{
 use crate::TagFilter;
 use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
 use crate::engine::{Engine, Sweep, to_stored};
-use crate::ingest::commit::{Change, Commit};
+use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{RecordKind, encode_delete, encode_rows, encode_sensors};
 use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
 use crate::manifest::log::ManifestLog;
@@ -24,7 +24,7 @@ use crate::options::{
 };
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
-use crate::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo, names};
+use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names};
 use crate::table::Table;
 use crate::wal::{Replay, Wal};
 
@@ -63,14 +63,17 @@ impl Db {
     /// As [`Db::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: DbOptions) -> Result<Self> {
         check(&options)?;
+        let disk = GuardedDisk::new(disk);
+        let failure = disk.failure();
+        let disk: Arc<dyn Disk> = Arc::new(disk);
         let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
         let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
         let (wal, records) = Wal::open(disk, state.wal_from, salt)?;
-        let next_seq = wal.next_seq().max(seq_behind(&state));
-        let engine = Arc::new(Engine::new(io, options, manifest, next_seq));
+        let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
+        let engine = Arc::new(Engine::new(io, options, manifest, commits));
         load_tables(&engine, &state)?;
         delete_strays(&engine, &state)?;
         let rows = replay(&engine, &state, records)?;
@@ -164,7 +167,7 @@ impl Db {
         }
         let mut schema = schema.clone();
         schema.id = tidefall_types::TableId(manifest.state().next_table);
-        manifest.commit(&[Edit::PutTable(schema.clone())])?;
+        engine.commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
         engine.show_table(Arc::new(Table::new(schema)));
         Ok(())
     }
@@ -178,7 +181,7 @@ impl Db {
         let engine = self.engine();
         let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         let table = engine.table(name)?;
-        engine.manifest().commit(&[Edit::DropTable(table.id)])?;
+        engine.commit(&mut engine.manifest(), &[Edit::DropTable(table.id)])?;
         engine.hide_table(&table);
         Ok(())
     }
@@ -423,7 +426,7 @@ impl Db {
                 schema.add_field(&field.name, ty)?;
             }
         }
-        manifest.commit(&[Edit::PutTable(schema.clone())])?;
+        self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
         table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(schema.tags.len());
         *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
         Ok(())
@@ -512,8 +515,9 @@ fn load_read_only(
     state: State,
 ) -> Result<Arc<Engine>> {
     let manifest = ManifestLog::open(Arc::clone(io))?;
-    let next_seq = seq_behind(&state);
-    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, next_seq));
+    // A reader writes nothing that could fail.
+    let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
+    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, commits));
     load_tables(&engine, &state)?;
     replay(&engine, &state, Replay::open(Arc::clone(disk), state.wal_from)?)?;
     Ok(engine)

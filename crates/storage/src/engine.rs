@@ -82,13 +82,13 @@ impl Engine {
         io: Arc<dyn ObjectIo>,
         options: DbOptions,
         manifest: ManifestLog<State>,
-        next_seq: Seq,
+        commits: CommitQueue,
     ) -> Self {
         let state = manifest.state();
         let caches = SegmentCaches::new((options.memory_bytes as f64 * CACHE_SHARE) as usize);
         Self {
             io,
-            commits: CommitQueue::new(next_seq),
+            commits,
             wal: Mutex::new(None),
             maintenance: Mutex::new(()),
             tables: RwLock::new(Tables::default()),
@@ -115,6 +115,12 @@ impl Engine {
 
     pub(crate) fn manifest(&self) -> MutexGuard<'_, ManifestLog<State>> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
+    /// write could be lost with, say, the table that it is for: so no write is taken any more.
+    pub(crate) fn commit(&self, manifest: &mut ManifestLog<State>, edits: &[Edit]) -> Result<()> {
+        manifest.commit(edits).map(drop).inspect_err(|error| self.commits.fail(error))
     }
 
     // ---- tables ----
@@ -191,7 +197,7 @@ impl Engine {
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
         self.add_what_the_log_holds(&mut edits)?;
-        self.manifest().commit(&edits)?;
+        self.commit(&mut self.manifest(), &edits)?;
         let mut live = table.live();
         let before = live.kv_bytes();
         change(&mut live);
@@ -262,7 +268,7 @@ impl Engine {
         let mut edits = Vec::new();
         self.add_what_the_log_holds(&mut edits)?;
         edits.push(Edit::WalFrom(from));
-        self.manifest().commit(&edits)?;
+        self.commit(&mut self.manifest(), &edits)?;
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;
@@ -290,7 +296,7 @@ impl Engine {
         }
         let edits: Vec<Edit> =
             spent.iter().map(|seq| Edit::RemoveTombstone(table.id, *seq)).collect();
-        self.manifest().commit(&edits)?;
+        self.commit(&mut self.manifest(), &edits)?;
         let mut live = table.live();
         Arc::make_mut(&mut live.tombstones).retain(|tombstone| !spent.contains(&tombstone.seq));
         Ok(())

@@ -10,6 +10,7 @@ use super::Prepared;
 use super::record::RecordKind;
 use crate::kv::Run;
 use crate::read::LiveTombstone;
+use crate::store::SyncFailure;
 use crate::table::Table;
 use crate::wal::Wal;
 
@@ -55,6 +56,8 @@ pub(crate) struct CommitQueue {
     has_room: Condvar,
     /// Everything before this is visible.
     applied: AtomicU64,
+    /// Whether anything, not only the log, could not be made durable.
+    disk: SyncFailure,
 }
 
 #[derive(Default)]
@@ -73,8 +76,8 @@ impl std::fmt::Debug for CommitQueue {
 }
 
 impl CommitQueue {
-    pub(crate) fn new(next_seq: Seq) -> Self {
-        let queue = Self::default();
+    pub(crate) fn new(next_seq: Seq, disk: SyncFailure) -> Self {
+        let queue = Self { disk, ..Self::default() };
         queue.lock().next_seq = next_seq;
         queue.applied.store(next_seq.0, Ordering::Release);
         queue
@@ -87,7 +90,7 @@ impl CommitQueue {
 
     /// Why the database takes no more writes, if it does not.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.lock().failure.clone()
+        self.lock().failure.clone().or_else(|| self.disk.get())
     }
 
     /// Makes all further writes fail.
@@ -111,8 +114,8 @@ impl CommitQueue {
         while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
             inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some(failure) = &inner.failure {
-            return Err(failure.clone());
+        if let Some(failure) = inner.failure.clone().or_else(|| self.disk.get()) {
+            return Err(failure);
         }
         if inner.is_closed {
             return Err(Error::closed("the database is closed"));

@@ -4,7 +4,8 @@
 //!
 //! 1. [`Disk`] is what an operating system offers: files, links, directories, fsync. [`LocalDisk`]
 //!    is the real one, [`MemDisk`] keeps written apart from durable bytes and can lose power,
-//!    [`FaultDisk`] makes chosen operations of another disk fail. The log writes to it directly.
+//!    [`FaultDisk`] makes chosen operations of another disk fail, [`GuardedDisk`] takes no more
+//!    writes after a failed fsync. The log writes to it directly.
 //! 2. [`ObjectIo`] is what the rest of the engine uses: objects that appear whole and durable under
 //!    a new name or not at all. [`LocalIo`] builds them on a [`Disk`].
 //!
@@ -13,6 +14,7 @@
 
 mod disk;
 mod fault;
+mod guard;
 mod handles;
 mod local_disk;
 mod local_io;
@@ -24,6 +26,7 @@ mod random;
 
 pub use disk::{Disk, DiskEntry, DiskFile};
 pub use fault::{Fault, FaultDisk, Times};
+pub use guard::{GuardedDisk, SyncFailure};
 pub use local_disk::LocalDisk;
 pub use local_io::LocalIo;
 pub use lock::DirLock;

@@ -1,0 +1,130 @@
+use std::sync::{Arc, OnceLock};
+
+use tidefall_types::{Error, Result};
+
+use super::{Disk, DiskEntry, DiskFile};
+
+/// Whether a disk has failed to make something durable, and how. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct SyncFailure(Arc<OnceLock<Error>>);
+
+impl SyncFailure {
+    /// What every write gets after the failure, if there was one.
+    pub fn get(&self) -> Option<Error> {
+        self.0.get().cloned()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.get().map_or(Ok(()), Err)
+    }
+
+    fn watch(&self, synced: Result<()>) -> Result<()> {
+        synced.inspect_err(|error| {
+            self.0.get_or_init(|| {
+                Error::closed(format!(
+                    "nothing more is written after a failed fsync; open the database again when \
+                     the disk is well: {error}"
+                ))
+            });
+        })
+    }
+}
+
+/// A disk that changes nothing more once it has failed to make something durable.
+///
+/// The operating system may have dropped the bytes of a failed fsync and yet let the next fsync
+/// succeed (Rebello et al., "Can applications recover from fsync failures?", 2020), so no later
+/// write can be relied on until everything has been read again from the start.
+#[derive(Debug)]
+pub struct GuardedDisk {
+    inner: Arc<dyn Disk>,
+    failure: SyncFailure,
+}
+
+impl GuardedDisk {
+    /// `inner`, which has not failed as yet.
+    pub fn new(inner: Arc<dyn Disk>) -> Self {
+        Self { inner, failure: SyncFailure::default() }
+    }
+
+    /// Tells, then and later, whether the disk has failed.
+    pub fn failure(&self) -> SyncFailure {
+        self.failure.clone()
+    }
+
+    fn wrap(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(GuardedFile { inner: file, failure: self.failure.clone() })
+    }
+}
+
+impl Disk for GuardedDisk {
+    fn create_dir(&self, dir: &str) -> Result<()> {
+        self.failure.check()?;
+        self.inner.create_dir(dir)
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.failure.check()?;
+        Ok(self.wrap(self.inner.create(name)?))
+    }
+
+    // Nobody writes to a file that was opened for reading.
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.inner.open(name)
+    }
+
+    fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.failure.check()?;
+        Ok(self.wrap(self.inner.open_write(name)?))
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        self.failure.check()?;
+        self.inner.link(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.failure.check()?;
+        self.inner.remove(name)
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<DiskEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        self.failure.check()?;
+        self.failure.watch(self.inner.sync_dir(dir))
+    }
+}
+
+#[derive(Debug)]
+struct GuardedFile {
+    inner: Arc<dyn DiskFile>,
+    failure: SyncFailure,
+}
+
+impl DiskFile for GuardedFile {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.failure.check()?;
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.failure.check()?;
+        self.failure.watch(self.inner.sync())
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+
+    fn truncate(&self, size_bytes: u64) -> Result<()> {
+        self.failure.check()?;
+        self.inner.truncate(size_bytes)
+    }
+}
