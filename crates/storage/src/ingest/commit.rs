@@ -12,7 +12,7 @@ use crate::kv::Run;
 use crate::read::LiveTombstone;
 use crate::store::SyncFailure;
 use crate::table::Table;
-use crate::wal::Wal;
+use crate::wal::{PAYLOAD_BYTES_MAX, Wal};
 
 /// Bytes of records that may wait; writers wait beyond. Four groups of the log's own size.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
@@ -108,8 +108,17 @@ impl CommitQueue {
     /// Adds a change behind all others.
     ///
     /// # Errors
-    /// `Closed` after a failure or a close; `commit.done` is not called then.
+    /// `Closed` after a failure or a close, `Limit` when the log cannot take as much at once;
+    /// `commit.done` is not called then.
     pub(crate) fn submit(&self, commit: Commit) -> Result<()> {
+        let bytes = commit.record.as_ref().map_or(0, |(_, payload)| payload.len());
+        if bytes > PAYLOAD_BYTES_MAX {
+            // Refused here, where it fails alone: the log would fail for everybody.
+            return Err(Error::limit(format!(
+                "a write of {bytes} bytes is too large for the log, which takes up to \
+                 {PAYLOAD_BYTES_MAX} at once; send it in parts"
+            )));
+        }
         let mut inner = self.lock();
         while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
             inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
