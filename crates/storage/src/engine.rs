@@ -7,13 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
+use crate::catalog::object;
 use crate::ingest::commit::CommitQueue;
 use crate::kv::Run;
 use crate::manifest::log::{LogState, ManifestLog};
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
 use crate::read::{LiveObject, LiveTombstone};
-use crate::segment::{Segment, SegmentCaches};
+use crate::segment::{Content, Segment, SegmentCaches, encode_header};
 use crate::store::{ObjectIo, ObjectWriter, names};
 use crate::table::{Live, Table};
 use crate::wal::Wal;
@@ -235,11 +236,14 @@ impl Engine {
                 let is_crowded = stored.len() >= SENSOR_OBJECTS_MAX;
                 let first = if is_crowded { 0 } else { first };
                 let count = sensors.count() - first;
-                let bytes = sensors.encode_from(first)?;
+                let frame = sensors.encode_from(first)?;
                 drop(sensors);
+                let header = encode_header(Content::Sensors, table.id);
                 let id = self.next_object_id();
-                self.io.put_new(&names::object(id, "sensors"), &[&bytes])?;
-                let part = SensorObject { id, first, count, bytes: bytes.len() as u64 };
+                let name = names::object(id, object::EXTENSION);
+                self.io.put_new(&name, &[&header, &frame])?;
+                let bytes = (header.len() + frame.len()) as u64;
+                let part = SensorObject { id, first, count, bytes };
                 edits.push(match is_crowded {
                     true => Edit::ReplaceSensors(table.id, part),
                     false => Edit::AddSensors(table.id, part),

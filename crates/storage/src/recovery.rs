@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use tidefall_types::{Error, ObjectId, Result, Seq};
+use tidefall_types::{Error, Result, Seq};
 
+use crate::catalog::object::{self, read_sensors};
 use crate::engine::{Engine, to_live};
 use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
@@ -40,10 +41,7 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
     {
         let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
         for part in &stored.sensors {
-            let name = names::object(part.id, "sensors");
-            let located = |error: Error| error.context(&name);
-            let bytes = engine.io.read_range(&name, 0..part.bytes).map_err(located)?;
-            sensors.decode(&bytes).map_err(located)?;
+            read_sensors(&*engine.io, stored.schema.id, part, |frame| sensors.decode(frame))?;
         }
         sensors.add_tags(stored.schema.tags.len());
     }
@@ -61,13 +59,15 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
 /// Deletes objects that the state does not name: a crash left them between being written and being
 /// installed, or between being replaced and being deleted.
 pub(crate) fn delete_strays(engine: &Engine, state: &State) -> Result<()> {
-    let mut known: HashSet<ObjectId> = HashSet::new();
+    let mut known: HashSet<String> = HashSet::new();
     for table in state.tables.values() {
-        known.extend(table.objects.keys());
-        known.extend(table.sensors.iter().map(|part| part.id));
+        let objects = table.objects.values();
+        known.extend(objects.map(|entry| names::object(entry.id, entry.model.name())));
+        let sensors = table.sensors.iter();
+        known.extend(sensors.map(|part| names::object(part.id, object::EXTENSION)));
     }
     for (name, bytes) in engine.io.list(names::OBJECTS_DIR)? {
-        if names::parse_object(&name).is_some_and(|id| !known.contains(&id)) {
+        if names::parse_object(&name).is_some() && !known.contains(&name) {
             tracing::info!(%name, bytes, "deleted an object that nothing names");
             engine.io.delete(&name)?;
         }

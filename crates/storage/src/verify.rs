@@ -3,11 +3,16 @@
 use tidefall_types::{Error, Result};
 
 use crate::Db;
+use crate::catalog::SensorDictionary;
+use crate::catalog::object::{self, read_sensors};
+use crate::engine::Engine;
+use crate::store::{check_size, names};
+use crate::table::Table;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Objects read.
+    /// Objects read: segments, sensors, and the manifest.
     pub objects: u64,
     /// Rows read.
     pub rows: u64,
@@ -18,19 +23,46 @@ pub struct VerifyReport {
 }
 
 impl Db {
-    /// Reads every object that the manifest names and checks it.
+    /// Reads every object that the manifest names, and the manifest, and checks them. The log is
+    /// read, and checked, whenever a database is opened.
     ///
     /// # Errors
     /// `Io` when the disk fails; damage is no error but is listed in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
-        for table in self.engine().tables() {
+        let engine = self.engine();
+        for table in engine.tables() {
             let objects = table.live().objects.clone();
             for object in objects {
                 report.objects += 1;
-                crate::segment::verify_segment(&object.entry, &object.segment, &mut report);
+                let id = table.id;
+                crate::segment::verify_segment(id, &object.entry, &object.segment, &mut report);
             }
+            verify_sensors(engine, &table, &mut report);
         }
+        let (objects, damages) = engine.manifest().verify()?;
+        report.objects += objects;
+        report.damages.extend(damages);
         Ok(report)
+    }
+}
+
+/// Reads the stored sensors of a table again.
+fn verify_sensors(engine: &Engine, table: &Table, report: &mut VerifyReport) {
+    let parts = match engine.manifest().state().tables.get(&table.id) {
+        Some(state) => state.sensors.clone(),
+        None => return,
+    };
+    let mut stored = SensorDictionary::default();
+    for part in &parts {
+        report.objects += 1;
+        let name = names::object(part.id, object::EXTENSION);
+        let checked = check_size(&*engine.io, &name, part.bytes)
+            .and_then(|()| read_sensors(&*engine.io, table.id, part, |frame| stored.decode(frame)));
+        if let Err(error) = checked {
+            report.damages.push(error);
+            // What comes behind it does not follow what was read.
+            return;
+        }
     }
 }

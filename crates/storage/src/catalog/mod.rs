@@ -1,6 +1,7 @@
 //! What the database knows of its tables beside their readings: schemas and sensors.
 
 mod filter;
+pub(crate) mod object;
 mod resolve;
 mod sensors;
 

@@ -136,10 +136,13 @@ impl SensorDictionary {
         let head = frame.take_i64s()?;
         let wrong = || Error::corrupt("the sensors of a table do not follow each other");
         let &[first, count, tags] = head.as_slice() else { return Err(wrong()) };
-        let skip = i64::from(self.count) - first;
-        if skip < 0 || count < 0 || !(0..=i64::from(u16::MAX)).contains(&tags) {
+        let is_possible = (0..=i64::from(self.count)).contains(&first)
+            && (0..=i64::from(u32::MAX)).contains(&count)
+            && (0..=i64::from(u16::MAX)).contains(&tags);
+        if !is_possible {
             return Err(wrong());
         }
+        let skip = i64::from(self.count) - first;
         let mut columns: Vec<StringArray> = Vec::new();
         for _ in 0..tags {
             let column = frame.take_column(FieldType::Text)?.as_string::<i32>().clone();

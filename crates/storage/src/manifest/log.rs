@@ -178,6 +178,26 @@ impl<S: LogState> ManifestLog<S> {
         Ok(deleted)
     }
 
+    /// Reads all objects of the manifest, also those that the state does not need any more because
+    /// a checkpoint stands for them. Returns their number, and what is wrong.
+    ///
+    /// # Errors
+    /// `Io` when they cannot be listed.
+    pub(crate) fn verify(&self) -> Result<(u64, Vec<Error>)> {
+        let io = &*self.io;
+        let Listing { deltas, checkpoints } = Listing::read(io)?;
+        let base = checkpoints.first().copied().unwrap_or(0);
+        let missing = (base + 1..=self.version).filter(|version| !deltas.contains(version));
+        let damages = missing
+            .map(gone)
+            .chain(deltas.iter().filter_map(|&version| read_delta::<S>(io, version).err()))
+            .chain(
+                checkpoints.iter().filter_map(|&version| read_checkpoint::<S>(io, version).err()),
+            )
+            .collect();
+        Ok(((deltas.len() + checkpoints.len()) as u64, damages))
+    }
+
     fn write_checkpoint(&mut self) -> Result<()> {
         let body = encode(&*self.state)?;
         put(&*self.io, Kind::Checkpoint, self.version, &body)?;
@@ -254,10 +274,7 @@ fn load_from<S: LogState>(io: &dyn ObjectIo, listing: &Listing, base: u64) -> Re
     let latest = listing.latest();
     // Seen before anything is read, so that no error blames an object that is well.
     if let Some(gap) = (base + 1..=latest).find(|version| !listing.deltas.contains(version)) {
-        return Err(Error::corrupt(format!(
-            "{} is missing, and with it a part of what the database holds; restore it from a copy",
-            names::manifest_delta(gap)
-        )));
+        return Err(gone(gap));
     }
     let mut state = if base == 0 { S::default() } else { read_checkpoint(io, base)? };
     for version in base + 1..=latest {
@@ -266,6 +283,13 @@ fn load_from<S: LogState>(io: &dyn ObjectIo, listing: &Listing, base: u64) -> Re
         }
     }
     Ok(Loaded { state, version: latest, checkpoint: base })
+}
+
+fn gone(version: u64) -> Error {
+    Error::corrupt(format!(
+        "{} is missing, and with it a part of what the database holds; restore it from a copy",
+        names::manifest_delta(version)
+    ))
 }
 
 fn read_delta<S: LogState>(io: &dyn ObjectIo, version: u64) -> Result<Vec<S::Edit>> {

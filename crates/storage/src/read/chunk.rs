@@ -168,6 +168,11 @@ impl Opened<'_> {
             let why = "the times of a chunk are not those of the index";
             return Err(segment.locate(page.start, Error::corrupt(why)));
         }
+        // Readers search in them and merge them.
+        if !times.values().is_sorted_by(|time, next| time < next) {
+            let why = "the times of a chunk are out of order";
+            return Err(segment.locate(page.start, Error::corrupt(why)));
+        }
         Ok(Times::Listed(times.values().clone()))
     }
 

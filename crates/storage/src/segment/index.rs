@@ -201,9 +201,7 @@ impl IndexBlock {
                 })
             })
             .collect::<Result<Vec<ChunkMeta>>>()?;
-        if chunks.iter().any(|chunk| chunk.first_ns > chunk.last_ns) {
-            return Err(Error::corrupt("a chunk ends before it begins"));
-        }
+        chunks.iter().try_for_each(check_times)?;
         Ok(Self { sensor, chunks, pages, columns: fields + 1 })
     }
 
@@ -233,6 +231,24 @@ impl IndexBlock {
     }
 }
 
+/// Checks that the times of a chunk can be what its index says.
+fn check_times(chunk: &ChunkMeta) -> Result<()> {
+    if chunk.first_ns > chunk.last_ns {
+        return Err(Error::corrupt("a chunk ends before it begins"));
+    }
+    let steps = i64::from(chunk.rows) - 1;
+    let is_stepped = || {
+        let span = chunk.last_ns.checked_sub(chunk.first_ns);
+        span.is_some_and(
+            |span| if steps == 0 { span == 0 } else { span >= steps && span % steps == 0 },
+        )
+    };
+    if chunk.time_bytes == 0 && !is_stepped() {
+        return Err(Error::corrupt("regular times without a whole step"));
+    }
+    Ok(())
+}
+
 /// Walks the pieces as they lie in the file and notes where each page begins.
 fn place_pages(
     data_offset: u64,
@@ -254,13 +270,13 @@ fn place_pages(
                 let bytes = u32::try_from(bytes[chunk])
                     .map_err(|_| Error::corrupt("a page has an impossible size"))?;
                 pages[chunk * columns + column] = (offset, bytes);
-                offset += u64::from(bytes);
+                offset = offset
+                    .checked_add(u64::from(bytes))
+                    .filter(|behind| *behind <= data_end)
+                    .ok_or_else(|| Error::corrupt("an index frame points behind the pieces"))?;
             }
         }
         piece += chunks;
-    }
-    if offset > data_end {
-        return Err(Error::corrupt("an index frame points behind the pieces"));
     }
     Ok(pages)
 }

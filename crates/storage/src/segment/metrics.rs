@@ -170,7 +170,7 @@ impl Blocks {
         frame.finish()
     }
 
-    pub(crate) fn decode(frame: &[u8], fields: &[FieldType]) -> Result<Self> {
+    pub(crate) fn decode(frame: &[u8], fields: &[FieldType], block_ns: i64) -> Result<Self> {
         let mut frame = FrameReader::new(frame)?;
         let mut blocks = Self::new(fields);
         blocks.sensor = frame.take_i64s()?;
@@ -198,7 +198,32 @@ impl Blocks {
             }
         }
         blocks.check_lengths()?;
+        if !(0..blocks.len()).all(|block| blocks.is_possible(block, block_ns)) {
+            return Err(Error::corrupt("the metrics of a block contradict each other"));
+        }
         Ok(blocks)
+    }
+
+    /// Whether rows, times and counts of a block can be those of one block, so that readers may
+    /// calculate with them.
+    fn is_possible(&self, block: usize, block_ns: i64) -> bool {
+        let (first_ns, last_ns) = (self.first_offset_ns[block], self.last_offset_ns[block]);
+        let start_ns = i128::from(self.block[block]) * i128::from(block_ns);
+        let in_time = |offset_ns: i64| i64::try_from(start_ns + i128::from(offset_ns)).is_ok();
+        let rows = self.rows[block];
+        let is_field_possible = |field: &FieldBlocks| {
+            (0..=rows).contains(&field.count[block])
+                && field.first_delay_ns[block] >= 0
+                && field.last_lead_ns[block] >= 0
+                && field.first_delay_ns[block] <= last_ns - first_ns
+                && field.last_lead_ns[block] <= last_ns - first_ns
+        };
+        (0..=last_ns).contains(&first_ns)
+            && last_ns < block_ns
+            && in_time(first_ns)
+            && in_time(last_ns)
+            && (1..=i64::from(u32::MAX)).contains(&rows)
+            && self.fields.iter().all(is_field_possible)
     }
 
     fn check_lengths(&self) -> Result<()> {

@@ -5,7 +5,7 @@
 //! history of versions.
 //!
 //! ```text
-//! header   magic "TDFSEGMT", version u16, 0 u16, table id u32, crc32c of the above u32, 0 u32
+//! header   magic "TDFSEGMT", version, table, checksum (see header.rs)
 //! pieces   of the first sensor, of the second, ... (see encode.rs)
 //! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
 //! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)
@@ -15,6 +15,7 @@
 
 pub(crate) mod encode;
 pub(crate) mod frame;
+mod header;
 mod index;
 pub(crate) mod metrics;
 pub(crate) mod numbers;
@@ -22,6 +23,7 @@ mod reader;
 mod verify;
 mod writer;
 
+pub(crate) use header::{Content, HEADER_BYTES, decode_header, encode_header};
 pub(crate) use index::{Chunk, IndexBlock};
 pub(crate) use reader::{Segment, SegmentCaches};
 pub(crate) use verify::verify_segment;
@@ -30,9 +32,7 @@ pub(crate) use writer::SegmentWriter;
 use serde::{Deserialize, Serialize};
 use tidefall_types::{FieldId, FieldType};
 
-const MAGIC: &[u8; 8] = b"TDFSEGMT";
-const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 24;
+const MAGIC: &[u8; 8] = Content::Segment.magic();
 const TAIL_BYTES: usize = 24;
 
 /// What the footer says of a whole segment.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result};
+use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
 
 use super::frame::FrameReader;
 use super::index::{Fence, IndexBlock};
 use super::metrics::Blocks;
-use super::{Description, MAGIC, TAIL_BYTES};
+use super::{Content, Description, HEADER_BYTES, MAGIC, TAIL_BYTES, decode_header};
 use crate::cache::{Cache, Weight};
-use crate::store::ObjectIo;
+use crate::store::{ObjectIo, check_size, of_needed_object};
 
 /// Bytes read from the end of a segment in the hope that the footer is among them.
 const FOOTER_GUESS_BYTES: u64 = 32 << 10;
@@ -43,6 +43,7 @@ impl SegmentCaches {
 /// The footer of a segment, decoded.
 #[derive(Debug)]
 struct Footer {
+    table: TableId,
     description: Description,
     data_end: u64,
     index: Vec<Fence>,
@@ -140,7 +141,18 @@ impl Segment {
 
     /// Bytes of the segment.
     pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
-        self.io.read_range(&self.name, range)
+        let read = self.io.read_range(&self.name, range);
+        read.map_err(|error| of_needed_object(&self.name, error))
+    }
+
+    /// The table that the segment says it is of.
+    pub(crate) fn table(&self) -> Result<TableId> {
+        Ok(self.footer()?.table)
+    }
+
+    /// Checks that the object has as many bytes as the manifest says.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        check_size(&*self.io, &self.name, self.bytes)
     }
 
     /// `error` with the name of this segment and the offset in front.
@@ -151,7 +163,7 @@ impl Segment {
     fn index_block(&self, footer: &Footer, position: usize) -> Result<Arc<IndexBlock>> {
         self.caches.indexes.get(self.id, position as u32, || {
             let fence = footer.index[position];
-            let frame = self.io.read_range(&self.name, fence.offset..fence.offset + fence.bytes)?;
+            let frame = self.read(fence.offset..fence.offset + fence.bytes)?;
             IndexBlock::decode(&frame, footer.description.fields.len(), footer.data_end)
                 .map_err(|error| self.locate(fence.offset, error))
         })
@@ -160,10 +172,11 @@ impl Segment {
     fn metrics_block(&self, footer: &Footer, position: usize) -> Result<Arc<Blocks>> {
         self.caches.metrics.get(self.id, position as u32, || {
             let fence = footer.metrics[position];
-            let frame = self.io.read_range(&self.name, fence.offset..fence.offset + fence.bytes)?;
+            let frame = self.read(fence.offset..fence.offset + fence.bytes)?;
             let types: Vec<FieldType> =
                 footer.description.fields.iter().map(|(_, ty)| *ty).collect();
-            Blocks::decode(&frame, &types).map_err(|error| self.locate(fence.offset, error))
+            Blocks::decode(&frame, &types, footer.description.block_ns)
+                .map_err(|error| self.locate(fence.offset, error))
         })
     }
 
@@ -173,37 +186,61 @@ impl Segment {
 
     fn read_footer(&self) -> Result<Footer> {
         let end_offset = self.bytes.saturating_sub(FOOTER_GUESS_BYTES);
-        let end = self.io.read_range(&self.name, end_offset..self.bytes)?;
+        let end = self.read(end_offset..self.bytes)?;
         let damaged = |why: &str| self.locate(self.bytes, Error::corrupt(why));
         let (rest, tail) = end
             .split_last_chunk::<TAIL_BYTES>()
             .ok_or_else(|| damaged("the segment is too short to be one"))?;
+        // A small object has been read as a whole.
+        let table = match end.first_chunk().filter(|_| end_offset == 0) {
+            Some(header) => self.decode_header(header)?,
+            None => self.read_header()?,
+        };
         let (offset, bytes) = parse_tail(tail).ok_or_else(|| damaged("its tail is damaged"))?;
         if offset.checked_add(bytes) != Some(self.bytes - TAIL_BYTES as u64) {
             return Err(damaged("its tail does not fit its length"));
         }
         let footer = match offset.checked_sub(end_offset) {
             Some(start) => rest[start as usize..].to_vec(),
-            None => self.io.read_range(&self.name, offset..offset + bytes)?,
+            None => self.read(offset..offset + bytes)?,
         };
-        self.decode_footer(&footer, offset).map_err(|error| self.locate(offset, error))
+        decode_footer(table, &footer, offset).map_err(|error| self.locate(offset, error))
     }
 
-    fn decode_footer(&self, footer: &[u8], footer_offset: u64) -> Result<Footer> {
-        let mut frame = FrameReader::new(footer)?;
-        let description = serde_json::from_slice(frame.take_bytes()?)
-            .map_err(|error| Error::corrupt(format!("its description: {error}")))?;
-        let data_end: [u8; 8] = frame
-            .take_bytes()?
-            .try_into()
-            .map_err(|_| Error::corrupt("the end of its pieces is missing"))?;
-        Ok(Footer {
-            description,
-            data_end: u64::from_le_bytes(data_end),
-            index: Fence::decode(&mut frame, footer_offset)?,
-            metrics: Fence::decode(&mut frame, footer_offset)?,
-        })
+    fn read_header(&self) -> Result<TableId> {
+        let mut header = [0; HEADER_BYTES];
+        let read = self.io.read_into(&self.name, 0, &mut header);
+        read.map_err(|error| of_needed_object(&self.name, error))?;
+        self.decode_header(&header)
     }
+
+    fn decode_header(&self, header: &[u8; HEADER_BYTES]) -> Result<TableId> {
+        decode_header(Content::Segment, header).map_err(|error| error.context(&self.name))
+    }
+}
+
+fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Result<Footer> {
+    let mut frame = FrameReader::new(footer)?;
+    let description: Description = serde_json::from_slice(frame.take_bytes()?)
+        .map_err(|error| Error::corrupt(format!("its description: {error}")))?;
+    if description.block_ns <= 0 {
+        return Err(Error::corrupt("its metrics have an impossible interval"));
+    }
+    let data_end: [u8; 8] = frame
+        .take_bytes()?
+        .try_into()
+        .map_err(|_| Error::corrupt("the end of its pieces is missing"))?;
+    let data_end = u64::from_le_bytes(data_end);
+    if data_end > footer_offset {
+        return Err(Error::corrupt("its pieces end behind its footer"));
+    }
+    Ok(Footer {
+        table,
+        description,
+        data_end,
+        index: Fence::decode(&mut frame, footer_offset)?,
+        metrics: Fence::decode(&mut frame, footer_offset)?,
+    })
 }
 
 /// Offset and length of the footer.

@@ -1,7 +1,7 @@
 //! Reads a whole segment and checks that its parts agree.
 
 use tidefall_codec::decode_page;
-use tidefall_types::{Error, FieldType, Result};
+use tidefall_types::{Error, FieldType, Result, TableId};
 
 use super::Segment;
 use super::index::IndexBlock;
@@ -9,9 +9,20 @@ use crate::manifest::ObjectEntry;
 use crate::verify::VerifyReport;
 
 /// Adds what is wrong with a segment to the report.
-pub(crate) fn verify_segment(entry: &ObjectEntry, segment: &Segment, report: &mut VerifyReport) {
+pub(crate) fn verify_segment(
+    table: TableId,
+    entry: &ObjectEntry,
+    segment: &Segment,
+    report: &mut VerifyReport,
+) {
     let mut rows = 0;
     let outcome = (|| -> Result<()> {
+        segment.check_size()?;
+        let found = segment.table()?;
+        if found != table {
+            let why = format!("it is a segment of table {found}, not of {table}");
+            return Err(segment.locate(0, Error::corrupt(why)));
+        }
         for position in 0..segment.index_block_count()? {
             let index = segment.index_block_at(position)?;
             rows += verify_index(segment, &index, report)?;

@@ -7,7 +7,7 @@ use super::encode::{EncodeParams, Piece};
 use super::frame::FrameWriter;
 use super::index::{CHUNKS_PER_FRAME, Fence, IndexBuilder};
 use super::metrics::Blocks;
-use super::{Description, HEADER_BYTES, MAGIC, VERSION};
+use super::{Content, Description, MAGIC, encode_header};
 use crate::store::ObjectWriter;
 
 /// Blocks after which a metrics frame is closed at the next sensor. Small enough that one
@@ -48,13 +48,7 @@ impl SegmentWriter {
         table: TableId,
         params: EncodeParams,
     ) -> Result<Self> {
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend_from_slice(MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
-        header.extend_from_slice(&[0; 2]);
-        header.extend_from_slice(&table.0.to_le_bytes());
-        header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
-        header.extend_from_slice(&[0; 4]);
+        let header = encode_header(Content::Segment, table);
         out.append(&header)?;
         let offset = header.len() as u64;
         Ok(Self {

@@ -32,6 +32,7 @@ pub use local_io::LocalIo;
 pub use lock::DirLock;
 pub use mem_disk::MemDisk;
 pub use object::{ObjectIo, ObjectWriter};
+pub(crate) use object::{check_size, of_needed_object};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use tidefall_types::Result;
+use tidefall_types::{Error, ErrorKind, Result};
 
 /// Objects: byte strings that are written once under a new name, read in ranges, and deleted.
 ///
@@ -62,6 +62,28 @@ pub trait ObjectIo: Send + Sync + Debug {
         let size = self.size(name)?;
         self.read_range(name, 0..size)
     }
+}
+
+/// The error of reading an object that must be there: when it is missing, that is damage.
+pub(crate) fn of_needed_object(name: &str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::corrupt(format!(
+            "{name} is missing; open the database again in case another process has replaced it, \
+             else restore it from a copy"
+        )),
+        _ => error,
+    }
+}
+
+/// Checks that an object has as many bytes as the manifest says.
+pub(crate) fn check_size(io: &dyn ObjectIo, name: &str, bytes: u64) -> Result<()> {
+    let size = io.size(name).map_err(|error| of_needed_object(name, error))?;
+    if size == bytes {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "{name} has {size} bytes, the manifest says {bytes}; restore it from a copy"
+    )))
 }
 
 /// An object while it is written. Dropped without [`ObjectWriter::finish`] it leaves nothing.
