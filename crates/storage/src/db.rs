@@ -358,12 +358,9 @@ impl Db {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
         };
-        let mut report = CascadeReport::default();
-        for table in tables {
-            report += cascade_table(engine, &table, request.target)?;
-        }
+        let report = for_all(&tables, |table| cascade_table(engine, table, request.target));
         engine.cut_log()?;
-        Ok(report)
+        report
     }
 
     /// Makes everything durable and ends the background work. Further writes fail.
@@ -541,14 +538,36 @@ fn check(options: &DbOptions) -> Result<()> {
 }
 
 fn flush(engine: &Engine) -> Result<CascadeReport> {
-    engine.has_unlogged.store(false, Ordering::Release);
-    let mut report = CascadeReport::default();
-    for table in engine.tables() {
+    let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
+    let flushed = for_all(&engine.tables(), |table| {
         let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
-        report += drain(engine, &table, &boundaries, Take::All)?;
+        drain(engine, table, &boundaries, Take::All)
+    });
+    if flushed.is_err() && had_unlogged {
+        // What is still in memory is for the next flush, at the latest for the close.
+        engine.has_unlogged.store(true, Ordering::Release);
     }
     engine.cut_log()?;
-    Ok(report)
+    flushed
+}
+
+/// Does something to each table, also behind one with which it failed, so that one damaged object
+/// does not keep other tables from being tended. Returns the first error.
+fn for_all(
+    tables: &[Arc<Table>],
+    act: impl Fn(&Arc<Table>) -> Result<CascadeReport>,
+) -> Result<CascadeReport> {
+    let mut report = CascadeReport::default();
+    let mut failure = None;
+    for table in tables {
+        match act(table) {
+            Ok(done) => report += done,
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    failure.map_or(Ok(report), Err)
 }
 
 fn cascade_table(engine: &Engine, table: &Arc<Table>, target: Target) -> Result<CascadeReport> {
@@ -607,11 +626,10 @@ fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
 }
 
 fn tend(engine: &Engine) -> Result<()> {
-    for table in engine.tables() {
-        cascade_table(engine, &table, Target::ByAge)?;
-    }
+    let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
     engine.cut_log()?;
-    engine.sweep(Sweep::Old)
+    engine.sweep(Sweep::Old)?;
+    moved.map(drop)
 }
 
 impl Shared {
@@ -628,19 +646,24 @@ impl Shared {
                 tracing::error!("a thread of the database panicked");
             }
         }
-        let _maintenance = self.engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = self.close_storage();
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        closed
+    }
+
+    /// What is left when no thread changes anything any more.
+    fn close_storage(&self) -> Result<()> {
+        let engine = &self.engine;
+        let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         // Only now: nothing comes behind it any more.
-        let flushed = match self.engine.has_unlogged.load(Ordering::Acquire) {
-            true => flush(&self.engine).map(drop),
+        let flushed = match engine.has_unlogged.load(Ordering::Acquire) {
+            true => flush(engine).map(drop),
             false => Ok(()),
         };
-        let swept = self.engine.sweep(Sweep::All);
-        let wal = self.engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(wal) = wal {
-            wal.close()?;
-        }
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        flushed.and(swept)
+        let swept = engine.sweep(Sweep::All);
+        let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = wal.map_or(Ok(()), Wal::close);
+        flushed.and(closed).and(swept)
     }
 }
 
