@@ -103,11 +103,13 @@ impl Db {
         loop {
             let state: State = (**manifest.state()).clone();
             match load_read_only(&io, &disk, &options, state) {
-                Ok(engine) => return Ok(Self::with(engine, true, Vec::new())),
+                Ok(engine) if engine.tables().iter().all(|table| table.damage.is_none()) => {
+                    return Ok(Self::with(engine, true, Vec::new()));
+                }
                 // The writer may have cut the log or replaced objects since the manifest was read.
-                Err(error) => {
+                outcome => {
                     if !manifest.refresh()? {
-                        return Err(error);
+                        return outcome.map(|engine| Self::with(engine, true, Vec::new()));
                     }
                 }
             }
@@ -295,6 +297,7 @@ impl Db {
         self.check_writable()?;
         let engine = self.engine();
         let table = engine.table(table)?;
+        table.check_whole()?;
         let view = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
         let sensors = match filter {
             TagFilter::All => None,
@@ -325,6 +328,7 @@ impl Db {
     /// `NotFound` without the table.
     pub fn snapshot(&self, table: &str) -> Result<TableSnapshot> {
         let table = self.engine().table(table)?;
+        table.check_whole()?;
         // Rows first: the sensors and columns that they need are there before them.
         let sources = table.sources()?;
         let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
@@ -383,10 +387,12 @@ impl Db {
     /// The table with all columns that the batch needs.
     fn table_for(&self, name: &str, batch: &WriteBatch, unknown: Unknown) -> Result<Arc<Table>> {
         if unknown == Unknown::Refuse {
-            return self.engine().table(name);
+            let table = self.engine().table(name)?;
+            table.check_whole()?;
+            return Ok(table);
         }
         let table = match self.engine().table(name) {
-            Ok(table) => table,
+            Ok(table) => table.check_whole().map(|()| table)?,
             Err(_) => {
                 let schema = TableSchema::new(Default::default(), name, time_name(batch));
                 self.create_table(&schema, IfExists::Keep)?;
@@ -571,6 +577,7 @@ fn for_all(
 }
 
 fn cascade_table(engine: &Engine, table: &Arc<Table>, target: Target) -> Result<CascadeReport> {
+    table.check_whole()?;
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
     let mut report = crate::cascade::retain(engine, table)?;

@@ -225,7 +225,7 @@ impl Engine {
 
     /// Adds edits that make new sensors and deletes durable outside of the log.
     fn add_what_the_log_holds(&self, edits: &mut Vec<Edit>) -> Result<()> {
-        for table in self.tables() {
+        for table in self.tables().iter().filter(|table| table.damage.is_none()) {
             let stored: Vec<SensorObject> = match self.manifest().state().tables.get(&table.id) {
                 Some(state) => state.sensors.clone(),
                 None => continue,
@@ -258,6 +258,10 @@ impl Engine {
 
     /// Cuts the log behind what is durable elsewhere.
     pub(crate) fn cut_log(&self) -> Result<()> {
+        if self.tables().iter().any(|table| table.damage.is_some()) {
+            // The log may hold readings of the table that could not be brought back.
+            return Ok(());
+        }
         // Read first: whatever is applied later has a later number.
         let applied = self.commits.applied();
         let oldest = self

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use crate::catalog::object::{self, read_sensors};
 use crate::engine::{Engine, to_live};
@@ -28,10 +28,18 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
     Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
 }
 
-/// Makes tables of a state.
+/// Makes tables of a state. One that is damaged is there, but only to be dropped.
 pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<()> {
     for stored in state.tables.values() {
-        engine.show_table(Arc::new(load_table(engine, stored)?));
+        let table = match load_table(engine, stored) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let name = &stored.schema.name;
+                tracing::error!(table = name, %error, "a table cannot be read");
+                Table::damaged(stored.schema.clone(), error.context(format_args!("table {name}")))
+            }
+            table => table?,
+        };
+        engine.show_table(Arc::new(table));
     }
     Ok(())
 }
@@ -91,8 +99,10 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
     let Record { seq, kind, payload } = record;
     let kind = RecordKind::from_byte(kind)?;
     let (id, body) = split_table(&payload)?;
-    // A table that is gone was dropped after this was written.
-    let Some(table) = engine.table_by_id(id) else { return Ok(0) };
+    // A table that is gone was dropped after this was written. Of one that is damaged the log keeps
+    // what it holds.
+    let table = engine.table_by_id(id).filter(|table| table.damage.is_none());
+    let Some(table) = table else { return Ok(0) };
     match kind {
         RecordKind::Sensors => {
             let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);

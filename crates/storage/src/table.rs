@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tidefall_types::{FieldType, Result, TableId, TableSchema};
+use tidefall_types::{Error, FieldType, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
 use crate::kv::Run;
@@ -20,6 +20,9 @@ pub(crate) struct Table {
     pub(crate) schema: RwLock<Arc<TableSchema>>,
     pub(crate) sensors: RwLock<SensorDictionary>,
     live: Mutex<Live>,
+    /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
+    /// are served, and this one can be dropped.
+    pub(crate) damage: Option<Error>,
 }
 
 /// What readers see. Writes, deletes and the cascade change it, each in one step.
@@ -44,7 +47,17 @@ impl Table {
             schema: RwLock::new(Arc::new(schema)),
             sensors: RwLock::new(sensors),
             live: Mutex::new(Live::default()),
+            damage: None,
         }
+    }
+
+    pub(crate) fn damaged(schema: TableSchema, damage: Error) -> Self {
+        Self { damage: Some(damage), ..Self::new(schema) }
+    }
+
+    /// Whether the table can be read and written.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        self.damage.clone().map_or(Ok(()), Err)
     }
 
     pub(crate) fn schema(&self) -> Arc<TableSchema> {
