@@ -632,6 +632,18 @@ fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
+/// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
+fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
+    let end = wal.next_seq();
+    wal.close()?;
+    let mut manifest = engine.manifest();
+    let state = manifest.state();
+    if end <= state.wal_from || end == state.log_end {
+        return Ok(());
+    }
+    engine.commit(&mut manifest, &[Edit::LogEnd(end)])
+}
+
 fn tend(engine: &Engine) -> Result<()> {
     let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
     engine.cut_log()?;
@@ -669,8 +681,8 @@ impl Shared {
         };
         let swept = engine.sweep(Sweep::All);
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let closed = wal.map_or(Ok(()), Wal::close);
-        flushed.and(closed).and(swept)
+        let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
+        flushed.and(closed).and(swept).and_then(|()| engine.manifest().checkpoint())
     }
 }
 

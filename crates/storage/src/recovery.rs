@@ -84,13 +84,26 @@ pub(crate) fn delete_strays(engine: &Engine, state: &State) -> Result<()> {
 }
 
 /// Brings what the log holds back into memory. Returns the number of rows.
+///
+/// # Errors
+/// `Corrupt` when the log is damaged, or ends before it did when the database was closed.
 pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<u64> {
     let mut rows = 0;
+    let mut end = state.wal_from;
     for record in records {
         let record = record?;
         let seq = record.seq;
+        end = Seq(seq.0 + 1);
         rows += replay_record(engine, state, record)
             .map_err(|error| error.context(format_args!("record {seq} of the log")))?;
+    }
+    if end < state.log_end {
+        return Err(Error::corrupt(format!(
+            "the log ends before record {end}, but had reached {} when the database was closed: \
+             the last file in {} is missing or cut short; restore it from a copy",
+            state.log_end,
+            names::WAL_DIR
+        )));
     }
     Ok(rows)
 }

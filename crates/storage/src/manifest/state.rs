@@ -116,6 +116,10 @@ pub struct State {
     pub next_object: u64,
     /// Everything written before is in objects: the log is needed only from here on.
     pub wal_from: Seq,
+    /// The log reached up to here when the database was last closed in order: if it ends before, a
+    /// file of it is missing.
+    #[serde(default)]
+    pub log_end: Seq,
 }
 
 /// A change of the state. Several are committed together, all or none.
@@ -142,6 +146,8 @@ pub enum Edit {
     Drained(TableId, Drained),
     /// The log is needed only from here on.
     WalFrom(Seq),
+    /// The log reaches up to here.
+    LogEnd(Seq),
 }
 
 impl State {
@@ -184,6 +190,7 @@ impl State {
                 });
                 state.drained.push(*drained);
             }),
+            Edit::LogEnd(seq) => self.log_end = *seq,
             Edit::WalFrom(seq) => {
                 self.wal_from = *seq;
                 for table in self.tables.values_mut() {
