@@ -86,6 +86,9 @@ impl Wal {
     pub fn open(disk: Arc<dyn Disk>, from: Seq, salt: u64) -> Result<(Self, Replay)> {
         disk.create_dir(names::WAL_DIR)?;
         let survey = survey(&*disk, from)?;
+        if survey.drops_something() {
+            confirm(&*disk, from, &survey)?;
+        }
         repair(&*disk, &survey)?;
         let replay = Replay::new(Arc::clone(&disk), from, &survey);
         let mut sealed: VecDeque<Sealed> =
@@ -295,6 +298,16 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     disk.sync_dir(names::WAL_DIR)?;
     let written = HEADER_BYTES as u64;
     Ok(Active { file, header, written, synced: written, end_seq: first_seq })
+}
+
+// What is cut off is gone for good, so one read that went wrong must not be the reason.
+fn confirm(disk: &dyn Disk, from: Seq, first: &Survey) -> Result<()> {
+    let second = survey(disk, from)?;
+    if (second.tail, second.unborn) == (first.tail, first.unborn) {
+        return Ok(());
+    }
+    let two_answers = std::io::Error::other("it gave two answers; the disk or the memory fails");
+    Err(Error::io("reading the log twice", &two_answers))
 }
 
 // Ends the last file where its valid part ends, and seals it.

@@ -27,6 +27,14 @@ pub(super) struct Survey {
     pub(super) unborn: Option<u64>,
 }
 
+impl Survey {
+    /// Whether opening the log for writing drops bytes.
+    pub(super) fn drops_something(&self) -> bool {
+        let is_torn = |last: &LogFile| self.tail.is_some_and(|tail| tail.end < last.size);
+        self.unborn.is_some() || self.files.last().is_some_and(is_torn)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogFile {
     pub(super) header: FileHeader,
