@@ -1,5 +1,16 @@
-#![allow(clippy::unwrap_used)] // A test that cannot go on should stop.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on should stop.
 //! Tests of the engine through its public face.
 
+mod asking;
+mod damage;
+mod faults;
+mod history;
+mod image;
 mod model;
+mod power;
 mod recovery;
+
+/// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.
+fn rounds(few: u64) -> u64 {
+    std::env::var("TIDEFALL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
