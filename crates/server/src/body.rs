@@ -64,6 +64,11 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// Whether the body is not packed, and not longer than `bytes`.
+    pub(crate) fn is_plain_up_to(&self, bytes: usize) -> bool {
+        !self.is_gzip && self.bytes.len() <= bytes
+    }
+
     /// The body without its packing. Takes long for a long one: not for a connection's thread.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::body::{self, Received};
 use crate::failure::{Dialect, Failure};
 use crate::guard::Place;
-use crate::line_protocol::{self, ERRORS_KEPT, Parsed, Precision};
+use crate::line_protocol::{self, ERRORS_KEPT, Parsed, Precision, TableBatch};
 use crate::status::add_influx_headers;
 
 /// The parameters of a write that mean something here; the others (`db`, `rp`, `bucket`, `org`,
@@ -69,15 +69,18 @@ async fn write(
     let precision = Precision::parse(parameters.precision.as_deref().unwrap_or_default())?;
     let ack = ack(parameters.ack.as_deref(), &parts.headers)?;
     let received = body::receive(app, &parts.headers, body).await?;
-    let app = Arc::clone(app);
-    // Submitting may wait: for memory, or for the manifest when a table or column is new. A write
-    // that has begun is finished also when its client is gone.
-    let task = tokio::task::spawn_blocking(move || {
-        let _place = place;
-        submit(&app, &received, precision, ack)
-    });
-    let writes =
-        task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??;
+    let write = Write { app: Arc::clone(app), received, precision, ack };
+    let writes = match write.submit_at_once()? {
+        Some(writes) => writes,
+        None => {
+            // A write that has begun is finished also when its client is gone.
+            let task = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                write.submit()
+            });
+            task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??
+        }
+    };
     let mut outcome = Outcome::default();
     outcome.add_lines(&writes.parsed);
     for (table, pending) in writes.parsed.batches.iter().zip(writes.pending) {
@@ -89,12 +92,55 @@ async fn write(
         };
         outcome.add_batch(table, report);
     }
-    writes.app.metrics.written(outcome.rows, outcome.dropped);
+    app.metrics.written(outcome.rows, outcome.dropped);
     Ok(outcome)
 }
 
-struct Writes {
+/// Bodies up to this length are parsed on the thread of their connection: that takes less time than
+/// another thread takes to wake.
+const AT_ONCE_BYTES_MAX: usize = 8 << 10;
+
+/// A request whose body is here.
+struct Write {
     app: Arc<App>,
+    received: Received,
+    precision: Precision,
+    ack: Ack,
+}
+
+impl Write {
+    /// Submits a small body, if nothing has to be waited for.
+    fn submit_at_once(&self) -> Result<Option<Writes>> {
+        if !self.received.is_plain_up_to(AT_ONCE_BYTES_MAX) {
+            return Ok(None);
+        }
+        let parsed = self.parse()?;
+        let is_ready = |table: &TableBatch| self.app.db.is_ready_for(&table.table, &table.batch);
+        let is_ready = parsed.batches.iter().all(is_ready);
+        Ok(is_ready.then(|| self.submit_parsed(parsed)))
+    }
+
+    /// Submits the body. May wait for memory, or for the manifest when a table or column is new.
+    fn submit(&self) -> Result<Writes> {
+        Ok(self.submit_parsed(self.parse()?))
+    }
+
+    fn parse(&self) -> Result<Parsed> {
+        let body = self.received.unpack()?;
+        line_protocol::parse(&body, self.precision, self.app.db.options().clock.now_ns())
+    }
+
+    /// All batches of a body are submitted before the first is waited for, so that they share
+    /// fsyncs with each other and with the writes of other clients.
+    fn submit_parsed(&self, parsed: Parsed) -> Writes {
+        let options =
+            WriteOptions { ack: self.ack, bad_rows: BadRows::SetAside, unknown: Unknown::Create };
+        let submit = |table| submit_batch(&self.app.db, table, options);
+        Writes { pending: parsed.batches.iter().map(submit).collect(), parsed }
+    }
+}
+
+struct Writes {
     parsed: Parsed,
     /// One for each batch of `parsed`.
     pending: Vec<Pending>,
@@ -105,18 +151,7 @@ enum Pending {
     Refused(Error),
 }
 
-fn submit(app: &Arc<App>, received: &Received, precision: Precision, ack: Ack) -> Result<Writes> {
-    let body = received.unpack()?;
-    let now_ns = app.db.options().clock.now_ns();
-    let parsed = line_protocol::parse(&body, precision, now_ns)?;
-    let options = WriteOptions { ack, bad_rows: BadRows::SetAside, unknown: Unknown::Create };
-    let pending = parsed.batches.iter().map(|table| submit_batch(&app.db, table, options));
-    Ok(Writes { app: Arc::clone(app), pending: pending.collect(), parsed })
-}
-
-/// All batches of a body are submitted before the first is waited for, so that they share fsyncs
-/// with each other and with the writes of other clients.
-fn submit_batch(db: &Db, table: &line_protocol::TableBatch, options: WriteOptions) -> Pending {
+fn submit_batch(db: &Db, table: &TableBatch, options: WriteOptions) -> Pending {
     let (send, receive) = oneshot::channel();
     let done = move |outcome| {
         // A receiver that is gone is a client that is gone.
@@ -147,7 +182,7 @@ impl Outcome {
         self.reasons.extend(parsed.errors.iter().map(ToString::to_string));
     }
 
-    fn add_batch(&mut self, table: &line_protocol::TableBatch, report: Result<WriteReport>) {
+    fn add_batch(&mut self, table: &TableBatch, report: Result<WriteReport>) {
         match report {
             Ok(report) => {
                 self.rows += report.rows;

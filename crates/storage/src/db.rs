@@ -259,6 +259,17 @@ impl Db {
         })
     }
 
+    /// Whether [`Db::submit`] would take this batch at once, without waiting for memory or for the
+    /// manifest: then it may be called where a thread must not be held up.
+    pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
+        let engine = self.engine();
+        let is_known = || match engine.table(table) {
+            Ok(table) => !lacks_columns(&table.schema(), batch),
+            Err(_) => false,
+        };
+        engine.has_room() && engine.commits.has_room() && is_known()
+    }
+
     /// Writes whole columns straight to objects, each reading to the model that owns its time:
     /// the fastest way in for readings that lie sensor by sensor. All are durable and become
     /// visible at once when it returns; they count as written then.
@@ -399,11 +410,7 @@ impl Db {
                 self.engine().table(name)?
             }
         };
-        let missing = |schema: &TableSchema| {
-            batch.tags.iter().any(|tag| schema.column(&tag.name).is_none())
-                || batch.fields.iter().any(|field| schema.column(&field.name).is_none())
-        };
-        if missing(&table.schema()) {
+        if lacks_columns(&table.schema(), batch) {
             self.add_columns(&table, batch)?;
         }
         Ok(table)
@@ -487,6 +494,13 @@ impl Db {
         }
         found.ok_or_else(|| Error::invalid("a sensor was not found"))
     }
+}
+
+/// Whether a batch has columns that the table does not have.
+fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
+    let tags = batch.tags.iter().map(|tag| &tag.name);
+    let fields = batch.fields.iter().map(|field| &field.name);
+    tags.chain(fields).any(|name| schema.column(name).is_none())
 }
 
 /// The tags of a batch must be tags of the table.

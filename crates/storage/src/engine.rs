@@ -359,14 +359,19 @@ impl Engine {
         self.kv_bytes.load(Ordering::Acquire)
     }
 
+    /// Whether there is room for more rows in memory.
+    pub(crate) fn has_room(&self) -> bool {
+        self.kv_bytes() <= self.kv_share(KV_SHARE_MAX)
+    }
+
     /// Waits until there is room for more rows in memory.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
-        while self.kv_bytes() > self.kv_share(KV_SHARE_MAX) {
+        while !self.has_room() {
             if let Some(failure) = self.commits.failure() {
                 return Err(failure);
             }
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.kv_bytes() > self.kv_share(KV_SHARE_MAX) {
+            if !self.has_room() {
                 // Woken by the drain; the time-out only lets a failure be noticed.
                 let pause = std::time::Duration::from_millis(50);
                 drop(self.drained.wait_timeout(guard, pause));

@@ -93,6 +93,11 @@ impl CommitQueue {
         self.lock().failure.clone().or_else(|| self.disk.get())
     }
 
+    /// Whether a change would be taken without waiting for those before it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().bytes <= QUEUE_BYTES_MAX
+    }
+
     /// Makes all further writes fail.
     pub(crate) fn fail(&self, error: &Error) {
         let mut inner = self.lock();
