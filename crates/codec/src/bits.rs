@@ -39,14 +39,26 @@ pub(crate) fn pack(values: &[u64], width: usize, out: &mut Vec<u8>) {
         let packed = &mut packed[..width * VECTOR / 32];
         // SAFETY: `narrow` has 1024 values, `packed` the 1024 * width / 32 words asked for.
         unsafe { u32::unchecked_pack(width, &narrow, packed) };
-        out.extend(packed.iter().flat_map(|word| word.to_le_bytes()));
+        put_words(packed, |word| word.to_le_bytes(), out);
     } else {
         let mut packed = [0_u64; VECTOR];
         let packed = &mut packed[..width * VECTOR / 64];
         // SAFETY: `values` has 1024 values (shorter ones took the first branch; longer ones are
         // cut here), `packed` the 1024 * width / 64 words asked for, and width <= 64.
         unsafe { u64::unchecked_pack(width, &values[..VECTOR], packed) };
-        out.extend(packed.iter().flat_map(|word| word.to_le_bytes()));
+        put_words(packed, |word| word.to_le_bytes(), out);
+    }
+}
+
+fn put_words<T: Copy, const N: usize>(
+    words: &[T],
+    to_bytes: impl Fn(T) -> [u8; N],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.resize(start + words.len() * N, 0);
+    for (bytes, &word) in out[start..].as_chunks_mut::<N>().0.iter_mut().zip(words) {
+        *bytes = to_bytes(word);
     }
 }
 

@@ -10,7 +10,7 @@ use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBu
 use tidefall_types::{Error, FieldType, Result};
 
 use crate::bytes::corrupt;
-use crate::numeric::{self, Runs};
+use crate::numeric::{self, Place};
 use crate::page::{Page, open_checked};
 use crate::text;
 use crate::validity::{self, spread};
@@ -59,7 +59,7 @@ fn decode_numbers<T: Number>(mut page: Page<'_>, out: &mut [T]) -> Result<Option
     let info = page.info;
     let nulls = validity::decode(page.form, info.rows, info.nulls, &mut page.payload)?;
     let (present, _) = out.split_at_mut(info.rows - info.nulls);
-    numeric::decode(info.codec, page.payload.rest(), present, Runs::Allowed)?;
+    numeric::decode(info.codec, page.payload.rest(), present, Place::Page)?;
     if let Some(nulls) = &nulls {
         spread(out, nulls, T::NULL);
     }

@@ -17,15 +17,26 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Maps signed numbers to unsigned ones so that small magnitudes of either sign are small.
+#[inline(always)]
+pub(crate) fn to_zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`to_zigzag`].
+#[inline(always)]
+pub(crate) fn from_zigzag(zigzag: u64) -> i64 {
+    (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
+}
+
 /// Appends a signed number so that small magnitudes of either sign are short.
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+    put_varint(out, to_zigzag(value));
 }
 
 /// The number of bytes that [`put_signed`] appends.
 pub(crate) fn signed_bytes(value: i64) -> usize {
-    let zigzag = ((value << 1) ^ (value >> 63)) as u64;
-    (64 - (zigzag | 1).leading_zeros() as usize).div_ceil(7)
+    (64 - (to_zigzag(value) | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 /// A cursor over bytes from outside.
@@ -85,8 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn signed(&mut self) -> Result<i64> {
-        let zigzag = self.varint()?;
-        Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+        self.varint().map(from_zigzag)
     }
 
     /// A count that may not exceed `max`, so that nobody allocates what a forged page asks for.

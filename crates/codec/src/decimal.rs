@@ -9,17 +9,21 @@
 //! exact, and `low` for the rest; `digits * high + digits * low` then rounds once, and decimals
 //! come back exactly without a division.
 //!
+//! Numbers that went through arithmetic after they were decimals, as 10.357019999999999 for 10.35702, are
+//! next to a decimal, and what is stored for them is how many doubles they are away from it.
+//!
 //! ```text
-//! body: decimals u8, low_bits u8, exceptions varint,
+//! body: decimals u8, scale u8: bits 0..5 low_bits, bit 6 some are near, bit 7 some are far,
 //!       stream of digits (see ints.rs),
-//!       exceptions * u16 positions, ascending,
-//!       exceptions * value
+//!       if bit 6: near varint, stream of `near` positions, ascending,
+//!                 stream of `near` steps from the decimal to the value, as integers of to_int()
+//!       if bit 7: far varint, stream of `far` positions, ascending, `far` values
 //! ```
 
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints::{self, Packing};
+use crate::ints::{self, Effort};
 use crate::value::Number;
 
 const POWERS: [f64; 18] = [
@@ -61,9 +65,16 @@ const SAMPLE: usize = 64;
 /// If none of this many values of the sample is a decimal, the rest is not looked at: full-precision
 /// noise is common and the search is the dearest on it.
 const PROBE: usize = 8;
+/// The most steps between a value and the decimal that it is near to: arithmetic loses a few.
+const NEAR_STEPS_MAX: u64 = 8;
+/// What position and steps of such a value take, about.
+const NEAR_BITS: usize = 10;
 /// Bits of `low` at least. Digits up to 2^21 leave `high` with 32 bits; more would gain nothing.
 const LOW_BITS_MIN: u8 = 21;
 const LOW_BITS_MAX: u8 = 51;
+/// Stand beside the low bits.
+const NEAR: u8 = 1 << 6;
+const FAR: u8 = 1 << 7;
 
 /// `1 / 10^decimals` in two parts.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +109,7 @@ fn double_of(integer: i64) -> f64 {
 }
 
 /// Encodes `values`, or returns nothing when they are not decimals.
-pub(crate) fn encode<T: Number>(values: &[T], packing: Packing) -> Option<Vec<u8>> {
+pub(crate) fn encode<T: Number>(values: &[T], effort: Effort) -> Option<Vec<u8>> {
     let (decimals, digits_max) = find_decimals(values)?;
     // One bit more than the sample needs, since the other values may be larger.
     let bits = (digits_max.max(1.0).log2() as u8) + 2;
@@ -113,24 +124,24 @@ pub(crate) fn encode<T: Number>(values: &[T], packing: Packing) -> Option<Vec<u8
         misses += usize::from(!comes_back(value, rounded, scale));
     }
     let exceptions = if misses == 0 {
-        Vec::new()
-    } else if misses * 2 > values.len() {
-        return None;
+        Exceptions::default()
     } else {
-        patch_misses(values, &mut digits, decimals, scale)
+        Exceptions::patch(values, &mut digits, decimals, scale)
     };
+    if exceptions.far.len() * 2 > values.len() {
+        return None;
+    }
 
-    let mut body = Vec::with_capacity(values.len() * 3 + 16);
-    body.extend_from_slice(&[decimals as u8, low_bits]);
-    put_varint(&mut body, exceptions.len() as u64);
-    ints::encode(&digits, packing, &mut body);
-    for &position in &exceptions {
-        body.extend_from_slice(&position.to_le_bytes());
-    }
-    for &position in &exceptions {
-        values[usize::from(position)].put(&mut body);
-    }
+    let mut body = vec![decimals as u8, low_bits | exceptions.flags()];
+    ints::encode(&digits, effort, &mut body);
+    exceptions.put(values, effort, &mut body);
     Some(body)
+}
+
+/// The bits that the digits of `values` take as far as a sample tells; nothing when they are not
+/// decimals.
+pub(crate) fn digits_bits<T: Number>(values: &[T]) -> Option<usize> {
+    find_decimals(values).map(|(_, digits_max)| digits_max.max(1.0).log2() as usize + 1)
 }
 
 #[inline(always)]
@@ -139,27 +150,72 @@ fn comes_back<T: Number>(value: T, rounded: f64, scale: Scale) -> bool {
     scale.value::<T>(digits).same(value) & (digits.abs() < T::DIGITS_LIMIT)
 }
 
-/// Lists the values that do not come back and gives them the digits of a neighbour that does, so that
-/// they do not widen their frame.
-fn patch_misses<T: Number>(
-    values: &[T],
-    digits: &mut [i64],
-    decimals: usize,
-    scale: Scale,
-) -> Vec<u16> {
-    let misses = |value: T| !comes_back(value, value.to_f64() * POWERS[decimals] + ROUNDER, scale);
-    let first_hit = values.iter().position(|&value| !misses(value));
-    let mut previous = first_hit.map_or(0, |index| digits[index]);
-    let mut exceptions = Vec::new();
-    for (index, &value) in values.iter().enumerate() {
-        if misses(value) {
-            exceptions.push(index as u16);
-            digits[index] = previous;
-        } else {
-            previous = digits[index];
+/// The steps from `decimal` to `value`, if they are few.
+fn steps_to<T: Number>(value: T, decimal: T) -> Option<i64> {
+    let steps = value.to_int().wrapping_sub(decimal.to_int());
+    (steps.unsigned_abs() <= NEAR_STEPS_MAX).then_some(steps)
+}
+
+/// The values that do not come back from their digits.
+#[derive(Debug, Default)]
+struct Exceptions {
+    /// Positions of those that are next to their decimal.
+    near: Vec<i64>,
+    /// How far each of them is away from it.
+    steps: Vec<i64>,
+    /// Positions of the others.
+    far: Vec<i64>,
+}
+
+impl Exceptions {
+    /// Lists them, and gives those that are far the digits of a neighbour, so that they do not widen
+    /// their frame.
+    fn patch<T: Number>(values: &[T], digits: &mut [i64], decimals: usize, scale: Scale) -> Self {
+        let mut found = Self::default();
+        let mut previous = None;
+        for (index, &value) in values.iter().enumerate() {
+            let rounded = value.to_f64() * POWERS[decimals] + ROUNDER;
+            let decimal = rounded - ROUNDER;
+            let fits = decimal.abs() < T::DIGITS_LIMIT;
+            match steps_to(value, scale.value::<T>(decimal)).filter(|_| fits) {
+                None => found.far.push(index as i64),
+                Some(steps) => {
+                    if steps != 0 {
+                        found.near.push(index as i64);
+                        found.steps.push(steps);
+                    }
+                    // Those before the first that is kept take its digits.
+                    let digits_here = digits[index];
+                    if previous.replace(digits_here).is_none() {
+                        digits[..index].fill(digits_here);
+                    }
+                    continue;
+                }
+            }
+            digits[index] = previous.unwrap_or(0);
+        }
+        found
+    }
+
+    fn flags(&self) -> u8 {
+        let near = if self.near.is_empty() { 0 } else { NEAR };
+        near | if self.far.is_empty() { 0 } else { FAR }
+    }
+
+    fn put<T: Number>(&self, values: &[T], effort: Effort, out: &mut Vec<u8>) {
+        if !self.near.is_empty() {
+            put_varint(out, self.near.len() as u64);
+            ints::encode(&self.near, effort, out);
+            ints::encode(&self.steps, effort, out);
+        }
+        if !self.far.is_empty() {
+            put_varint(out, self.far.len() as u64);
+            ints::encode(&self.far, effort, out);
+        }
+        for &position in &self.far {
+            values[position as usize].put(out);
         }
     }
-    exceptions
 }
 
 /// The number of decimals that makes a sample of the values smallest, and the largest digits
@@ -168,6 +224,7 @@ fn find_decimals<T: Number>(values: &[T]) -> Option<(usize, f64)> {
     let step = values.len().div_ceil(SAMPLE).max(1);
     // How many values need exactly that many decimals, and the largest of them.
     let mut counts = [0_usize; POWERS.len()];
+    let mut near_counts = [0_usize; POWERS.len()];
     let mut largest = [0_f64; POWERS.len()];
     let (mut total, mut hits) = (0, 0);
     for &value in values.iter().step_by(step) {
@@ -175,24 +232,27 @@ fn find_decimals<T: Number>(values: &[T]) -> Option<(usize, f64)> {
             return None;
         }
         total += 1;
-        if let Some(decimals) = decimals_of(value) {
+        if let Some((decimals, steps)) = decimals_of(value) {
             hits += 1;
             counts[decimals] += 1;
+            near_counts[decimals] += usize::from(steps != 0);
             largest[decimals] = largest[decimals].max(value.to_f64().abs());
         }
     }
 
     let exception_bits = (T::WIDTH + 2) * 8;
     let mut best: Option<(usize, usize, f64)> = None;
-    let (mut covered, mut magnitude) = (0, 0_f64);
+    let (mut covered, mut near, mut magnitude) = (0, 0, 0_f64);
     for decimals in 0..=T::MAX_DECIMALS {
         if counts[decimals] == 0 {
             continue;
         }
         covered += counts[decimals];
+        near += near_counts[decimals];
         magnitude = magnitude.max(largest[decimals]);
         let digits_max = magnitude * POWERS[decimals];
         let cost = (total - covered) * exception_bits
+            + near * NEAR_BITS
             + covered * (digits_max.max(1.0).log2() as usize + 1);
         if digits_max < T::DIGITS_LIMIT && best.is_none_or(|(least, ..)| cost < least) {
             best = Some((cost, decimals, digits_max));
@@ -201,12 +261,14 @@ fn find_decimals<T: Number>(values: &[T]) -> Option<(usize, f64)> {
     best.map(|(_, decimals, digits_max)| (decimals, digits_max))
 }
 
-/// The fewest decimals with which `value` is exact.
-fn decimals_of<T: Number>(value: T) -> Option<usize> {
+/// The fewest decimals that make `value`, and the steps from there to it: 0 where it is exact.
+fn decimals_of<T: Number>(value: T) -> Option<(usize, i64)> {
     let double = value.to_f64();
-    (0..=T::MAX_DECIMALS).find(|&decimals| {
+    (0..=T::MAX_DECIMALS).find_map(|decimals| {
         let digits = (double * POWERS[decimals] + ROUNDER) - ROUNDER;
-        digits.abs() < T::DIGITS_LIMIT && T::from_f64(digits / POWERS[decimals]).same(value)
+        let steps = steps_to(value, T::from_f64(digits / POWERS[decimals]))?;
+        let limit = if steps == 0 { T::DIGITS_LIMIT } else { T::NEAR_DIGITS_LIMIT };
+        (digits.abs() < limit).then_some((decimals, steps))
     })
 }
 
@@ -216,7 +278,8 @@ fn decimals_of<T: Number>(value: T) -> Option<usize> {
 /// `Corrupt` when the body does not hold that many.
 pub(crate) fn decode<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
     let mut reader = Reader::new(body);
-    let [decimals, low_bits] = reader.array()?;
+    let [decimals, flags] = reader.array()?;
+    let low_bits = flags & !(NEAR | FAR);
     if usize::from(decimals) >= POWERS.len()
         || !(LOW_BITS_MIN..=LOW_BITS_MAX).contains(&low_bits)
         || !T::IS_FLOAT
@@ -224,17 +287,34 @@ pub(crate) fn decode<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
         return Err(corrupt(format_args!("a scale of {decimals} decimals, {low_bits} bits")));
     }
     let scale = Scale::new(usize::from(decimals), low_bits);
-    let exceptions = reader.count("exceptions", out.len())?;
     ints::decode(&mut reader, out, move |digits| scale.value(double_of(digits)))?;
-    let positions = reader.take(exceptions * 2)?;
-    let values = reader.take(exceptions * T::WIDTH)?;
-    reader.expect_end()?;
-    for (position, value) in positions.as_chunks::<2>().0.iter().zip(values.chunks(T::WIDTH)) {
-        let position = u16::from_le_bytes(*position);
-        match out.get_mut(usize::from(position)) {
-            Some(place) => *place = T::get(value),
-            None => return Err(corrupt(format_args!("an exception at row {position}"))),
+    if flags & NEAR != 0 {
+        let near = reader.count("values near a decimal", out.len())?;
+        let positions = decode_integers(&mut reader, near)?;
+        let steps = decode_integers(&mut reader, near)?;
+        for (position, steps) in positions.into_iter().zip(steps) {
+            let place = place_of(out, position)?;
+            *place = T::from_int(place.to_int().wrapping_add(steps));
         }
     }
-    Ok(())
+    if flags & FAR != 0 {
+        let far = reader.count("values far from decimals", out.len())?;
+        let positions = decode_integers(&mut reader, far)?;
+        let values = reader.take(far * T::WIDTH)?;
+        for (position, value) in positions.into_iter().zip(values.chunks(T::WIDTH)) {
+            *place_of(out, position)? = T::get(value);
+        }
+    }
+    reader.expect_end()
+}
+
+fn decode_integers(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
+    let mut integers = vec![0; count];
+    ints::decode(reader, &mut integers, |integer| integer)?;
+    Ok(integers)
+}
+
+fn place_of<T>(out: &mut [T], position: i64) -> Result<&mut T> {
+    let place = usize::try_from(position).ok().and_then(|position| out.get_mut(position));
+    place.ok_or_else(|| corrupt(format_args!("an exception at row {position}")))
 }

@@ -6,8 +6,10 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tidefall_types::{Error, FieldType, Result};
 
-use crate::page::{Codec, Head, MAX_PAGE_ROWS, Profile, put};
-use crate::validity::{self, Form};
+use crate::ints::Effort;
+use crate::numeric::Place;
+use crate::page::{MAX_PAGE_ROWS, Profile, put};
+use crate::validity::Validity;
 use crate::value::{Number, PageValue, with_number};
 use crate::{numeric, text};
 
@@ -66,7 +68,8 @@ pub fn encode_with_each<T: PageValue>(values: &[T]) -> Result<Vec<(&'static str,
     let mut pages = Vec::new();
     for (name, codec, body) in numeric::encode_all(values)? {
         let mut page = Vec::new();
-        finish(codec, T::TYPE, values.len(), None, &body, &mut page)?;
+        let validity = Validity::encode(values.len(), None, Effort::Light);
+        put(codec, T::TYPE, &validity, &body, &mut page)?;
         pages.push((name, page));
     }
     Ok(pages)
@@ -95,11 +98,11 @@ fn encode_numbers<T: PageValue>(
     let (codec, body) = match nulls.filter(|nulls| nulls.null_count() > 0) {
         Some(nulls) => {
             let present: Vec<T> = nulls.valid_indices().map(|row| values[row]).collect();
-            numeric::encode(&present, profile, numeric::Runs::Allowed)?
+            numeric::encode(&present, profile.into(), Place::Page)?
         }
-        None => numeric::encode(values, profile, numeric::Runs::Allowed)?,
+        None => numeric::encode(values, profile.into(), Place::Page)?,
     };
-    finish(codec, ty, values.len(), nulls, &body, out)
+    put(codec, ty, &Validity::encode(values.len(), nulls, profile.into()), &body, out)
 }
 
 fn encode_text(column: &dyn Array, profile: Profile, out: &mut Vec<u8>) -> Result<()> {
@@ -110,19 +113,6 @@ fn encode_text(column: &dyn Array, profile: Profile, out: &mut Vec<u8>) -> Resul
         _ => column.as_string::<i32>().iter().flatten().collect(),
     };
     let (codec, body) = text::encode(&present, profile)?;
-    finish(codec, FieldType::Text, column.len(), column.nulls(), &body, out)
-}
-
-fn finish(
-    codec: Codec,
-    ty: FieldType,
-    rows: usize,
-    nulls: Option<&NullBuffer>,
-    body: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<()> {
-    let mut validity = Vec::new();
-    let form = nulls.map_or(Form::All, |nulls| validity::encode(nulls, &mut validity));
-    let nulls = nulls.map_or(0, NullBuffer::null_count);
-    put(Head { codec, ty, form, rows, nulls }, &validity, body, out)
+    let validity = Validity::encode(column.len(), column.nulls(), profile.into());
+    put(codec, FieldType::Text, &validity, &body, out)
 }

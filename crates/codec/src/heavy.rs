@@ -1,37 +1,54 @@
-//! The codecs that trade speed for size: `pco`, and differences with Zstandard.
+//! The compressors that trade speed for size: `pco` for numbers, Zstandard for bytes.
 //!
-//! ```text
-//! pco:        one standalone pco file
-//! delta zstd: first value, then a Zstandard frame of the differences as i64, transposed so that
-//!             the first bytes of all differences stand together, then the second bytes, ...
-//! ```
+//! Contexts of Zstandard are kept for each thread: setting one up costs more than compressing a
+//! small page.
+
+use std::cell::RefCell;
+use std::io;
 
 use pco::standalone::{simple_compress, simple_decompress_into};
 use pco::{ChunkConfig, ModeSpec};
 use tidefall_types::{Error, Result};
+use zstd::bulk::{Compressor, Decompressor};
 
-use crate::bytes::{Reader, corrupt, put_signed};
+use crate::bytes::corrupt;
 use crate::value::Number;
 
 /// Effort of pco, 0..12. On readings with three decimals 6 gives the size of the default 8 within a
 /// quarter of a per cent, in half the time.
 const PCO_LEVEL: usize = 6;
-/// Effort of Zstandard, as in the comparison of the papers.
-const ZSTD_LEVEL: i32 = 3;
+/// Of more bytes than this the compressor is not kept, as it grows with its input.
+const KEPT_COMPRESSOR_BYTES_MAX: usize = 1 << 20;
 
-/// Compresses with pco.
+thread_local! {
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Whether pco looks for a unit, or for a unit with a remainder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnitSearch {
+    /// For streams, of which the unit is divided out already: twice as fast.
+    Off,
+    /// For a few values that are worth it.
+    On,
+}
+
+/// Compresses floats with pco.
 pub(crate) fn encode_pco<T: Number>(values: &[T]) -> Result<Vec<u8>> {
     let config = ChunkConfig::default().with_compression_level(PCO_LEVEL);
     simple_compress(values, &config)
         .map_err(|error| Error::invalid(format!("pco cannot compress a page: {error}")))
 }
 
-/// Compresses integers with pco, without its search for a unit, which is divided out already. The
-/// digits of decimals mostly take fewer bytes this way than the floats do, and decode 1.3 to 1.8 times
-/// faster. Nothing when pco cannot.
-pub(crate) fn encode_pco_integers(values: &[i64]) -> Option<Vec<u8>> {
-    let config =
-        ChunkConfig::default().with_compression_level(PCO_LEVEL).with_mode_spec(ModeSpec::Classic);
+/// Compresses integers with pco. The digits of decimals mostly take fewer bytes this way than the
+/// floats do, and decode 1.3 to 1.8 times faster. Nothing when pco cannot.
+pub(crate) fn encode_pco_integers(values: &[i64], search: UnitSearch) -> Option<Vec<u8>> {
+    let mode = match search {
+        UnitSearch::Off => ModeSpec::Classic,
+        UnitSearch::On => ModeSpec::Auto,
+    };
+    let config = ChunkConfig::default().with_compression_level(PCO_LEVEL).with_mode_spec(mode);
     simple_compress(values, &config).ok()
 }
 
@@ -48,57 +65,55 @@ pub(crate) fn decode_pco<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
     Err(corrupt(format_args!("pco holds {} values of {}", progress.n_processed, out.len())))
 }
 
-/// Differences between neighbours, byte planes, Zstandard.
-pub(crate) fn encode_delta_zstd<T: Number>(values: &[T]) -> Result<Vec<u8>> {
-    let mut body = Vec::new();
-    let Some(first) = values.first() else { return Ok(body) };
-    put_signed(&mut body, first.to_int());
-    let count = values.len() - 1;
-    let mut planes = vec![0_u8; count * 8];
-    for (index, pair) in values.windows(2).enumerate() {
-        let difference = pair[1].to_int().wrapping_sub(pair[0].to_int());
-        for (plane, byte) in difference.to_le_bytes().into_iter().enumerate() {
-            planes[plane * count + index] = byte;
-        }
+/// Compresses `bytes` into one Zstandard frame.
+pub(crate) fn compress(bytes: &[u8], level: i32) -> Result<Vec<u8>> {
+    let failed = |error| Error::io("compressing a page", &error);
+    if bytes.len() > KEPT_COMPRESSOR_BYTES_MAX {
+        return zstd::bulk::compress(bytes, level).map_err(failed);
     }
-    let frame = zstd::bulk::compress(&planes, ZSTD_LEVEL)
-        .map_err(|error| Error::io("compressing a page", &error))?;
-    body.extend_from_slice(&frame);
-    Ok(body)
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let compressor = match kept {
+            Some(compressor) => compressor,
+            None => kept.insert(Compressor::new(level).map_err(failed)?),
+        };
+        compressor.set_compression_level(level).map_err(failed)?;
+        compressor.compress(bytes).map_err(failed)
+    })
 }
 
-/// Decodes `out.len()` values.
+/// Decompresses a Zstandard frame of exactly `out.len()` bytes.
 ///
 /// # Errors
-/// `Corrupt` when the body does not hold exactly that many.
-pub(crate) fn decode_delta_zstd<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
-    let mut reader = Reader::new(body);
-    let mut value = reader.signed()?;
-    let Some((first, rest)) = out.split_first_mut() else { return reader.expect_end() };
-    *first = T::from_int(value);
-    let planes = decompress(reader.rest(), rest.len() * 8)?;
-    for (index, to) in rest.iter_mut().enumerate() {
-        let mut difference = [0; 8];
-        for (byte, plane) in difference.iter_mut().zip(planes.chunks_exact(out_len(&planes))) {
-            *byte = plane[index];
-        }
-        value = value.wrapping_add(i64::from_le_bytes(difference));
-        *to = T::from_int(value);
-    }
-    Ok(())
+/// `Corrupt` when the frame is damaged or holds another number of bytes.
+pub(crate) fn decompress_into(frame: &[u8], out: &mut [u8]) -> Result<()> {
+    let bytes = out.len();
+    check_size(with_decompressor(|kept| kept.decompress_to_buffer(frame, out)), bytes)
 }
 
-/// The length of one of the eight byte planes; never 0, as slicing wants it.
-fn out_len(planes: &[u8]) -> usize {
-    (planes.len() / 8).max(1)
-}
-
-/// Decompresses a Zstandard frame of exactly `bytes` bytes.
+/// Decompresses a Zstandard frame of exactly `bytes` bytes, which the caller has bounded.
+///
+/// # Errors
+/// As [`decompress_into`].
 pub(crate) fn decompress(frame: &[u8], bytes: usize) -> Result<Vec<u8>> {
-    let content = zstd::bulk::decompress(frame, bytes)
-        .map_err(|error| corrupt(format_args!("Zstandard: {error}")))?;
-    if content.len() == bytes {
-        return Ok(content);
+    let mut content = Vec::with_capacity(bytes);
+    let found = with_decompressor(|kept| kept.decompress_to_buffer(frame, &mut content));
+    check_size(found, bytes)?;
+    Ok(content)
+}
+
+fn with_decompressor(
+    run: impl FnOnce(&mut Decompressor<'static>) -> io::Result<usize>,
+) -> io::Result<usize> {
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => run(decompressor),
+        None => run(kept.insert(Decompressor::new()?)),
+    })
+}
+
+fn check_size(found: io::Result<usize>, bytes: usize) -> Result<()> {
+    match found {
+        Ok(found) if found == bytes => Ok(()),
+        Ok(found) => Err(corrupt(format_args!("Zstandard holds {found} bytes of {bytes}"))),
+        Err(error) => Err(corrupt(format_args!("Zstandard: {error}"))),
     }
-    Err(corrupt(format_args!("Zstandard holds {} bytes of {bytes}", content.len())))
 }

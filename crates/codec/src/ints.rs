@@ -1,68 +1,87 @@
 //! Streams of integers: the common unit divided out, differences where they are smaller, a frame
-//! of reference for each vector, and the rest packed into bits; or, for cold data, handed to `pco`.
+//! of reference for each vector, and the rest packed into bits; or, for cold data, cut into planes of
+//! bytes for Zstandard or handed to `pco` (see trial.rs for the choice).
 //!
 //! ```text
-//! stream: shape u8 (bit 0 differences, bit 1 unit, bit 2 pco; never bits 0 and 2 both)
+//! stream: shape u8: bit 0 differences, bit 1 unit, bits 2..3 packing: 0 frames, 1 pco, 2 planes, 3 rows
 //!         [unit varint, origin signed]      if bit 1: value = origin + unit * q, else value = q
 //!         [start signed]                    if bit 0: q[i] = start + d[0] + ... + d[i]
-//!         vectors of 1024 q or d, the last one shorter:
-//!           width u8, base signed, ceil(len * width / 8) bytes of q - base or d - base
-//!         or, if bit 2: bytes varint, a standalone pco file of q as i64
+//!         frames: vectors of 1024 q or d, the last one shorter:
+//!                   width u8, base signed, ceil(len * width / 8) bytes of q - base or d - base
+//!         pco:    bytes varint, a standalone pco file of q as i64; never with bit 0
+//!         planes, rows (see planes.rs): base signed, of q - base; if bit 0 no base, of d after zig-zag
 //! ```
 //! All arithmetic wraps around, so that every i64 has its place.
-
-use std::ops::Range;
 
 use tidefall_types::Result;
 
 use crate::bits::{VECTOR, pack, packed_bytes, unpack, width_of};
-use crate::bytes::{Reader, corrupt, put_signed, put_varint, signed_bytes};
-use crate::heavy;
+use crate::bytes::{Reader, corrupt, from_zigzag, put_signed, put_varint, signed_bytes};
 use crate::page::Profile;
+use crate::{heavy, planes, trial};
 
-const DIFFERENCES: u8 = 1;
+pub(crate) const DIFFERENCES: u8 = 1;
 const UNIT: u8 = 2;
-const PCO: u8 = 4;
+const PACKING_SHIFT: u8 = 2;
+/// Shapes of a known packing.
+const SHAPES: u8 = 4 << PACKING_SHIFT;
 
 /// Differences must be this much smaller than the values themselves to be taken, in per cent:
 /// adding them up again makes decoding about half as fast.
 const DIFFERENCES_MIN_SAVING_PERCENT: usize = 8;
 
-/// pco must save this much over packing, in per cent. It decodes four to six times slower, and below
-/// this the bytes saved are not worth that even for cold data.
-const PCO_MIN_SAVING_PERCENT: usize = 8;
-/// pco's own headers cost about 20 bytes, and building its tables costs microseconds; on fewer values
-/// it cannot win.
-const PCO_MIN_VALUES: usize = 256;
-/// pco is tried on this many values from the middle before all are given to it, because its trial
-/// is most of the cost of encoding a page. This many need no more bytes a value than a page does, but for
-/// the tables.
-const PCO_SAMPLE: usize = 1024;
-/// What the tables add to a sample at most, in per cent.
-const PCO_SAMPLE_EXCESS_PERCENT: usize = 4;
-
-/// What a stream may use.
+/// How the integers of a stream are packed once unit and differences are taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Packing {
-    /// Bits only: fast both ways.
-    Bits,
-    /// Bits, or pco where it is enough smaller.
-    Smallest,
-    /// pco in any case, to compare them.
-    Pco,
+    Frames = 0,
+    Pco = 1,
+    Planes = 2,
+    Rows = 3,
 }
 
-impl From<Profile> for Packing {
+impl Packing {
+    /// The bits of the shape that say so.
+    pub(crate) fn shape(self) -> u8 {
+        (self as u8) << PACKING_SHIFT
+    }
+
+    fn from_shape(shape: u8) -> Self {
+        match shape >> PACKING_SHIFT {
+            0 => Self::Frames,
+            1 => Self::Pco,
+            2 => Self::Planes,
+            _ => Self::Rows,
+        }
+    }
+}
+
+/// How much is tried to make a stream small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Frames only: fast both ways.
+    Light,
+    /// What is cheap to try, to compare ways of making integers of a column.
+    Probe,
+    /// All that may pay, judging from a sample.
+    Full,
+    /// All that may pay for a few ascending values that take many bytes each, however slow.
+    Thorough,
+    /// This packing in any case, to compare them.
+    Only(Packing),
+}
+
+impl From<Profile> for Effort {
     fn from(profile: Profile) -> Self {
         match profile {
-            Profile::Fast => Self::Bits,
-            Profile::Dense => Self::Smallest,
+            Profile::Fast => Self::Light,
+            Profile::Dense => Self::Full,
         }
     }
 }
 
 /// Appends `values` as a stream.
-pub(crate) fn encode(values: &[i64], packing: Packing, out: &mut Vec<u8>) {
+pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
     let unit = common_unit(values);
     let origin = values.first().copied().unwrap_or(0);
     let divided: Vec<i64>;
@@ -72,59 +91,33 @@ pub(crate) fn encode(values: &[i64], packing: Packing, out: &mut Vec<u8>) {
     } else {
         values
     };
-    let (start, differences) = differences(quotients);
-    let take_differences = frames_bytes(&differences) * 100
-        <= frames_bytes(quotients) * (100 - DIFFERENCES_MIN_SAVING_PERCENT);
-
-    let packed = if take_differences { &differences } else { quotients };
-    let packed_bytes = frames_bytes(packed);
-    let pco = match packing {
-        Packing::Bits => None,
-        Packing::Smallest => smaller_with_pco(quotients, packed, packed_bytes),
-        Packing::Pco => heavy::encode_pco_integers(quotients),
+    let stream = Stream::new(quotients);
+    let (plain, differences) = (stream.values.frames_bytes, stream.differences.frames_bytes);
+    let series = if differences * 100 <= plain * (100 - DIFFERENCES_MIN_SAVING_PERCENT) {
+        Series::Differences
+    } else {
+        Series::Values
     };
+    let smaller = trial::smaller(&stream, effort);
 
     let mut shape = if unit > 1 { UNIT } else { 0 };
-    shape |= match (&pco, take_differences) {
-        (Some(_), _) => PCO,
-        (None, true) => DIFFERENCES,
-        (None, false) => 0,
+    shape |= match (&smaller, series) {
+        (Some(trial), _) => trial.shape,
+        (None, Series::Differences) => DIFFERENCES,
+        (None, Series::Values) => 0,
     };
     out.push(shape);
     if unit > 1 {
         put_varint(out, unit);
         put_signed(out, origin);
     }
-    match pco {
-        Some(file) => {
-            put_varint(out, file.len() as u64);
-            out.extend_from_slice(&file);
-        }
-        None => {
-            if take_differences {
-                put_signed(out, start);
-            }
-            put_frames(packed, out);
-        }
+    if shape & DIFFERENCES != 0 {
+        put_signed(out, start_of(quotients));
     }
-}
-
-/// A pco file of `values`, if it is enough smaller than the `packed_bytes` of `packed`.
-fn smaller_with_pco(values: &[i64], packed: &[i64], packed_bytes: usize) -> Option<Vec<u8>> {
-    if values.len() < PCO_MIN_VALUES {
-        return None;
+    match smaller {
+        Some(trial) => out.extend_from_slice(&trial.body),
+        None => series.put_frames(quotients, out),
     }
-    if values.len() >= 2 * PCO_SAMPLE {
-        let start = (values.len() - PCO_SAMPLE) / 2;
-        let sample: Range<usize> = start..start + PCO_SAMPLE;
-        let file = heavy::encode_pco_integers(&values[sample.clone()])?;
-        let most = 100 - PCO_MIN_SAVING_PERCENT + PCO_SAMPLE_EXCESS_PERCENT;
-        if file.len() * 100 > frames_bytes(&packed[sample]) * most {
-            return None;
-        }
-    }
-    let file = heavy::encode_pco_integers(values)?;
-    (file.len() * 100 <= packed_bytes * (100 - PCO_MIN_SAVING_PERCENT)).then_some(file)
 }
 
 /// The greatest number that divides all distances between the values; 1 where there is none, or
@@ -154,46 +147,95 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The differences between neighbours. The first repeats the second, so that it does not widen its
-/// frame, and the start makes up for it.
-fn differences(values: &[i64]) -> (i64, Vec<i64>) {
-    let Some(&first) = values.first() else { return (0, Vec::new()) };
-    let step = values.get(1).map_or(0, |second| second.wrapping_sub(first));
-    let mut differences = Vec::with_capacity(values.len());
-    differences.push(step);
-    differences.extend(values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
-    (first.wrapping_sub(step), differences)
+/// The values of a stream with their unit divided out, and what is known of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stream<'a> {
+    pub(crate) quotients: &'a [i64],
+    pub(crate) values: Extent,
+    pub(crate) differences: Extent,
 }
 
-fn frame(vector: &[i64]) -> (i64, usize) {
-    let mut min = i64::MAX;
-    let mut max = i64::MIN;
-    for &value in vector {
-        min = min.min(value);
-        max = max.max(value);
+impl<'a> Stream<'a> {
+    fn new(quotients: &'a [i64]) -> Self {
+        let extent = |series: Series| series.extent(quotients);
+        Self { quotients, values: extent(Series::Values), differences: extent(Series::Differences) }
     }
-    (min, width_of(max.wrapping_sub(min) as u64))
 }
 
-fn frames_bytes(values: &[i64]) -> usize {
-    let bytes = values.chunks(VECTOR).map(|vector| {
-        let (base, width) = frame(vector);
-        1 + signed_bytes(base) + packed_bytes(vector.len(), width)
-    });
-    bytes.sum()
+/// What some integers range over, and the bytes that they take in frames.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) frames_bytes: usize,
 }
 
-fn put_frames(values: &[i64], out: &mut Vec<u8>) {
-    let mut offsets = [0_u64; VECTOR];
-    for vector in values.chunks(VECTOR) {
-        let (base, width) = frame(vector);
-        for (offset, value) in offsets.iter_mut().zip(vector) {
-            *offset = value.wrapping_sub(base) as u64;
+/// What of a stream is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Series {
+    Values,
+    /// The differences between neighbours. The first repeats the second, so that it does not widen
+    /// its frame, and [`start_of`] makes up for it.
+    Differences,
+}
+
+impl Series {
+    /// Calls `body` with each vector of 1024, the last one shorter.
+    pub(crate) fn each(self, values: &[i64], mut body: impl FnMut(&[i64])) {
+        if self == Self::Values {
+            values.chunks(VECTOR).for_each(body);
+            return;
         }
-        out.push(width as u8);
-        put_signed(out, base);
-        pack(&offsets[..vector.len()], width, out);
+        let mut differences = [0_i64; VECTOR];
+        for (index, vector) in values.chunks(VECTOR).enumerate() {
+            let before = (index * VECTOR).saturating_sub(1);
+            let next = values.get(before + 1).unwrap_or(&values[before]);
+            differences[0] = next.wrapping_sub(values[before]);
+            for (to, pair) in differences[1..].iter_mut().zip(vector.windows(2)) {
+                *to = pair[1].wrapping_sub(pair[0]);
+            }
+            body(&differences[..vector.len()]);
+        }
     }
+
+    fn extent(self, values: &[i64]) -> Extent {
+        let mut extent = Extent { min: i64::MAX, max: i64::MIN, frames_bytes: 0 };
+        self.each(values, |vector| {
+            let (min, max) = min_max(vector);
+            let width = width_of(max.wrapping_sub(min) as u64);
+            extent.min = extent.min.min(min);
+            extent.max = extent.max.max(max);
+            extent.frames_bytes += 1 + signed_bytes(min) + packed_bytes(vector.len(), width);
+        });
+        extent
+    }
+
+    fn put_frames(self, values: &[i64], out: &mut Vec<u8>) {
+        let mut offsets = [0_u64; VECTOR];
+        self.each(values, |vector| {
+            let (base, max) = min_max(vector);
+            let width = width_of(max.wrapping_sub(base) as u64);
+            for (offset, value) in offsets.iter_mut().zip(vector) {
+                *offset = value.wrapping_sub(base) as u64;
+            }
+            out.push(width as u8);
+            put_signed(out, base);
+            pack(&offsets[..vector.len()], width, out);
+        });
+    }
+}
+
+/// What the first difference is added to.
+fn start_of(values: &[i64]) -> i64 {
+    match values {
+        [first, second, ..] => first.wrapping_sub(second.wrapping_sub(*first)),
+        [first] => *first,
+        [] => 0,
+    }
+}
+
+fn min_max(vector: &[i64]) -> (i64, i64) {
+    vector.iter().fold((i64::MAX, i64::MIN), |(min, max), &value| (min.min(value), max.max(value)))
 }
 
 /// Reads a stream of `out.len()` values and stores `map` of each.
@@ -206,27 +248,72 @@ pub(crate) fn decode<T>(
     map: impl Fn(i64) -> T + Copy,
 ) -> Result<()> {
     let shape = reader.byte()?;
-    if shape > DIFFERENCES | UNIT | PCO || shape & (DIFFERENCES | PCO) == DIFFERENCES | PCO {
+    let packing = Packing::from_shape(shape);
+    let is_differences = shape & DIFFERENCES != 0;
+    if shape >= SHAPES || (packing == Packing::Pco && is_differences) {
         return Err(corrupt(format_args!("integer stream of unknown shape {shape}")));
     }
-    let (unit, origin) =
-        if shape & UNIT != 0 { (reader.varint()? as i64, reader.signed()?) } else { (1, 0) };
-    let scale = move |value: i64| map(origin.wrapping_add(unit.wrapping_mul(value)));
-    if shape & PCO != 0 {
-        let bytes = reader.count("bytes of pco", reader.remaining())?;
-        let mut values = vec![0_i64; out.len()];
-        heavy::decode_pco(reader.take(bytes)?, &mut values)?;
-        for (to, &value) in out.iter_mut().zip(&values) {
-            *to = scale(value);
+    if shape & UNIT == 0 {
+        return decode_packing(reader, out, (packing, is_differences), map);
+    }
+    let (unit, origin) = (reader.varint()? as i64, reader.signed()?);
+    decode_packing(reader, out, (packing, is_differences), move |value| {
+        map(origin.wrapping_add(unit.wrapping_mul(value)))
+    })
+}
+
+#[inline(always)]
+fn decode_packing<T>(
+    reader: &mut Reader<'_>,
+    out: &mut [T],
+    form: (Packing, bool),
+    map: impl Fn(i64) -> T + Copy,
+) -> Result<()> {
+    // Of differences the start, of other planes and rows the base.
+    let mut value = match form {
+        (Packing::Frames | Packing::Pco, false) => 0,
+        _ => reader.signed()?,
+    };
+    let (packing, is_differences) = form;
+    match packing {
+        Packing::Frames if is_differences => return decode_differences(reader, out, value, map),
+        Packing::Frames => return decode_frames(reader, out, map),
+        Packing::Pco => return decode_pco(reader, out, map),
+        Packing::Planes | Packing::Rows => {}
+    }
+    let len = out.len();
+    let mut vectors = out.chunks_mut(VECTOR);
+    let mut store = |words: &mut [u64]| {
+        let Some(vector) = vectors.next() else { return };
+        if is_differences {
+            for word in &mut *words {
+                value = value.wrapping_add(from_zigzag(*word));
+                *word = value as u64;
+            }
+            vector.iter_mut().zip(words).for_each(|(to, word)| *to = map(*word as i64));
+        } else {
+            let add = |word: u64| map(value.wrapping_add(word as i64));
+            vector.iter_mut().zip(words).for_each(|(to, word)| *to = add(*word));
         }
-        return Ok(());
+    };
+    match packing {
+        Packing::Rows => planes::decode_rows(reader, len, &mut store),
+        _ => planes::decode(reader, len, &mut store),
     }
-    match (shape & DIFFERENCES != 0, shape & UNIT != 0) {
-        (false, false) => decode_frames(reader, out, map),
-        (false, true) => decode_frames(reader, out, scale),
-        (true, false) => decode_differences(reader, out, map),
-        (true, true) => decode_differences(reader, out, scale),
+}
+
+fn decode_pco<T>(
+    reader: &mut Reader<'_>,
+    out: &mut [T],
+    map: impl Fn(i64) -> T + Copy,
+) -> Result<()> {
+    let bytes = reader.count("bytes of pco", reader.remaining())?;
+    let mut values = vec![0_i64; out.len()];
+    heavy::decode_pco(reader.take(bytes)?, &mut values)?;
+    for (to, &value) in out.iter_mut().zip(&values) {
+        *to = map(value);
     }
+    Ok(())
 }
 
 #[inline(always)]
@@ -249,9 +336,10 @@ fn decode_frames<T>(
 fn decode_differences<T>(
     reader: &mut Reader<'_>,
     out: &mut [T],
+    start: i64,
     map: impl Fn(i64) -> T + Copy,
 ) -> Result<()> {
-    let mut value = reader.signed()?;
+    let mut value = start;
     let mut differences = [0_i64; VECTOR];
     for vector in out.chunks_mut(VECTOR) {
         decode_frames(reader, &mut differences[..vector.len()], |difference| difference)?;

@@ -21,13 +21,17 @@ mod bits;
 mod builder;
 mod bytes;
 mod decimal;
+mod dictionary;
 mod encode;
 mod heavy;
 mod ints;
 mod numeric;
+mod outlook;
 mod page;
+mod planes;
 mod text;
 mod time;
+mod trial;
 mod validity;
 mod value;
 

@@ -3,8 +3,9 @@
 use tidefall_types::{FieldType, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints::{self, Packing};
-use crate::page::{Codec, Profile};
+use crate::dictionary::{self, Dictionary};
+use crate::ints::{self, Effort, Packing};
+use crate::page::Codec;
 use crate::value::Number;
 use crate::{decimal, heavy};
 
@@ -16,55 +17,134 @@ const NOISE_PERCENT: usize = 75;
 /// On noise, pco over the floats themselves must save this much, in per cent. Reading noise is bound by the
 /// bytes fetched, so that a small gain pays.
 const PCO_MIN_SAVING_NOISE_PERCENT: usize = 2;
-/// On fewer values the heavy codecs cannot make up for their headers.
-const HEAVY_MIN_VALUES: usize = 256;
-/// Delta + Zstandard must beat everything else by this much, in per cent: it is the slowest to decode.
-const DELTA_ZSTD_MIN_SAVING_PERCENT: usize = 10;
+/// On fewer floats pco cannot make up for its headers.
+const PCO_MIN_VALUES: usize = 256;
+/// What a dictionary must save over all else, in per cent: it takes one more look-up for each value.
+const DICTIONARY_MIN_SAVING_PERCENT: usize = 2;
 
-/// Whether values may be stored as runs: the values of runs themselves may not.
+/// Where numbers stand, which decides what they may be stored as: nesting ends after a few levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runs {
-    Allowed,
-    Forbidden,
+pub(crate) enum Place {
+    /// The values of a page.
+    Page,
+    /// One value for each run: no runs again.
+    Runs,
+    /// The codes of a dictionary of texts: no dictionary of numbers on top.
+    Codes,
+    /// The distinct values of a dictionary: neither.
+    Distinct,
+}
+
+impl Place {
+    fn allows_runs(self) -> bool {
+        matches!(self, Self::Page | Self::Codes)
+    }
+
+    fn allows_dictionary(self) -> bool {
+        matches!(self, Self::Page | Self::Runs)
+    }
+}
+
+/// A way to store some values.
+enum Way<T> {
+    /// As decimals, integers or bits.
+    Plain,
+    /// As single precision.
+    Single(Vec<f32>),
+    Runs,
+    Dictionary(Dictionary<T>),
 }
 
 /// Chooses a codec for `values` (none of them null) and encodes them.
 pub(crate) fn encode<T: Number>(
     values: &[T],
-    profile: Profile,
-    runs: Runs,
+    effort: Effort,
+    place: Place,
 ) -> Result<(Codec, Vec<u8>)> {
     let Some(first) = values.first() else { return Ok((Codec::Constant, Vec::new())) };
-    let run_count = 1 + values.windows(2).filter(|pair| !pair[0].same(pair[1])).count();
+    let pairs = values.iter().zip(&values[1..]);
+    let run_count = 1 + pairs.map(|(a, b)| usize::from(!a.same(*b))).sum::<usize>();
     if run_count == 1 {
         let mut body = Vec::with_capacity(T::WIDTH);
         first.put(&mut body);
         return Ok((Codec::Constant, body));
     }
-    let mut best = encode_light(values, profile);
-    if runs == Runs::Allowed && run_count * RUN_LENGTH_MIN <= values.len() {
-        let body = encode_runs(values, profile)?;
-        if body.len() < best.1.len() {
-            best = (Codec::Runs, body);
+    let mut ways = vec![singles(values).map_or(Way::Plain, Way::Single)];
+    if place.allows_runs() && run_count * RUN_LENGTH_MIN <= values.len() {
+        ways.push(Way::Runs);
+    }
+    if place.allows_dictionary() && effort != Effort::Light {
+        ways.extend(Dictionary::of(values).map(Way::Dictionary));
+    }
+    choose(values, ways, effort, place)
+}
+
+/// Encodes `values` in the one of `ways` in which a probe of them is smallest.
+fn choose<T: Number>(
+    values: &[T],
+    mut ways: Vec<Way<T>>,
+    effort: Effort,
+    place: Place,
+) -> Result<(Codec, Vec<u8>)> {
+    let probe = match effort {
+        Effort::Full | Effort::Thorough if ways.len() > 1 => Effort::Probe,
+        effort => effort,
+    };
+    let mut best: Option<(usize, (Codec, Vec<u8>))> = None;
+    for (index, way) in ways.iter().enumerate() {
+        let found = encode_way(way, values, probe, place)?;
+        let weight = match way {
+            Way::Dictionary(_) => 100 + DICTIONARY_MIN_SAVING_PERCENT,
+            _ => 100,
+        };
+        if best.as_ref().is_none_or(|(_, (_, body))| found.1.len() * weight < body.len() * 100) {
+            best = Some((index, found));
         }
     }
-    if profile == Profile::Dense && values.len() >= HEAVY_MIN_VALUES {
-        best = improve(values, best)?;
+    match best {
+        Some((_, best)) if probe == effort => Ok(best),
+        Some((index, _)) => encode_way(&ways.swap_remove(index), values, effort, place),
+        None => encode_plain(values, effort),
     }
-    Ok(best)
+}
+
+fn encode_way<T: Number>(
+    way: &Way<T>,
+    values: &[T],
+    effort: Effort,
+    place: Place,
+) -> Result<(Codec, Vec<u8>)> {
+    Ok(match way {
+        Way::Plain => encode_plain(values, effort)?,
+        Way::Single(singles) => (Codec::Single, encode_nested(singles, effort, place)?),
+        Way::Runs => (Codec::Runs, encode_runs(values, effort)?),
+        Way::Dictionary(dictionary) => (Codec::Dictionary, dictionary.encode(effort)?),
+    })
 }
 
 /// The body of `values` in every codec that can hold them, with a name.
 pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(&'static str, Codec, Vec<u8>)>> {
     let mut all = vec![
         ("raw", Codec::Raw, encode_raw(values)),
-        ("packed", Codec::Packed, encode_packed(values, Packing::Bits)),
-        ("packed by pco", Codec::Packed, encode_packed(values, Packing::Pco)),
-        ("runs", Codec::Runs, encode_runs(values, Profile::Fast)?),
-        ("delta-zstd", Codec::DeltaZstd, heavy::encode_delta_zstd(values)?),
+        ("runs", Codec::Runs, encode_runs(values, Effort::Light)?),
     ];
-    for (name, packing) in [("decimal", Packing::Bits), ("decimal by pco", Packing::Pco)] {
-        all.extend(decimal_body(values, packing).map(|body| (name, Codec::Decimal, body)));
+    for (packed, decimal, packing) in [
+        ("packed", "decimal", Packing::Frames),
+        ("packed, pco", "decimal, pco", Packing::Pco),
+        ("packed, planes", "decimal, planes", Packing::Planes),
+        ("packed, rows", "decimal, rows", Packing::Rows),
+    ] {
+        let effort = Effort::Only(packing);
+        all.push((packed, Codec::Packed, encode_packed(values, effort)));
+        all.extend(decimal_body(values, effort).map(|body| (decimal, Codec::Decimal, body)));
+    }
+    if let Some(dictionary) = Dictionary::of(values) {
+        all.push(("dictionary", Codec::Dictionary, dictionary.encode(Effort::Light)?));
+        all.push(("dictionary, dense", Codec::Dictionary, dictionary.encode(Effort::Full)?));
+    }
+    if let Some(singles) = singles(values) {
+        let body = encode_nested(&singles, Effort::Light, Place::Page)?;
+        all.push(("single", Codec::Single, body));
     }
     if T::WIDTH > 1 {
         all.push(("pco", Codec::Pco, heavy::encode_pco(values)?));
@@ -72,25 +152,32 @@ pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(&'static str, C
     Ok(all)
 }
 
-fn encode_light<T: Number>(values: &[T], profile: Profile) -> (Codec, Vec<u8>) {
+fn encode_plain<T: Number>(values: &[T], effort: Effort) -> Result<(Codec, Vec<u8>)> {
     let raw_bytes = values.len() * T::WIDTH;
-    let mut best: Option<(Codec, Vec<u8>)> =
-        decimal_body(values, profile.into()).map(|body| (Codec::Decimal, body));
+    let mut best = decimal_body(values, effort).map(|body| (Codec::Decimal, body));
     let is_noise = |body: &[u8]| body.len() * 100 > raw_bytes * NOISE_PERCENT;
     if best.as_ref().is_none_or(|(_, body)| is_noise(body)) {
-        let body = encode_packed(values, profile.into());
+        let body = encode_packed(values, effort);
         if best.as_ref().is_none_or(|(_, least)| body.len() < least.len()) {
             best = Some((Codec::Packed, body));
         }
     }
-    match best {
+    let best = match best {
         Some(best) if best.1.len() < raw_bytes => best,
         _ => (Codec::Raw, encode_raw(values)),
+    };
+    let try_pco = T::IS_FLOAT && values.len() >= PCO_MIN_VALUES && is_noise(&best.1);
+    if try_pco && matches!(effort, Effort::Full | Effort::Thorough) {
+        let body = heavy::encode_pco(values)?;
+        if body.len() * 100 <= best.1.len() * (100 - PCO_MIN_SAVING_NOISE_PERCENT) {
+            return Ok((Codec::Pco, body));
+        }
     }
+    Ok(best)
 }
 
-fn decimal_body<T: Number>(values: &[T], packing: Packing) -> Option<Vec<u8>> {
-    if T::IS_FLOAT { decimal::encode(values, packing) } else { None }
+fn decimal_body<T: Number>(values: &[T], effort: Effort) -> Option<Vec<u8>> {
+    if T::IS_FLOAT { decimal::encode(values, effort) } else { None }
 }
 
 fn encode_raw<T: Number>(values: &[T]) -> Vec<u8> {
@@ -99,17 +186,17 @@ fn encode_raw<T: Number>(values: &[T]) -> Vec<u8> {
     body
 }
 
-fn encode_packed<T: Number>(values: &[T], packing: Packing) -> Vec<u8> {
+fn encode_packed<T: Number>(values: &[T], effort: Effort) -> Vec<u8> {
     let integers: Vec<i64> = values.iter().map(|value| value.to_int()).collect();
     let mut body = Vec::with_capacity(values.len() * T::WIDTH / 2 + 16);
-    ints::encode(&integers, packing, &mut body);
+    ints::encode(&integers, effort, &mut body);
     body
 }
 
 /// ```text
 /// runs: count varint, stream of `count` lengths, codec u8, body of `count` values
 /// ```
-fn encode_runs<T: Number>(values: &[T], profile: Profile) -> Result<Vec<u8>> {
+fn encode_runs<T: Number>(values: &[T], effort: Effort) -> Result<Vec<u8>> {
     let mut firsts: Vec<T> = Vec::new();
     let mut lengths: Vec<i64> = Vec::new();
     for run in values.chunk_by(|a, b| a.same(*b)) {
@@ -118,37 +205,39 @@ fn encode_runs<T: Number>(values: &[T], profile: Profile) -> Result<Vec<u8>> {
     }
     let mut body = Vec::new();
     put_varint(&mut body, firsts.len() as u64);
-    ints::encode(&lengths, profile.into(), &mut body);
-    let (codec, inner) = encode(&firsts, profile, Runs::Forbidden)?;
+    ints::encode(&lengths, effort, &mut body);
+    body.extend_from_slice(&encode_nested(&firsts, effort, Place::Runs)?);
+    Ok(body)
+}
+
+/// The codec and the body that `values` take.
+pub(crate) fn encode_nested<T: Number>(
+    values: &[T],
+    effort: Effort,
+    place: Place,
+) -> Result<Vec<u8>> {
+    let (codec, inner) = encode(values, effort, place)?;
+    let mut body = Vec::with_capacity(inner.len() + 1);
     body.push(codec as u8);
     body.extend_from_slice(&inner);
     Ok(body)
 }
 
-/// Takes a heavier codec in place of `best` where that is enough smaller.
-fn improve<T: Number>(values: &[T], best: (Codec, Vec<u8>)) -> Result<(Codec, Vec<u8>)> {
-    let is_noise = best.1.len() * 100 > values.len() * T::WIDTH * NOISE_PERCENT;
-    if T::IS_FLOAT && is_noise {
-        let candidate = (Codec::Pco, heavy::encode_pco(values)?);
-        return Ok(better(candidate, best, PCO_MIN_SAVING_NOISE_PERCENT));
+/// `values` in single precision, if they are doubles that all came from it and are no decimals
+/// that are shorter.
+fn singles<T: Number>(values: &[T]) -> Option<Vec<f32>> {
+    // What a cast makes of the bits of NaN is not certain.
+    let is_single = |value: &T| {
+        let double = value.to_f64();
+        !double.is_nan() && T::from_f64(f64::from(double as f32)).same(*value)
+    };
+    if T::TYPE != FieldType::F64 || !values.iter().all(is_single) {
+        return None;
     }
-    if matches!(T::TYPE, FieldType::I64 | FieldType::U64) {
-        let candidate = (Codec::DeltaZstd, heavy::encode_delta_zstd(values)?);
-        return Ok(better(candidate, best, DELTA_ZSTD_MIN_SAVING_PERCENT));
+    if decimal::digits_bits(values).is_some_and(|bits| bits <= f32::WIDTH * 8) {
+        return None;
     }
-    Ok(best)
-}
-
-fn better(
-    candidate: (Codec, Vec<u8>),
-    best: (Codec, Vec<u8>),
-    min_saving_percent: usize,
-) -> (Codec, Vec<u8>) {
-    if candidate.1.len() * 100 <= best.1.len() * (100 - min_saving_percent) {
-        candidate
-    } else {
-        best
-    }
+    Some(values.iter().map(|value| value.to_f64() as f32).collect())
 }
 
 /// Decodes `out.len()` values of `codec`.
@@ -159,7 +248,7 @@ pub(crate) fn decode<T: Number>(
     codec: Codec,
     body: &[u8],
     out: &mut [T],
-    runs: Runs,
+    place: Place,
 ) -> Result<()> {
     let mut reader = Reader::new(body);
     match codec {
@@ -180,13 +269,36 @@ pub(crate) fn decode<T: Number>(
             reader.expect_end()
         }
         Codec::Decimal => decimal::decode(body, out),
-        Codec::Runs if runs == Runs::Allowed => decode_runs(body, out),
+        Codec::Runs if place.allows_runs() => decode_runs(body, out),
+        Codec::Dictionary if place.allows_dictionary() => dictionary::decode(body, out),
         Codec::Pco => heavy::decode_pco(body, out),
-        Codec::DeltaZstd => heavy::decode_delta_zstd(body, out),
-        Codec::Runs | Codec::Dictionary | Codec::Zstd => {
+        Codec::Single if T::TYPE == FieldType::F64 => decode_singles(body, out, place),
+        Codec::Runs | Codec::Dictionary | Codec::Single | Codec::Zstd => {
             Err(corrupt(format_args!("numbers in the codec {}", codec.name())))
         }
     }
+}
+
+/// Decodes what [`encode_nested`] made, which is all that is left of `reader`.
+pub(crate) fn decode_nested<T: Number>(
+    reader: &mut Reader<'_>,
+    out: &mut [T],
+    place: Place,
+) -> Result<()> {
+    let codec = Codec::from_code(reader.byte()?)?;
+    decode(codec, reader.rest(), out, place)
+}
+
+/// ```text
+/// single: codec u8 and body of the values as f32
+/// ```
+fn decode_singles<T: Number>(body: &[u8], out: &mut [T], place: Place) -> Result<()> {
+    let mut singles = vec![0_f32; out.len()];
+    decode_nested(&mut Reader::new(body), &mut singles, place)?;
+    for (to, single) in out.iter_mut().zip(singles) {
+        *to = T::from_f64(f64::from(single));
+    }
+    Ok(())
 }
 
 fn decode_runs<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
@@ -194,9 +306,8 @@ fn decode_runs<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
     let count = reader.count("runs", out.len())?;
     let mut lengths = vec![0_i64; count];
     ints::decode(&mut reader, &mut lengths, |length| length)?;
-    let codec = Codec::from_code(reader.byte()?)?;
     let mut firsts = vec![T::NULL; count];
-    decode(codec, reader.rest(), &mut firsts, Runs::Forbidden)?;
+    decode_nested(&mut reader, &mut firsts, Place::Runs)?;
 
     let mut rest = out;
     for (&value, &length) in firsts.iter().zip(&lengths) {

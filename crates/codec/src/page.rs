@@ -3,7 +3,7 @@
 use tidefall_types::{Error, FieldType, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::validity::Form;
+use crate::validity::{Form, Validity};
 
 /// The most rows of a page: large enough to compress well, small enough that the values fit into the
 /// second-level cache while they are decoded and used.
@@ -43,9 +43,9 @@ pub enum Codec {
     Runs = 4,
     /// Floats with the `pco` library.
     Pco = 5,
-    /// Differences with Zstandard.
-    DeltaZstd = 6,
-    /// Text: distinct values and packed codes.
+    /// Doubles that are single-precision numbers, as those.
+    Single = 6,
+    /// Distinct values and packed codes.
     Dictionary = 7,
     /// Text with Zstandard.
     Zstd = 8,
@@ -59,7 +59,7 @@ impl Codec {
         Self::Decimal,
         Self::Runs,
         Self::Pco,
-        Self::DeltaZstd,
+        Self::Single,
         Self::Dictionary,
         Self::Zstd,
     ];
@@ -78,7 +78,7 @@ impl Codec {
             Self::Decimal => "decimal",
             Self::Runs => "runs",
             Self::Pco => "pco",
-            Self::DeltaZstd => "delta-zstd",
+            Self::Single => "single",
             Self::Dictionary => "dictionary",
             Self::Zstd => "zstd",
         }
@@ -124,35 +124,31 @@ pub(crate) struct Page<'a> {
     pub(crate) payload: Reader<'a>,
 }
 
-/// What [`put`] writes into the header.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
-    pub(crate) codec: Codec,
-    pub(crate) ty: FieldType,
-    pub(crate) form: Form,
-    pub(crate) rows: usize,
-    pub(crate) nulls: usize,
-}
-
 /// Appends a page of `validity` and `body`.
-pub(crate) fn put(head: Head, validity: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let payload_bytes = validity.len() + body.len();
+pub(crate) fn put(
+    codec: Codec,
+    ty: FieldType,
+    validity: &Validity,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let payload_bytes = validity.bytes.len() + body.len();
     if u32::try_from(payload_bytes).is_err() {
         return Err(Error::limit(format!(
             "a page of {} rows takes {payload_bytes} bytes; write fewer rows at once",
-            head.rows
+            validity.rows
         )));
     }
     let start = out.len();
-    out.push(head.codec as u8);
-    out.push(type_code(head.ty) | (head.form as u8) << NULLABLE_SHIFT);
+    out.push(codec as u8);
+    out.push(type_code(ty) | (validity.form as u8) << NULLABLE_SHIFT);
     out.extend_from_slice(&[0; CHECKSUM_BYTES]);
-    put_varint(out, head.rows as u64);
-    if head.form != Form::All {
-        put_varint(out, head.nulls as u64);
+    put_varint(out, validity.rows as u64);
+    if validity.form != Form::All {
+        put_varint(out, validity.nulls as u64);
     }
     put_varint(out, payload_bytes as u64);
-    out.extend_from_slice(validity);
+    out.extend_from_slice(&validity.bytes);
     out.extend_from_slice(body);
     let checksum = checksum(&out[start..]).to_le_bytes();
     out[start + BEFORE_CHECKSUM..][..CHECKSUM_BYTES].copy_from_slice(&checksum);

@@ -48,6 +48,14 @@ fn integer_shapes(len: usize, rng: &mut StdRng) -> Vec<Vec<i64>> {
             })
             .collect(),
         (0..len).map(|i| if i % 700 == 3 { 1 << 40 } else { 5 }).collect(),
+        // Few lengths of steps that are wide, and steps of all lengths.
+        (0..len)
+            .map(|_| {
+                walk += [7, 123_456_789_012, -98_765_432_101][rng.random_range(0..3)];
+                walk
+            })
+            .collect(),
+        (0..len).map(|_| rng.random::<i64>() >> rng.random_range(0..64)).collect(),
     ]
 }
 
@@ -86,6 +94,15 @@ fn float_shapes(len: usize, rng: &mut StdRng) -> Vec<Vec<f64>> {
             .collect(),
     );
     shapes.push((0..len).map(|i| (i / 40) as f64 * 0.25).collect());
+    // Knots in miles per hour: next to decimals, and few.
+    shapes.push((0..len).map(|_| f64::from(rng.random_range(0..40_u8)) * 1.15078).collect());
+    shapes.push((0..len).map(|_| f64::from(rng.random_range(0..9000_u16)) * 1.15078).collect());
+    // Few distinct ones of any kind.
+    let few: Vec<f64> = (0..30).map(|_| f64::from_bits(rng.random())).chain(specials).collect();
+    shapes.push((0..len).map(|_| *few.choose(rng).unwrap()).collect());
+    // Single precision.
+    shapes.push((0..len).map(|_| f64::from(rng.random_range(0..5000_u16) as f32 / 10.0)).collect());
+    shapes.push((0..len).map(|_| f64::from(rng.random::<f32>())).collect());
     shapes
 }
 
@@ -95,6 +112,7 @@ fn null_shapes(len: usize, rng: &mut StdRng) -> Vec<Option<NullBuffer>> {
         shapes.push(Some((0..len).map(|_| !rng.random_bool(density)).collect::<Vec<_>>().into()));
     }
     shapes.push(Some((0..len).map(|row| row > len / 3).collect::<Vec<_>>().into()));
+    shapes.push(Some((0..len).map(|row| row % 24 > 5).collect::<Vec<_>>().into()));
     shapes
 }
 
@@ -307,6 +325,11 @@ fn sample_pages() -> Vec<(Vec<u8>, FieldType)> {
             pages.push((page_of(&column, Profile::Dense), FieldType::Text));
         }
     }
+    for nulls in null_shapes(1000, &mut rng).into_iter().skip(3) {
+        let array =
+            PrimitiveArray::<arrow_array::types::Int32Type>::new(vec![7; 1000].into(), nulls);
+        pages.push((page_of(&array, Profile::Dense), FieldType::I32));
+    }
     pages
 }
 
@@ -384,7 +407,48 @@ fn regular_data_takes_the_codec_meant_for_it() {
     assert_eq!(codec_of(&decimals, Profile::Fast), Codec::Decimal);
     assert_eq!(codec_of(&decimals, Profile::Dense), Codec::Decimal);
     assert_eq!(codec_of(&steps, Profile::Fast), Codec::Runs);
+    let knots: Vec<f64> =
+        (0..8192).map(|_| f64::from(rng.random_range(0..40_u8)) * 1.15078).collect();
+    assert_eq!(codec_of(&knots, Profile::Fast), Codec::Decimal);
+    assert_eq!(codec_of(&knots, Profile::Dense), Codec::Dictionary);
+    let singles: Vec<f64> = (0..8192).map(|_| f64::from(rng.random::<f32>())).collect();
+    assert_eq!(codec_of(&singles, Profile::Fast), Codec::Single);
     assert_ne!(codec_of(&noise, Profile::Fast), Codec::Decimal);
+}
+
+/// What dense pages of some kinds of data take at most, in bits a value: entropy and a little.
+#[test]
+fn dense_pages_are_small() {
+    let bits_of = |values: &[f64]| {
+        let mut page = Vec::new();
+        encode_slice(values, None, Profile::Dense, &mut page).unwrap();
+        page.len() * 8 / values.len()
+    };
+    let mut rng = StdRng::seed_from_u64(15);
+    let coin = |rng: &mut StdRng| rng.random_range(0..2_u8);
+    let rare: Vec<f64> =
+        (0..8192).map(|_| [0.1, 32.333_332][usize::from(coin(&mut rng))]).collect();
+    assert!(bits_of(&rare) <= 1);
+    // The sum of many coins is about normal with a deviation of 2, whose entropy is 3.05 bits.
+    let mut sum = || (0..16).map(|_| coin(&mut rng)).sum::<u8>();
+    let conversions: Vec<f64> = (0..8192).map(|_| f64::from(sum()) * 1.8 + 32.1).collect();
+    assert!(bits_of(&conversions) <= 3);
+    let mut degrees = 0.0;
+    let walk: Vec<f64> = (0..8192)
+        .map(|_| {
+            degrees += f64::from(sum()) - 8.0;
+            (degrees * 10_f64).round() / 100.0
+        })
+        .collect();
+    assert!(bits_of(&walk) <= 3);
+    // One in ten is not the decimal but the double next to it.
+    let near: Vec<f64> = (0..8192)
+        .map(|row| {
+            let decimal = f64::from(rng.random_range(0..4096_u16)) / 1e3 + 2.0;
+            if row % 10 == 3 { decimal.next_up() } else { decimal }
+        })
+        .collect();
+    assert!(bits_of(&near) <= 13);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use tidefall_types::{Error, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::numeric::{self, Runs};
+use crate::numeric::{self, Place};
 use crate::page::{Codec, MAX_PAGE_TEXT_BYTES, Profile};
 use crate::{heavy, ints};
 
@@ -58,8 +58,7 @@ fn encode_plain(values: &[&str], profile: Profile) -> Result<(Codec, Vec<u8>)> {
             Profile::Fast => ZSTD_LEVEL_FAST,
             Profile::Dense => ZSTD_LEVEL_DENSE,
         };
-        let frame = zstd::bulk::compress(&bytes, level)
-            .map_err(|error| Error::io("compressing a page", &error))?;
+        let frame = heavy::compress(&bytes, level)?;
         if frame.len() < bytes.len() {
             body.extend_from_slice(&frame);
             return Ok((Codec::Zstd, body));
@@ -91,7 +90,7 @@ fn encode_dictionary(values: &[&str], profile: Profile) -> Result<Option<Vec<u8>
     put_varint(&mut body, words.len() as u64 + 1);
     body.push(codec as u8);
     body.extend_from_slice(&words);
-    let (codec, codes) = numeric::encode(&codes, profile, Runs::Allowed)?;
+    let (codec, codes) = numeric::encode(&codes, profile.into(), Place::Codes)?;
     body.push(codec as u8);
     body.extend_from_slice(&codes);
     Ok(Some(body))
@@ -165,7 +164,7 @@ fn decode_dictionary(body: &[u8], count: usize) -> Result<Text> {
     };
     let codec = Codec::from_code(reader.byte()?)?;
     let mut codes = vec![0_u16; count];
-    numeric::decode(codec, reader.rest(), &mut codes, Runs::Allowed)?;
+    numeric::decode(codec, reader.rest(), &mut codes, Place::Codes)?;
 
     let mut at = 0;
     let ends: Vec<(usize, usize)> = words

@@ -3,14 +3,22 @@
 //! ```text
 //! bitmap: ceil(rows / 8) bytes, lowest bit first, 1 = the row has a value
 //! runs:   count varint, stream of `count` lengths: rows with a value, rows without, with, ...
+//! zstd:   bytes varint, Zstandard frame of the bitmap
 //! ```
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints::{self, Packing};
+use crate::heavy;
+use crate::ints::{self, Effort};
 use crate::page::MAX_PAGE_ROWS;
+
+/// Bitmaps below this size are not worth a Zstandard frame.
+const ZSTD_MIN_BYTES: usize = 64;
+const ZSTD_LEVEL: i32 = 11;
+/// What Zstandard must save over the shorter of bitmap and runs, in per cent.
+const ZSTD_MIN_SAVING_PERCENT: usize = 5;
 
 /// How the validity of a page is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +27,7 @@ pub(crate) enum Form {
     All,
     Bitmap,
     Runs,
+    Zstd,
 }
 
 impl Form {
@@ -27,17 +36,49 @@ impl Form {
             0 => Ok(Self::All),
             1 => Ok(Self::Bitmap),
             2 => Ok(Self::Runs),
+            3 => Ok(Self::Zstd),
             _ => Err(corrupt(format_args!("validity of unknown form {code}"))),
         }
     }
 }
 
-/// Appends the validity in its shorter form.
-pub(crate) fn encode(nulls: &NullBuffer, out: &mut Vec<u8>) -> Form {
-    if nulls.null_count() == 0 {
-        return Form::All;
+/// The validity of a page, as it is stored.
+#[derive(Debug)]
+pub(crate) struct Validity {
+    pub(crate) form: Form,
+    pub(crate) rows: usize,
+    pub(crate) nulls: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Validity {
+    /// The validity of `rows` rows in its shortest form.
+    pub(crate) fn encode(rows: usize, nulls: Option<&NullBuffer>, effort: Effort) -> Self {
+        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
+            return Self { form: Form::All, rows, nulls: 0, bytes: Vec::new() };
+        };
+        let (runs, bitmap) = (encode_runs(nulls, effort), bitmap(nulls));
+        let (mut form, mut bytes) = if runs.len() < bitmap.len() {
+            (Form::Runs, runs)
+        } else {
+            (Form::Bitmap, bitmap.clone())
+        };
+        if effort != Effort::Light
+            && bytes.len() >= ZSTD_MIN_BYTES
+            && let Ok(frame) = heavy::compress(&bitmap, ZSTD_LEVEL)
+            && frame.len() * 100 < bytes.len() * (100 - ZSTD_MIN_SAVING_PERCENT)
+        {
+            form = Form::Zstd;
+            bytes.clear();
+            put_varint(&mut bytes, frame.len() as u64);
+            bytes.extend_from_slice(&frame);
+        }
+        Self { form, rows, nulls: nulls.null_count(), bytes }
     }
-    let mut lengths: Vec<i64> = Vec::new();
+}
+
+fn encode_runs(nulls: &NullBuffer, effort: Effort) -> Vec<u8> {
+    let mut lengths: Vec<i64> = vec![0];
     let mut at = 0;
     for (start, end) in nulls.valid_slices() {
         lengths.push((start - at) as i64);
@@ -45,24 +86,18 @@ pub(crate) fn encode(nulls: &NullBuffer, out: &mut Vec<u8>) -> Form {
         at = end;
     }
     lengths.push((nulls.len() - at) as i64);
-    // `lengths` starts with nulls; the form starts with values.
-    lengths.insert(0, 0);
-
     let mut runs = Vec::new();
     put_varint(&mut runs, lengths.len() as u64);
-    ints::encode(&lengths, Packing::Bits, &mut runs);
-    let bitmap_bytes = nulls.len().div_ceil(8);
-    if runs.len() < bitmap_bytes {
-        out.extend_from_slice(&runs);
-        return Form::Runs;
-    }
-    let start = out.len();
-    out.resize(start + bitmap_bytes, 0);
-    let bitmap = &mut out[start..];
+    ints::encode(&lengths, effort, &mut runs);
+    runs
+}
+
+fn bitmap(nulls: &NullBuffer) -> Vec<u8> {
+    let mut bitmap = vec![0; nulls.len().div_ceil(8)];
     for index in nulls.valid_indices() {
         bitmap[index / 8] |= 1 << (index % 8);
     }
-    Form::Bitmap
+    bitmap
 }
 
 /// Reads the validity of `rows` rows of which `null_count` have no value.
@@ -79,6 +114,11 @@ pub(crate) fn decode(
         Form::All => return Ok(None),
         Form::Bitmap => BooleanBuffer::new(reader.take(rows.div_ceil(8))?.into(), 0, rows),
         Form::Runs => decode_runs(rows, reader)?,
+        Form::Zstd => {
+            let bytes = reader.count("bytes of validity", reader.remaining())?;
+            let bitmap = heavy::decompress(reader.take(bytes)?, rows.div_ceil(8))?;
+            BooleanBuffer::new(bitmap.into(), 0, rows)
+        }
     };
     let nulls = NullBuffer::new(bits);
     if nulls.null_count() != null_count {
@@ -115,13 +155,14 @@ fn decode_runs(rows: usize, reader: &mut Reader<'_>) -> Result<BooleanBuffer> {
 /// the other rows.
 pub(crate) fn spread<T: Copy>(out: &mut [T], nulls: &NullBuffer, null: T) {
     let mut from = out.len() - nulls.null_count();
-    for row in (0..out.len()).rev() {
-        // Values only ever move up, so that none is overwritten before it has moved.
-        if nulls.is_valid(row) {
-            from -= 1;
-            out[row] = out[from];
-        } else {
-            out[row] = null;
-        }
+    let mut end = out.len();
+    // Values only ever move up, so that none is overwritten before it has moved.
+    let runs: Vec<(usize, usize)> = nulls.valid_slices().collect();
+    for &(run_start, run_end) in runs.iter().rev() {
+        out[run_end..end].fill(null);
+        from -= run_end - run_start;
+        out.copy_within(from..from + run_end - run_start, run_start);
+        end = run_start;
     }
+    out[..end].fill(null);
 }

@@ -47,6 +47,9 @@ pub trait Number: ArrowNativeType + pco::data_types::Number {
     const MAX_DECIMALS: usize;
     /// Digits of a decimal stay below this magnitude.
     const DIGITS_LIMIT: f64;
+    /// Below this magnitude decimals are sparse enough among the values that to be near one is no
+    /// accident.
+    const NEAR_DIGITS_LIMIT: f64;
     /// Bytes of one value.
     const WIDTH: usize = size_of::<Self>();
 
@@ -64,13 +67,11 @@ pub trait Number: ArrowNativeType + pco::data_types::Number {
     /// padded with zeros.
     fn get(bytes: &[u8]) -> Self;
     /// Whether both have the same bits.
-    fn same(self, other: Self) -> bool {
-        self.to_int() == other.to_int()
-    }
+    fn same(self, other: Self) -> bool;
 }
 
 macro_rules! number {
-    ($native:ident, $arrow:ident, $ty:ident, $null:expr, $float:expr, $decimals:expr, $limit:expr,
+    ($native:ident, $arrow:ident, $ty:ident, $null:expr, $float:expr, $decimals:expr, $limit:expr, $near_limit:expr,
      |$value:ident| $to_int:expr, |$int:ident| $from_int:expr) => {
         impl PageValue for $native {}
 
@@ -81,6 +82,7 @@ macro_rules! number {
             const IS_FLOAT: bool = $float;
             const MAX_DECIMALS: usize = $decimals;
             const DIGITS_LIMIT: f64 = $limit;
+            const NEAR_DIGITS_LIMIT: f64 = $near_limit;
 
             #[inline(always)]
             fn to_int(self) -> i64 {
@@ -99,6 +101,10 @@ macro_rules! number {
             fn from_f64(double: f64) -> Self {
                 double as Self
             }
+            #[inline(always)]
+            fn same(self, other: Self) -> bool {
+                self.to_le_bytes() == other.to_le_bytes()
+            }
             fn put(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
@@ -116,7 +122,7 @@ macro_rules! number {
 
 macro_rules! integer {
     ($native:ident, $arrow:ident, $ty:ident) => {
-        number!($native, $arrow, $ty, 0, false, 0, 0.0, |v| v as i64, |i| i as $native);
+        number!($native, $arrow, $ty, 0, false, 0, 0.0, 0.0, |v| v as i64, |i| i as $native);
     };
 }
 
@@ -129,7 +135,7 @@ integer!(u16, UInt16Type, U16);
 integer!(u32, UInt32Type, U32);
 
 // Flipping the top bit maps the order of u64 onto that of i64.
-number!(u64, UInt64Type, U64, 0, false, 0, 0.0, |v| (v ^ (1 << 63)) as i64, |i| i as u64
+number!(u64, UInt64Type, U64, 0, false, 0, 0.0, 0.0, |v| (v ^ (1 << 63)) as i64, |i| i as u64
     ^ (1 << 63));
 
 // Negative floats order backwards by their bits; flipping all bits but the sign mends that.
@@ -141,6 +147,7 @@ number!(
     true,
     10,
     2_147_483_648.0,
+    131_072.0,
     |v| {
         let bits = v.to_bits() as i32;
         i64::from(bits ^ (((bits >> 31) as u32) >> 1) as i32)
@@ -158,6 +165,7 @@ number!(
     true,
     17,
     2_251_799_813_685_248.0,
+    17_592_186_044_416.0,
     |v| {
         let bits = v.to_bits() as i64;
         bits ^ (((bits >> 63) as u64) >> 1) as i64
