@@ -83,15 +83,22 @@ impl Xtask {
 
     fn ci(&self) -> Outcome {
         self.tidy()?;
-        // Compiled by clippy, so that linting all crates takes no second pass over DataFusion.
-        run(self
-            .cargo()
-            .args(["test", "--release", "--workspace"])
+        run(&mut self.checking_cargo("test"))?;
+        run(self.checking_cargo("build").args(["--bin", "tidefall"]))?;
+        self.compare_with_duckdb(&self.target.join("release").join("tidefall"))
+    }
+
+    /// Cargo with assertions and overflow checks in Tidefall's own crates, which are compiled by
+    /// clippy: so linting all of them takes no second pass over DataFusion.
+    fn checking_cargo(&self, command: &str) -> Command {
+        let mut cargo = self.cargo();
+        cargo
+            .args([command, "--release", "--workspace"])
             .args(["--config", "profile.release.debug-assertions=true"])
             .args(["--config", "profile.release.overflow-checks=true"])
             .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
-            .env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"))?;
-        self.compare_with_duckdb(&self.build()?)
+            .env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+        cargo
     }
 
     /// Asks Tidefall and DuckDB the same questions; its closing line is that of the whole run.
