@@ -9,9 +9,9 @@ use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, Tag
 use super::aggregate::{AggregatePlan, aggregate, plan};
 use super::merge::SensorStream;
 use super::parts::Sources;
-use super::series::{SensorSeries, read_series};
 use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
 use super::scan::Scan;
+use super::series::{SensorSeries, read_series};
 use crate::catalog::{SensorsView, TagFilter};
 
 /// A table at one moment: what is written, deleted or moved later does not change it.
