@@ -29,13 +29,15 @@ pub(crate) fn kv_to_short(
         let mut others = table.live().objects_of(Model::Short);
         others.extend(table.live().objects_of(Model::Long));
         let inputs = with_writes_between(runs, others);
-        report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries))?;
+        if !has_writes_between(&inputs, table) {
+            report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries))?;
+        }
     }
     let short = table.live().objects_of(Model::Short);
     for day in crowded_days(&short) {
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
-        if !has_writes_between(&day, &table.live().objects) {
+        if !has_writes_between(&day, table) {
             report += rewrite(engine, table, &day, &[(Model::Short, time)])?;
         }
     }

@@ -2,15 +2,21 @@
 //!
 //! An object has one place among the writes, that of its latest. When objects written at 10 and 30
 //! become one, it counts as written at 30; what an object outside wrote at 20 for the same time
-//! would then lose against what was written at 10.
+//! would then lose against what was written at 10. So would rows that were written at 20 and are
+//! still in memory, because they are younger than what was drained since.
 
 use std::sync::Arc;
 
+use crate::kv::Run;
 use crate::read::LiveObject;
+use crate::table::Table;
 
-/// Whether some other object that overlaps `inputs` in time was written between them.
-pub(super) fn has_writes_between(inputs: &[Arc<LiveObject>], all: &[Arc<LiveObject>]) -> bool {
-    all.iter().any(|other| is_between(other, inputs))
+/// Whether something else that overlaps `inputs` in time was written between them. What is in
+/// memory leaves it by itself some time, and does not hold them up any more then.
+pub(super) fn has_writes_between(inputs: &[Arc<LiveObject>], table: &Table) -> bool {
+    let live = table.live();
+    live.objects.iter().any(|other| is_between(other, inputs))
+        || live.all_runs().any(|run| is_run_between(run, inputs))
 }
 
 /// The inputs, and whatever must go along because it was written between them.
@@ -36,4 +42,12 @@ fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
     (first..=last).contains(&seq)
         && inputs.iter().all(|input| input.entry.id != other.entry.id)
         && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
+}
+
+fn is_run_between(run: &Arc<Run>, inputs: &[Arc<LiveObject>]) -> bool {
+    let is_earlier = |input: &Arc<LiveObject>| input.entry.last_seq <= run.last_seq;
+    let is_later = |input: &Arc<LiveObject>| input.entry.last_seq >= run.first_seq;
+    inputs.iter().any(is_earlier)
+        && inputs.iter().any(is_later)
+        && inputs.iter().any(|input| input.entry.time.overlaps(&run.range))
 }

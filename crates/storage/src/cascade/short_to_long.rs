@@ -35,7 +35,7 @@ pub(crate) fn short_to_long(
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
         let is_asked = target == Target::Long && group.len() > 1;
         let is_wanted = is_moving || is_asked || group.len() > PARTS_MAX;
-        let is_blocked = is_wanted && has_writes_between(&group, &table.live().objects);
+        let is_blocked = is_wanted && has_writes_between(&group, table);
         if is_wanted && !is_blocked {
             report += rewrite(engine, table, &group, &spans(&group))?;
         }

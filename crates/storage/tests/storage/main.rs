@@ -7,8 +7,10 @@ mod faults;
 mod history;
 mod image;
 mod model;
+mod order;
 mod power;
 mod recovery;
+mod small;
 
 /// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.
 fn rounds(few: u64) -> u64 {

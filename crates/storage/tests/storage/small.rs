@@ -1,0 +1,38 @@
+//! A table with one sensor and one field, for tests that need a certain history.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array};
+use tidefall_storage::{Db, DbOptions, ScanRequest, TagFilter, Unknown, WriteOptions};
+use tidefall_types::{FieldColumn, FieldId, TimeRange, WriteBatch};
+
+pub fn open(dir: &tempfile::TempDir) -> Db {
+    Db::open(dir.path(), DbOptions { memory_bytes: 64 << 20, ..DbOptions::default() }).unwrap()
+}
+
+/// Writes times with their values.
+pub fn write(db: &Db, table: &str, rows: &[(i64, i64)]) {
+    let (times, values): (Vec<i64>, Vec<i64>) = rows.iter().copied().unzip();
+    let values = Arc::new(Int64Array::from(values)) as ArrayRef;
+    let fields = vec![FieldColumn { name: "value".into(), values }];
+    let batch = WriteBatch { time: times.into(), tags: Vec::new(), fields };
+    let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+    db.write(table, &batch, &options).unwrap();
+}
+
+/// All times with their values.
+pub fn read(db: &Db, table: &str) -> Vec<(i64, i64)> {
+    let snapshot = db.snapshot(table).unwrap();
+    let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
+    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+    let mut rows = Vec::new();
+    for batch in snapshot.scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        let values = batch.fields[0].as_primitive::<Int64Type>().values().to_vec();
+        rows.extend(batch.time.iter().copied().zip(values));
+    }
+    rows
+}
