@@ -80,7 +80,7 @@ fn question(aggregate: &Aggregate) -> Result<Option<Question>> {
             None => return Ok(None),
         }
     }
-    let text = format!("{}", describe(aggregate, scan));
+    let text = describe(aggregate, scan).to_string();
     Ok(Some(Question { view: Arc::clone(view), conditions, groups, measures, text }))
 }
 
