@@ -4,7 +4,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidefall_server::line_protocol::{Precision, parse};
+
+// Built from its source: the server would bring all of DataFusion.
+#[allow(dead_code)]
+#[path = "../../crates/server/src/line_protocol/mod.rs"]
+mod line_protocol;
+
+use line_protocol::{Precision, parse};
 
 const NOW_NS: i64 = 1_700_000_000_000_000_000;
 

@@ -16,6 +16,8 @@ mod cascade;
 mod catalog;
 mod db;
 mod engine;
+#[doc(hidden)]
+pub mod fuzz;
 mod ingest;
 mod inspect;
 mod kv;

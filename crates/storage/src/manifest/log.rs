@@ -332,6 +332,12 @@ fn put(io: &dyn ObjectIo, kind: Kind, version: u64, body: &[u8]) -> Result<()> {
     io.put_new(&name, &[&header(kind, version, body), body])
 }
 
+/// A whole object of version 1 around an arbitrary body.
+pub(crate) fn frame_for_fuzzing(is_delta: bool, body: &[u8]) -> Vec<u8> {
+    let kind = if is_delta { Kind::Delta } else { Kind::Checkpoint };
+    [&header(kind, 1, body)[..], body].concat()
+}
+
 fn header(kind: Kind, version: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..8].copy_from_slice(&MAGIC);

@@ -137,6 +137,17 @@ impl<'a> FrameReader<'a> {
         Ok(column.finish())
     }
 
+    /// The number of parts that were not taken yet.
+    pub(super) fn parts_left(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// The first page of the next part, which is a column.
+    pub(super) fn peek_page(&self) -> Option<&'a [u8]> {
+        let part = self.parts.get(..*self.lengths.as_slice().first()?)?;
+        part.get(4..)
+    }
+
     fn take_part(&mut self) -> Result<&'a [u8]> {
         let length =
             self.lengths.next().ok_or_else(|| Error::corrupt("a frame has too few parts"))?;

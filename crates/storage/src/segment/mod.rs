@@ -14,12 +14,14 @@
 //! ```
 
 pub(crate) mod encode;
+pub(crate) mod forge;
 pub(crate) mod frame;
 mod header;
 mod index;
 pub(crate) mod metrics;
 pub(crate) mod numbers;
 mod reader;
+pub(crate) mod repair;
 mod verify;
 mod writer;
 

@@ -42,12 +42,12 @@ impl SegmentCaches {
 
 /// The footer of a segment, decoded.
 #[derive(Debug)]
-struct Footer {
+pub(super) struct Footer {
     table: TableId,
-    description: Description,
-    data_end: u64,
-    index: Vec<Fence>,
-    metrics: Vec<Fence>,
+    pub(super) description: Description,
+    pub(super) data_end: u64,
+    pub(super) index: Vec<Fence>,
+    pub(super) metrics: Vec<Fence>,
 }
 
 impl Weight for Footer {
@@ -219,7 +219,7 @@ impl Segment {
     }
 }
 
-fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Result<Footer> {
+pub(super) fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Result<Footer> {
     let mut frame = FrameReader::new(footer)?;
     let description: Description = serde_json::from_slice(frame.take_bytes()?)
         .map_err(|error| Error::corrupt(format!("its description: {error}")))?;

@@ -106,7 +106,8 @@ impl Image {
     }
 }
 
-fn files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
+/// All files on a disk.
+pub fn files(disk: &MemDisk) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for dir in ["manifest", "objects", "wal"] {
         for entry in disk.list(dir).unwrap() {

@@ -4,6 +4,7 @@
 mod asking;
 mod damage;
 mod faults;
+mod fuzz;
 mod history;
 mod image;
 mod model;

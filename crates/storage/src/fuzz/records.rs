@@ -1,0 +1,129 @@
+//! Records of the log, which is written by nobody else but may be damaged before its checksums are
+//! made.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use tidefall_types::{FieldId, FieldType, Result, Seq, TableId, TableSchema, TimeRange};
+
+use super::check_error;
+use crate::catalog::SensorDictionary;
+use crate::engine::{to_live, to_stored};
+use crate::ingest::Prepared;
+use crate::ingest::commit::{Change, apply};
+use crate::ingest::record::{
+    RecordKind, decode_delete, decode_rows, encode_delete, encode_rows, split_table,
+};
+use crate::read::{Fetched, LiveTombstone, ReadStats, SensorStream};
+use crate::segment::repair::repair_frame;
+use crate::table::Table;
+
+/// Sensors that the table has.
+const SENSORS: u32 = 20;
+const TYPES: [FieldType; 4] = [FieldType::F64, FieldType::I64, FieldType::Text, FieldType::Bool];
+
+/// A record of arbitrary bytes, with its checksums as they are or repaired: it becomes a part of a
+/// table that can be read, or an error.
+pub fn record(data: &[u8]) {
+    let Some(([mode, kind], data)) = data.split_first_chunk() else { return };
+    let mut payload = data.to_vec();
+    if mode & 1 == 1
+        && let Some(frame) = payload.get_mut(4..)
+    {
+        repair_frame(frame, 0);
+    }
+    if let Err(error) = replay(*kind, &payload) {
+        check_error(&error);
+    }
+}
+
+fn replay(kind: u8, payload: &[u8]) -> Result<()> {
+    let table = table()?;
+    let (_, body) = split_table(payload)?;
+    match RecordKind::from_byte(kind)? {
+        RecordKind::Sensors => SensorDictionary::default().decode(body),
+        RecordKind::Delete => {
+            let tombstone = to_live(&decode_delete(body)?)?;
+            let stored = to_stored(&tombstone)?;
+            assert_eq!(to_live(&stored)?.sensors, tombstone.sensors, "a delete has changed");
+            apply(&table, Seq(1), Change::Delete(tombstone)).map(drop)
+        }
+        RecordKind::Rows => {
+            let rows = decode_rows(&table.schema(), body)?;
+            if rows.sensor.iter().any(|sensor| *sensor >= SENSORS) {
+                return Ok(());
+            }
+            apply(&table, Seq(1), Change::Rows(rows))?;
+            read(&table)
+        }
+    }
+}
+
+fn table() -> Result<Table> {
+    let mut schema = TableSchema::new(TableId(0), "fuzz", "time");
+    for ty in TYPES {
+        schema.add_field(ty.sql_name(), ty)?;
+    }
+    Ok(Table::new(schema))
+}
+
+fn read(table: &Table) -> Result<()> {
+    let sources = table.sources()?;
+    let fields: Arc<[(FieldId, FieldType)]> =
+        TYPES.iter().enumerate().map(|(id, ty)| (FieldId(id as u16), *ty)).collect();
+    let stats = Arc::new(ReadStats::default());
+    for sensor in 0..SENSORS {
+        let time = TimeRange::ALL;
+        let mut stream = SensorStream::new(&sources, sensor, &time, &fields, &stats)?;
+        let mut fetched = Fetched::default();
+        while let Some(rows) = stream.next(&mut fetched)? {
+            assert!(rows.times.is_sorted_by(|a, b| a < b), "times are out of order");
+        }
+    }
+    Ok(())
+}
+
+/// Inputs of [`record`] that are whole records.
+pub fn record_seeds() -> Vec<Vec<u8>> {
+    let payloads = [
+        (RecordKind::Rows, rows_payload()),
+        (RecordKind::Sensors, sensors_payload()),
+        (RecordKind::Delete, delete_payload()),
+    ];
+    let seeds = payloads.into_iter().filter_map(|(kind, payload)| {
+        let mut seed = vec![1, kind as u8];
+        seed.extend(payload.ok()?);
+        Some(seed)
+    });
+    seeds.collect()
+}
+
+fn rows_payload() -> Result<Vec<u8>> {
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.25), None, Some(-7.5)]));
+    let ints: ArrayRef = Arc::new(Int64Array::from(vec![3, 1 << 40, -5]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("dry"), Some(""), None]));
+    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, true, false]));
+    let rows = Prepared {
+        sensor: vec![0, 7, 0].into(),
+        time: vec![1_709_251_200_000_000_000, 5, 1_709_251_260_000_000_000].into(),
+        fields: vec![Some(floats), Some(ints), Some(texts), Some(flags)],
+    };
+    encode_rows(TableId(0), &rows)
+}
+
+fn sensors_payload() -> Result<Vec<u8>> {
+    let mut sensors = SensorDictionary::default();
+    for name in ["a", "b", "c"] {
+        let keys = [sensors.intern_key(0, name)?, sensors.intern_key(1, "all")?];
+        sensors.intern(&keys)?;
+    }
+    let mut payload = vec![0; 4];
+    payload.extend(sensors.encode_from(0)?);
+    Ok(payload)
+}
+
+fn delete_payload() -> Result<Vec<u8>> {
+    let sensors = Some(Arc::new([1_u32, 5, 9, 70_000].into_iter().collect()));
+    let tombstone = LiveTombstone { seq: Seq(3), time: TimeRange::new(-5, 5), sensors };
+    encode_delete(TableId(0), &to_stored(&tombstone)?)
+}
