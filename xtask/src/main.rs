@@ -3,6 +3,7 @@
 //! All tasks build the whole workspace into one target directory below the home directory's cache,
 //! so that DataFusion is compiled once, with one set of features, for every checkout.
 
+mod fuzz;
 mod layering;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   ci     everything that must hold: format, lints, layering, all tests
   tidy   format, layering, and lints of the crates below DataFusion
   build  the release binary; prints where it is
-  bench  Tidefall beside other databases; writes docs/benchmarks.md; takes an hour and more";
+  bench  Tidefall beside other databases; writes docs/benchmarks.md; takes an hour and more
+  fuzz   [seconds] fuzzers on every target, 60 s each; needs `cargo install cargo-fuzz`";
 
 type Outcome = Result<(), String>;
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         "tidy" => xtask.tidy(),
         "build" => xtask.build().map(|binary| println!("{}", binary.display())),
         "bench" => xtask.bench(),
+        "fuzz" => fuzz::run_all(&xtask, std::env::args().nth(2).as_deref()),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
