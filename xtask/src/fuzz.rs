@@ -31,7 +31,10 @@ pub(crate) fn run_all(xtask: &Xtask, seconds: Option<&str>) -> Outcome {
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(format!("findings in {}: see fuzz/artifacts", failed.join(", "))),
+        false => Err(format!(
+            "{} did not end well; what was found is in fuzz/artifacts",
+            failed.join(", ")
+        )),
     }
 }
 
