@@ -123,7 +123,7 @@ fn strange_bodies_get_clear_answers() {
 #[test]
 fn a_big_body_of_many_tables_is_written_whole() {
     let server = TestServer::start();
-    let body: String = (0..200_000)
+    let body: String = (0..200_000_i64)
         .map(|i| format!("t{},host=h{} v={i},w={i}i {}\n", i % 20, i % 1000, i * 1_000_000))
         .collect();
     assert_eq!(server.write(&body).status, 204);
