@@ -92,12 +92,7 @@ pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
         values
     };
     let stream = Stream::new(quotients);
-    let (plain, differences) = (stream.values.frames_bytes, stream.differences.frames_bytes);
-    let series = if differences * 100 <= plain * (100 - DIFFERENCES_MIN_SAVING_PERCENT) {
-        Series::Differences
-    } else {
-        Series::Values
-    };
+    let series = stream.frames();
     let smaller = trial::smaller(&stream, effort);
 
     let mut shape = if unit > 1 { UNIT } else { 0 };
@@ -159,6 +154,24 @@ impl<'a> Stream<'a> {
     fn new(quotients: &'a [i64]) -> Self {
         let extent = |series: Series| series.extent(quotients);
         Self { quotients, values: extent(Series::Values), differences: extent(Series::Differences) }
+    }
+
+    /// What goes into frames, if they are taken.
+    fn frames(&self) -> Series {
+        let (values, differences) = (self.values.frames_bytes, self.differences.frames_bytes);
+        if differences * 100 <= values * (100 - DIFFERENCES_MIN_SAVING_PERCENT) {
+            Series::Differences
+        } else {
+            Series::Values
+        }
+    }
+
+    /// The bytes that frames take.
+    pub(crate) fn frames_bytes(&self) -> usize {
+        match self.frames() {
+            Series::Values => self.values.frames_bytes,
+            Series::Differences => self.differences.frames_bytes,
+        }
     }
 }
 

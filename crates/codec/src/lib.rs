@@ -11,8 +11,8 @@
 //!          nulls varint  if the form of the validity is not 0 (all rows have a value)
 //!          bytes varint  of validity and values
 //!          validity      see validity.rs
-//!          values        of the rows that have one; see numeric.rs, ints.rs, decimal.rs, heavy.rs,
-//!                        text.rs
+//!          values        of the rows that have one; see numeric.rs, decimal.rs, dictionary.rs, ints.rs,
+//!                        planes.rs, text.rs
 //! ```
 //! Numbers are little-endian; a varint is LEB128, and *signed* a varint after zig-zag. Truth values are
 //! stored as 8-bit integers 0 and 1. `docs/format/page.md` has the same with history and measurements.

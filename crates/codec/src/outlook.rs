@@ -15,8 +15,9 @@ const LENGTHS_STEP: usize = 4;
 const NOISE_PERCENT: f64 = 98.0;
 /// Symbols of a plane.
 const SYMBOLS: usize = 1 << PLANE_BITS;
-/// If fewer are distinct of so many values, in per cent, they repeat.
+/// Values among which repeats are counted.
 const REPEATS_SAMPLE: usize = 512;
+/// If fewer of them are distinct, in per cent, values repeat.
 const REPEATS_MAX_PERCENT: usize = 90;
 /// Slots of the table of distinct values, as a multiple of the values.
 const SLOTS_PER_VALUE: usize = 2;
@@ -69,8 +70,8 @@ pub(crate) fn cut(sample: &[u64], max: u64) -> Cut {
     let typical = length_at(50);
     let low_bits_count = typical <= 2 * PLANE_BITS - 2
         || plane_entropy(sample, 0) * 100.0 < PLANE_BITS as f64 * NOISE_PERCENT;
-    let all = if low_bits_count { PLANE_BITS } else { typical - 2 };
-    let mut candidates = [all, typical + 2, length_at(90), width]
+    let lowest_top = if low_bits_count { PLANE_BITS } else { width };
+    let mut candidates = [lowest_top, typical + 2, length_at(90), width]
         .map(|top| top.min(width).saturating_sub(PLANE_BITS).min(63));
     candidates.sort_unstable();
     let mut best: Option<Cut> = None;

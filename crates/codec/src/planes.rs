@@ -7,8 +7,8 @@
 //!           bytes varint, Zstandard frame of `len` bytes; or the `len` bytes, if bytes = len
 //! rows:   width u8, bytes varint, Zstandard frame of `len` values of `width` bytes
 //! ```
-//! The low bits of readings are noise, and packed they come back at memory speed. What is left of
-//! them has few likely values, and Zstandard's Huffman code, a table for each plane, takes hardly more
+//! The low bits of readings are noise, and packed they come back at memory speed. The bits above them
+//! have few likely values, and Zstandard's Huffman code, a table for each plane, takes hardly more
 //! than their entropy; it decodes a byte in about a nanosecond. Rows keep the bytes of a value
 //! together, for values that repeat whole.
 

@@ -20,6 +20,9 @@ use crate::{heavy, ints};
 
 /// Distinct values at most, as a share of all values, for a dictionary to be tried.
 const DICTIONARY_MAX_SHARE: usize = 2;
+/// A dictionary that takes so many times fewer bytes than the texts is taken without a look at the
+/// alternative, which takes as long to encode.
+const DICTIONARY_CLEAR_GAIN: usize = 3;
 /// Fewer bytes are not worth a Zstandard frame, whose headers take about a dozen.
 const ZSTD_MIN_BYTES: usize = 64;
 const ZSTD_LEVEL_FAST: i32 = 1;
@@ -41,8 +44,14 @@ pub(crate) fn encode(values: &[&str], profile: Profile) -> Result<(Codec, Vec<u8
     if values.iter().all(|value| value == first) {
         return Ok((Codec::Constant, first.as_bytes().to_vec()));
     }
+    let dictionary = match encode_dictionary(values, profile)? {
+        Some(body) if body.len() * DICTIONARY_CLEAR_GAIN < bytes => {
+            return Ok((Codec::Dictionary, body));
+        }
+        dictionary => dictionary,
+    };
     let plain = encode_plain(values, profile)?;
-    match encode_dictionary(values, profile)? {
+    match dictionary {
         Some(body) if body.len() < plain.1.len() => Ok((Codec::Dictionary, body)),
         _ => Ok(plain),
     }
@@ -108,14 +117,12 @@ pub(crate) struct Text {
 /// # Errors
 /// `Corrupt` when the body does not hold exactly that many, or they are not UTF-8.
 pub(crate) fn decode(codec: Codec, body: &[u8], count: usize) -> Result<Text> {
-    let text = match codec {
-        Codec::Constant => repeat(body, count)?,
-        Codec::Raw | Codec::Zstd => decode_plain(codec, body, count)?,
-        Codec::Dictionary => decode_dictionary(body, count)?,
-        _ => return Err(corrupt(format_args!("text in the codec {}", codec.name()))),
-    };
-    check_utf8(&text)?;
-    Ok(text)
+    match codec {
+        Codec::Constant => repeat(body, count),
+        Codec::Raw | Codec::Zstd => decode_plain(codec, body, count),
+        Codec::Dictionary => decode_dictionary(body, count),
+        _ => Err(corrupt(format_args!("text in the codec {}", codec.name()))),
+    }
 }
 
 fn repeat(value: &[u8], count: usize) -> Result<Text> {
@@ -123,6 +130,7 @@ fn repeat(value: &[u8], count: usize) -> Result<Text> {
         return Reader::new(value).expect_end().map(|()| Text::default());
     }
     let length = check_size(value.len().saturating_mul(count), MAX_PAGE_TEXT_BYTES)? / count;
+    check_utf8(&Text { lengths: vec![length as i32], bytes: value.to_vec() })?;
     Ok(Text { lengths: vec![length as i32; count], bytes: value.repeat(count) })
 }
 
@@ -150,7 +158,10 @@ fn decode_plain(codec: Codec, body: &[u8], count: usize) -> Result<Text> {
         reader.take(bytes)?.to_vec()
     };
     reader.expect_end()?;
-    Ok(Text { lengths: lengths.into_iter().map(|length| length as i32).collect(), bytes })
+    let lengths = lengths.into_iter().map(|length| length as i32).collect();
+    let text = Text { lengths, bytes };
+    check_utf8(&text)?;
+    Ok(text)
 }
 
 fn decode_dictionary(body: &[u8], count: usize) -> Result<Text> {
@@ -167,27 +178,23 @@ fn decode_dictionary(body: &[u8], count: usize) -> Result<Text> {
     numeric::decode(codec, reader.rest(), &mut codes, Place::Codes)?;
 
     let mut at = 0;
-    let ends: Vec<(usize, usize)> = words
-        .lengths
-        .iter()
-        .map(|&length| {
-            let start = at;
-            at += length as usize;
-            (start, at)
-        })
-        .collect();
-    let mut text = Text { lengths: Vec::with_capacity(count), bytes: Vec::new() };
-    for code in codes {
-        let word =
-            ends.get(usize::from(code)).and_then(|&(start, end)| words.bytes.get(start..end));
-        let Some(word) = word else {
-            return Err(corrupt(format_args!("text {code} of a dictionary of {word_count}")));
-        };
-        check_size(text.bytes.len() + word.len(), MAX_PAGE_TEXT_BYTES)?;
-        text.lengths.push(word.len() as i32);
-        text.bytes.extend_from_slice(word);
+    let mut slices: Vec<&[u8]> = Vec::with_capacity(word_count);
+    for &length in &words.lengths {
+        slices.push(&words.bytes[at..at + length as usize]);
+        at += length as usize;
     }
-    Ok(text)
+    let largest = codes.iter().fold(0, |largest, &code| largest.max(code));
+    if count > 0 && usize::from(largest) >= word_count {
+        return Err(corrupt(format_args!("text {largest} of a dictionary of {word_count}")));
+    }
+    let lengths: Vec<i32> = codes.iter().map(|&code| words.lengths[usize::from(code)]).collect();
+    let total = lengths.iter().map(|&length| length as usize).sum();
+    let mut bytes = Vec::with_capacity(check_size(total, MAX_PAGE_TEXT_BYTES)?);
+    for code in codes {
+        bytes.extend_from_slice(slices[usize::from(code)]);
+    }
+    // Whole words are UTF-8 in any order, as each of them is.
+    Ok(Text { lengths, bytes })
 }
 
 fn check_utf8(text: &Text) -> Result<()> {

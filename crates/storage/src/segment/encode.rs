@@ -186,8 +186,10 @@ pub(crate) fn is_regular(times: &[i64]) -> bool {
 pub(crate) fn metrics_interval_ns(block_ns: i64, rows: u64, sensors: u64, span_ns: i64) -> i64 {
     /// Rows a block should hold on average, a little under the 60 of an hour of minutes. Below,
     /// metrics (some 18 bytes a field) are no longer small against rows (some 2.5 bytes a value).
+    /// Beyond days the steps are large: between a day and a page of readings no bin is asked for
+    /// that metrics could answer, and no page is left out.
     const ROWS_PER_BLOCK: u64 = 48;
-    const LADDER: [i64; 4] = [1, 24, 24 * 8, 24 * 64];
+    const LADDER: [i64; 4] = [1, 24, 24 * 32, 24 * 512];
     let fits = |interval_ns: i64| {
         let blocks = (span_ns / interval_ns).max(0) as u64 + 1;
         rows / sensors.max(1) >= blocks.saturating_mul(ROWS_PER_BLOCK)
