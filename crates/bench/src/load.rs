@@ -10,35 +10,35 @@ use crate::Args;
 use crate::report::{Report, fresh};
 use crate::workload::{MINUTES_PER_DAY, TABLE, Workload};
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn rows(args: &Args) -> Result<()> {
     let workload = Workload::new(args.sensors)?;
-    let rows = f64::from(args.sensors * args.days) * MINUTES_PER_DAY as f64;
-    {
-        let arrivals: Vec<WriteBatch> =
-            (0..args.days).flat_map(|day| workload.arrivals(day)).collect();
-        let mut durable = Vec::new();
-        let fallen = measure(args, rows, "load from Arrow, sorted", |db| {
-            let start = Instant::now();
-            load_arrivals(db, &arrivals)?;
-            durable.push(rows / start.elapsed().as_secs_f64());
-            db.cascade(&CascadeRequest { table: None, target: Target::Long }).map(drop)
-        })?;
-        fallen.print();
-        Report {
-            bench: "load from Arrow, durable",
-            settings: format!("{} MiB", args.memory),
-            unit: "rows/s",
-            runs: durable.split_off(1),
-            more: Vec::new(),
-        }
-        .print();
+    let arrivals: Vec<WriteBatch> = (0..args.days).flat_map(|day| workload.arrivals(day)).collect();
+    let mut durable = Vec::new();
+    let fallen = measure(args, "load from Arrow, sorted", |db| {
+        let start = Instant::now();
+        load_arrivals(db, &arrivals)?;
+        durable.push(rows_of(args) / start.elapsed().as_secs_f64());
+        db.cascade(&CascadeRequest { table: None, target: Target::Long }).map(drop)
+    })?;
+    fallen.print();
+    Report {
+        bench: "load from Arrow, durable",
+        settings: format!("{} MiB", args.memory),
+        unit: "rows/s",
+        runs: durable.split_off(1),
+        more: Vec::new(),
     }
-    let frame = workload.frame(args.days);
-    measure(args, rows, "load from a wide frame", |db| {
+    .print();
+    Ok(())
+}
+
+pub(crate) fn columns(args: &Args) -> Result<()> {
+    let frame = Workload::new(args.sensors)?.frame(args.days);
+    measure(args, "load from a wide frame", |db| {
         db.load(TABLE, &frame, Unknown::Create).map(drop)
     })?
     .print();
-    measure(args, rows, "load from columns, a symbol a sensor", |db| {
+    measure(args, "load from columns, a symbol a sensor", |db| {
         for sensor in 0..frame.series.len() {
             db.load(TABLE, &one_of(&frame, sensor), Unknown::Create)?;
         }
@@ -46,6 +46,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?
     .print();
     Ok(())
+}
+
+fn rows_of(args: &Args) -> f64 {
+    f64::from(args.sensors * args.days) * MINUTES_PER_DAY as f64
 }
 
 fn load_arrivals(db: &Db, arrivals: &[WriteBatch]) -> Result<()> {
@@ -66,10 +70,10 @@ fn one_of(frame: &SeriesBatch, sensor: usize) -> SeriesBatch {
 /// Times an action on a fresh database, from opening to closing it.
 fn measure<'a>(
     args: &Args,
-    rows: f64,
     bench: &'a str,
     mut action: impl FnMut(&Db) -> Result<()>,
 ) -> Result<Report<'a>> {
+    let rows = rows_of(args);
     let mut rates = Vec::new();
     let mut bytes = 0;
     for _ in 0..=args.runs {

@@ -39,9 +39,10 @@ struct Args {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum What {
-    /// Bulk loads, durable and fallen to long columns: rows in the order of arrival, a wide
-    /// frame, and columns sensor by sensor.
+    /// Bulk loads of rows in the order of arrival, durable and fallen to long columns.
     Load,
+    /// Bulk loads of columns: a wide frame, and sensor by sensor.
+    LoadColumns,
     /// Reads of one sensor, without SQL.
     Read,
     /// Bringing rows back from the log after a crash.
@@ -56,7 +57,8 @@ enum What {
 fn main() -> Result<()> {
     let args = Args::parse();
     match args.what {
-        What::Load => load::run(&args),
+        What::Load => load::rows(&args),
+        What::LoadColumns => load::columns(&args),
         What::Read => read::run(&args),
         What::Log => log::run(&args),
         What::Memory => memory::run(&args),

@@ -75,6 +75,7 @@ impl From<Profile> for Effort {
     fn from(profile: Profile) -> Self {
         match profile {
             Profile::Fast => Self::Light,
+            Profile::Medium => Self::Probe,
             Profile::Dense => Self::Full,
         }
     }

@@ -23,6 +23,8 @@ const CHECKSUM_BYTES: usize = 4;
 pub enum Profile {
     /// Codecs that encode and decode at memory speed: log, run files, short columns.
     Fast,
+    /// Also what costs little to try: metrics of long segments, of which pages are short.
+    Medium,
     /// Also the slower codecs, where they are clearly smaller: long segments.
     Dense,
 }

@@ -13,7 +13,7 @@ use tidefall_types::{ErrorKind, FieldType};
 use crate::*;
 
 const LENGTHS: [usize; 12] = [0, 1, 2, 3, 24, 60, 1023, 1024, 1025, 1440, 8191, 8192];
-const PROFILES: [Profile; 2] = [Profile::Fast, Profile::Dense];
+const PROFILES: [Profile; 3] = [Profile::Fast, Profile::Medium, Profile::Dense];
 
 fn page_of(column: &dyn Array, profile: Profile) -> Vec<u8> {
     let mut page = Vec::new();

@@ -64,7 +64,7 @@ fn encode_plain(values: &[&str], profile: Profile) -> Result<(Codec, Vec<u8>)> {
     ints::encode(&lengths, profile.into(), &mut body);
     if bytes.len() >= ZSTD_MIN_BYTES {
         let level = match profile {
-            Profile::Fast => ZSTD_LEVEL_FAST,
+            Profile::Fast | Profile::Medium => ZSTD_LEVEL_FAST,
             Profile::Dense => ZSTD_LEVEL_DENSE,
         };
         let frame = heavy::compress(&bytes, level)?;

@@ -11,7 +11,6 @@ use tidefall_types::{
 };
 
 use crate::TagFilter;
-use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
 use crate::engine::{Engine, Sweep, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{RecordKind, encode_delete, encode_rows, encode_sensors};
@@ -20,12 +19,13 @@ use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::{
     Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
-    MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
+    MEMORY_BYTES_MIN, Unknown, WriteOptions, WriteReport,
 };
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names};
 use crate::table::Table;
+use crate::upkeep::{cascade_table, close_log, flush, for_all, spawn_committer, spawn_tide};
 use crate::wal::{Replay, Wal};
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -555,114 +555,6 @@ fn check(options: &DbOptions) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-fn flush(engine: &Engine) -> Result<CascadeReport> {
-    let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
-    let flushed = for_all(&engine.tables(), |table| {
-        let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
-        drain(engine, table, &boundaries, Take::All)
-    });
-    if flushed.is_err() && had_unlogged {
-        // What is still in memory is for the next flush, at the latest for the close.
-        engine.has_unlogged.store(true, Ordering::Release);
-    }
-    engine.cut_log()?;
-    flushed
-}
-
-/// Does something to each table, also behind one with which it failed, so that one damaged object
-/// does not keep other tables from being tended. Returns the first error.
-fn for_all(
-    tables: &[Arc<Table>],
-    act: impl Fn(&Arc<Table>) -> Result<CascadeReport>,
-) -> Result<CascadeReport> {
-    let mut report = CascadeReport::default();
-    let mut failure = None;
-    for table in tables {
-        match act(table) {
-            Ok(done) => report += done,
-            Err(error) => {
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    failure.map_or(Ok(report), Err)
-}
-
-fn cascade_table(engine: &Engine, table: &Arc<Table>, target: Target) -> Result<CascadeReport> {
-    table.check_whole()?;
-    let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
-    let take = if target == Target::ByAge { Take::Due } else { Take::All };
-    let mut report = crate::cascade::retain(engine, table)?;
-    report += drain(engine, table, &boundaries, take)?;
-    report += kv_to_short(engine, table, &boundaries)?;
-    report += short_to_long(engine, table, &boundaries, target)?;
-    engine.retire_tombstones(table)?;
-    Ok(report)
-}
-
-fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
-    let engine = Arc::clone(engine);
-    std::thread::Builder::new()
-        .name("tidefall-commit".into())
-        .spawn(move || engine.commits.run(&engine.wal, |bytes| engine.rows_came(bytes)))
-        .map_err(|error| Error::io("starting a thread", &error))
-}
-
-/// Starts the thread that drains memory when it is full and lets readings fall when they are due.
-fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
-    let engine = Arc::clone(engine);
-    std::thread::Builder::new()
-        .name("tidefall-tide".into())
-        .spawn(move || {
-            loop {
-                let alarm = {
-                    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (mut guard, _) = engine
-                        .alarm
-                        .1
-                        .wait_timeout_while(guard, engine.options.cascade_pause, |alarm| {
-                            !alarm.is_full && !alarm.is_closing
-                        })
-                        .unwrap_or_else(PoisonError::into_inner);
-                    std::mem::take(&mut *guard)
-                };
-                if alarm.is_closing {
-                    return;
-                }
-                let _maintenance =
-                    engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-                let outcome = if alarm.is_full { flush(&engine).map(drop) } else { tend(&engine) };
-                if let Err(error) = outcome {
-                    tracing::error!(%error, "readings could not be moved");
-                    if alarm.is_full {
-                        // Memory cannot be freed: writers must learn why instead of waiting.
-                        engine.commits.fail(&error);
-                    }
-                }
-            }
-        })
-        .map_err(|error| Error::io("starting a thread", &error))
-}
-
-/// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
-fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
-    let end = wal.next_seq();
-    wal.close()?;
-    let mut manifest = engine.manifest();
-    let state = manifest.state();
-    if end <= state.wal_from || end == state.log_end {
-        return Ok(());
-    }
-    engine.commit(&mut manifest, &[Edit::LogEnd(end)])
-}
-
-fn tend(engine: &Engine) -> Result<()> {
-    let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
-    engine.cut_log()?;
-    engine.sweep(Sweep::Old)?;
-    moved.map(drop)
 }
 
 impl Shared {

@@ -30,6 +30,7 @@ mod rows;
 mod segment;
 pub mod store;
 mod table;
+mod upkeep;
 mod verify;
 mod wal;
 

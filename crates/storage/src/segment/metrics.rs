@@ -143,8 +143,8 @@ impl Blocks {
         }
     }
 
-    pub(crate) fn encode(self) -> Result<Vec<u8>> {
-        let mut frame = FrameWriter::new(Profile::Dense);
+    pub(crate) fn encode(self, profile: Profile) -> Result<Vec<u8>> {
+        let mut frame = FrameWriter::new(profile);
         for column in
             [self.sensor, self.block, self.rows, self.first_offset_ns, self.last_offset_ns]
         {

@@ -137,6 +137,64 @@ macro_rules! integers {
 }
 integers!(i64, u64);
 
+/// Running totals side by side, so that an addition need not wait for the one before it.
+const LANES: usize = 8;
+
+/// The least, the greatest and the sum of some numbers.
+struct Summary<T> {
+    min: T,
+    max: T,
+    sum: T,
+    sum_f64: f64,
+}
+
+impl<T: Number> Summary<T> {
+    /// `values` must not be empty.
+    fn of<N: Copy + Into<T>>(values: &[N]) -> Self {
+        let first: T = values[0].into();
+        let mut lanes = [(first, first, T::default(), 0.0); LANES];
+        let add = |lane: &mut (T, T, T, f64), value: N| {
+            let value: T = value.into();
+            lane.0 = if value < lane.0 { value } else { lane.0 };
+            lane.1 = if value > lane.1 { value } else { lane.1 };
+            lane.2 = lane.2.plus(value);
+            lane.3 += value.to_f64();
+        };
+        let (groups, rest) = values.as_chunks::<LANES>();
+        for group in groups {
+            lanes.iter_mut().zip(group).for_each(|(lane, value)| add(lane, *value));
+        }
+        lanes.iter_mut().zip(rest).for_each(|(lane, value)| add(lane, *value));
+        let [mut all, others @ ..] = lanes;
+        for lane in others {
+            all.0 = if lane.0 < all.0 { lane.0 } else { all.0 };
+            all.1 = if lane.1 > all.1 { lane.1 } else { all.1 };
+            all.2 = all.2.plus(lane.2);
+            all.3 += lane.3;
+        }
+        let (mut min, mut max, sum, sum_f64) = all;
+        if sum_f64.is_nan() {
+            // Comparisons pass over NaN, which has its own place in the order.
+            (min, max) = (first, first);
+            for value in values.iter().map(|value| (*value).into()) {
+                min = if value.is_below(min) { value } else { min };
+                max = if max.is_below(value) { value } else { max };
+            }
+        }
+        Self { min, max, sum, sum_f64 }
+    }
+}
+
+fn sum_in_lanes<T, N: Copy + Into<T>>(values: &[N], term: impl Fn(T) -> f64) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let (groups, rest) = values.as_chunks::<LANES>();
+    for group in groups {
+        lanes.iter_mut().zip(group).for_each(|(lane, value)| *lane += term((*value).into()));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, value)| *lane += term((*value).into()));
+    lanes.iter().sum()
+}
+
 impl<T: Number> Columns<T> {
     pub(super) fn append<N: Copy + Into<T>>(
         &mut self,
@@ -164,22 +222,12 @@ impl<T: Number> Columns<T> {
             self.resize(self.min.len() + 1);
             return;
         };
-        let (mut min, mut max) = (first.into(), first.into());
-        let (mut sum, mut sum_f64) = (T::default(), 0.0);
-        for &value in values {
-            let value: T = value.into();
-            min = if value.is_below(min) { value } else { min };
-            max = if max.is_below(value) { value } else { max };
-            sum = sum.plus(value);
-            sum_f64 += value.to_f64();
-        }
+        let Summary { min, max, sum, sum_f64 } = Summary::of(values);
         let mean = sum_f64 / values.len() as f64;
-        let mut m2 = 0.0;
-        for &value in values {
-            let value: T = value.into();
+        let m2 = sum_in_lanes(values, |value: T| {
             let distance = value.to_f64() - mean;
-            m2 += distance * distance;
-        }
+            distance * distance
+        });
         let magnitude = min.to_f64().abs().max(max.to_f64().abs());
         // A NaN among the floats makes the mean and with it m2 NaN; an infinity does, too.
         let exact = T::is_exact(values.len(), magnitude) && m2.is_finite();

@@ -12,7 +12,7 @@ use crate::store::ObjectWriter;
 
 /// Blocks after which a metrics frame is closed at the next sensor. Small enough that one
 /// sensor's metrics are decoded without many of its neighbours', large enough to pack well.
-const BLOCKS_PER_FRAME: usize = 512;
+const BLOCKS_PER_FRAME: usize = 2048;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,11 @@ impl SegmentWriter {
         let next = Blocks::new(&self.params.types());
         let blocks = std::mem::replace(&mut self.metrics, next);
         if let Some(fence) = self.metrics_fence.take() {
-            self.metrics_frames.push((fence, blocks.encode()?));
+            let profile = match self.params.profile {
+                Profile::Fast => Profile::Fast,
+                Profile::Medium | Profile::Dense => Profile::Medium,
+            };
+            self.metrics_frames.push((fence, blocks.encode(profile)?));
         }
         Ok(())
     }

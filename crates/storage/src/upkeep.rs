@@ -1,0 +1,130 @@
+//! What a database does by itself: commit in groups, make room in memory, let readings fall when
+//! they are due, and end its log.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use tidefall_types::{Error, Result};
+
+use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
+use crate::engine::{Engine, Sweep};
+use crate::manifest::Edit;
+use crate::options::{CascadeReport, Target};
+use crate::table::Table;
+use crate::wal::Wal;
+
+/// Writes all rows in memory to objects, each in the model that owns its time.
+pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
+    let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
+    let flushed = for_all(&engine.tables(), |table| {
+        let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
+        drain(engine, table, &boundaries, Take::All)
+    });
+    if flushed.is_err() && had_unlogged {
+        // What is still in memory is for the next flush, at the latest for the close.
+        engine.has_unlogged.store(true, Ordering::Release);
+    }
+    engine.cut_log()?;
+    flushed
+}
+
+/// Does something to each table, also behind one with which it failed, so that one damaged object
+/// does not keep other tables from being tended. Returns the first error.
+pub(crate) fn for_all(
+    tables: &[Arc<Table>],
+    act: impl Fn(&Arc<Table>) -> Result<CascadeReport>,
+) -> Result<CascadeReport> {
+    let mut report = CascadeReport::default();
+    let mut failure = None;
+    for table in tables {
+        match act(table) {
+            Ok(done) => report += done,
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    failure.map_or(Ok(report), Err)
+}
+
+/// Lets the readings of a table fall, and takes those away that are too old to keep.
+pub(crate) fn cascade_table(
+    engine: &Engine,
+    table: &Arc<Table>,
+    target: Target,
+) -> Result<CascadeReport> {
+    table.check_whole()?;
+    let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
+    let take = if target == Target::ByAge { Take::Due } else { Take::All };
+    let mut report = crate::cascade::retain(engine, table)?;
+    report += drain(engine, table, &boundaries, take)?;
+    report += kv_to_short(engine, table, &boundaries)?;
+    report += short_to_long(engine, table, &boundaries, target)?;
+    engine.retire_tombstones(table)?;
+    Ok(report)
+}
+
+/// Starts the thread that writes the log and shows what is in it.
+pub(crate) fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    let engine = Arc::clone(engine);
+    std::thread::Builder::new()
+        .name("tidefall-commit".into())
+        .spawn(move || engine.commits.run(&engine.wal, |bytes| engine.rows_came(bytes)))
+        .map_err(|error| Error::io("starting a thread", &error))
+}
+
+/// Starts the thread that drains memory when it is full and lets readings fall when they are due.
+pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    let engine = Arc::clone(engine);
+    std::thread::Builder::new()
+        .name("tidefall-tide".into())
+        .spawn(move || {
+            loop {
+                let alarm = {
+                    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (mut guard, _) = engine
+                        .alarm
+                        .1
+                        .wait_timeout_while(guard, engine.options.cascade_pause, |alarm| {
+                            !alarm.is_full && !alarm.is_closing
+                        })
+                        .unwrap_or_else(PoisonError::into_inner);
+                    std::mem::take(&mut *guard)
+                };
+                if alarm.is_closing {
+                    return;
+                }
+                let _maintenance =
+                    engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+                let outcome = if alarm.is_full { flush(&engine).map(drop) } else { tend(&engine) };
+                if let Err(error) = outcome {
+                    tracing::error!(%error, "readings could not be moved");
+                    if alarm.is_full {
+                        // Memory cannot be freed: writers must learn why instead of waiting.
+                        engine.commits.fail(&error);
+                    }
+                }
+            }
+        })
+        .map_err(|error| Error::io("starting a thread", &error))
+}
+
+/// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
+pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
+    let end = wal.next_seq();
+    wal.close()?;
+    let mut manifest = engine.manifest();
+    let state = manifest.state();
+    if end <= state.wal_from || end == state.log_end {
+        return Ok(());
+    }
+    engine.commit(&mut manifest, &[Edit::LogEnd(end)])
+}
+
+fn tend(engine: &Engine) -> Result<()> {
+    let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
+    engine.cut_log()?;
+    engine.sweep(Sweep::Old)?;
+    moved.map(drop)
+}
