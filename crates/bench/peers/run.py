@@ -29,8 +29,8 @@ def steps(options):
     has_influx = shutil.which("influxd") and shutil.which("wrk")
     return {
         "load": [
-            engine("load", "--days", "30", "--runs", "5"),
-            engine("load-columns", "--days", "30", "--runs", "5"),
+            engine("load", "--days", "14", "--runs", "5"),
+            engine("load-columns", "--days", "14", "--runs", "5"),
             *[driver("load.py", "--only", system, "--days", "14", "--runs", "3", *(binary if system == "tidefall" else [])) for system in ("tidefall", "duckdb", "chdb", "arcticdb", "parquet")],
         ],
         "read": [engine("read", "--days", "365", "--sensors", "100")],

@@ -108,7 +108,7 @@ fn report(
     let mut warm = [0_f64; MAX_PAGE_ROWS];
     let decode = best(pages.len(), |index| {
         let (rows, page) = &pages[index];
-        decode_into(page, &mut warm[..*rows])
+        decode_into(page, &mut warm[..*rows]).map(drop)
     })?;
     let fresh = best(1, |_| {
         let mut column = ColumnBuilder::new(FieldType::F64, values.len());

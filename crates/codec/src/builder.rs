@@ -27,13 +27,13 @@ pub fn decode_page(bytes: &[u8], ty: FieldType) -> Result<ArrayRef> {
     Ok(builder.finish())
 }
 
-/// Decodes one whole page of numbers into `out`, which has one place for each row. Nulls become
-/// [`Number::NULL`]: NaN for floats, 0 for integers.
+/// Decodes one whole page of numbers into `out`, which has one place for each row, and returns how
+/// many of them are null. Those become [`Number::NULL`]: NaN for floats, 0 for integers.
 ///
 /// # Errors
 /// `Corrupt` when the page is damaged, or holds values of another type; `Invalid` when it has
 /// another number of rows than `out`. Then `out` may hold anything.
-pub fn decode_into<T: PageValue>(bytes: &[u8], out: &mut [T]) -> Result<()> {
+pub fn decode_into<T: PageValue>(bytes: &[u8], out: &mut [T]) -> Result<usize> {
     let page = open_of_type(bytes, T::TYPE)?;
     if page.info.rows != out.len() {
         return Err(Error::invalid(format!(
@@ -42,7 +42,8 @@ pub fn decode_into<T: PageValue>(bytes: &[u8], out: &mut [T]) -> Result<()> {
             out.len()
         )));
     }
-    decode_numbers(page, out).map(drop)
+    let nulls = page.info.nulls;
+    decode_numbers(page, out).map(|_| nulls)
 }
 
 fn open_of_type(bytes: &[u8], ty: FieldType) -> Result<Page<'_>> {

@@ -44,6 +44,7 @@ pub use options::{
 };
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics,
-    ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, TableSnapshot, ValueCondition,
+    Frame, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues, TableSnapshot,
+    ValueCondition,
 };
 pub use verify::VerifyReport;

@@ -8,6 +8,12 @@ use tidefall_types::{Error, Result};
 /// Results that each thread may be ahead of the consumer: bounds the memory.
 const AHEAD_PER_THREAD: usize = 4;
 
+/// Up to so many items are handed over one by one; of more, several at once, or threads would spend
+/// their time waking each other: a million sensors have a reading or two each.
+const ITEMS_SINGLE_MAX: usize = 4096;
+/// Items that are handed over together at most.
+const ITEMS_TOGETHER_MAX: usize = 64;
+
 struct Shared<R> {
     next: usize,
     consumed: usize,
@@ -18,6 +24,21 @@ struct Shared<R> {
 /// Calls `work` for each item on `threads` threads, and `consume` with the results in the order of
 /// the items on the calling thread. Stops at the first error.
 pub(crate) fn ordered<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+    mut consume: impl FnMut(R) -> Result<()>,
+) -> Result<()> {
+    let together = (items.len() / ITEMS_SINGLE_MAX).min(ITEMS_TOGETHER_MAX);
+    if together <= 1 {
+        return ordered_singly(threads, items, work, consume);
+    }
+    let groups: Vec<&[T]> = items.chunks(together).collect();
+    let work = |group: &&[T]| group.iter().map(&work).collect::<Result<Vec<R>>>();
+    ordered_singly(threads, &groups, work, |results| results.into_iter().try_for_each(&mut consume))
+}
+
+fn ordered_singly<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,

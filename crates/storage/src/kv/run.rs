@@ -21,6 +21,7 @@ pub(crate) struct Run {
     pub(crate) range: TimeRange,
     pub(crate) size_bytes: usize,
     order: OnceLock<Vec<u32>>,
+    is_ordered_by_time: OnceLock<bool>,
 }
 
 impl Run {
@@ -46,6 +47,7 @@ impl Run {
             fields,
             range: TimeRange::new(first_ns, last_ns),
             order: OnceLock::new(),
+            is_ordered_by_time: OnceLock::new(),
         }
     }
 
@@ -111,6 +113,21 @@ impl Run {
             .collect::<Result<_>>()?;
         let seqs = (self.first_seq, self.last_seq);
         Ok(Some(Self::new(seqs, sensor.into(), time.into(), fields)))
+    }
+
+    /// Whether the rows arrived in the order of their times.
+    pub(crate) fn is_ordered_by_time(&self) -> bool {
+        *self.is_ordered_by_time.get_or_init(|| self.time.is_sorted())
+    }
+
+    /// The rows of all sensors at a time.
+    pub(crate) fn rows_at(&self, time_ns: i64) -> Vec<usize> {
+        if self.is_ordered_by_time() {
+            let first = self.time.partition_point(|time| *time < time_ns);
+            let length = self.time[first..].partition_point(|time| *time == time_ns);
+            return (first..first + length).collect();
+        }
+        (0..self.rows()).filter(|row| self.time[*row] == time_ns).collect()
     }
 
     /// Where the rows of a sensor within `range` stand in the run's order.

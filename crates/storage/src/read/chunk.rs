@@ -7,10 +7,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_buffer::ScalarBuffer;
-use tidefall_codec::ColumnBuilder;
+use tidefall_codec::{ColumnBuilder, PageValue, decode_into, page_info};
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
+use super::frame::{copy_nulls, copy_values};
 use super::parts::LiveObject;
 use super::request::ReadStats;
 use crate::rows::SensorRows;
@@ -35,8 +36,9 @@ struct Opened<'a> {
     stats: &'a ReadStats,
 }
 
-/// The times of a chunk.
-enum Times {
+/// Times of some rows of a chunk.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Times {
     /// With one step.
     Regular {
         first_ns: i64,
@@ -139,6 +141,49 @@ impl PlacedChunk {
         }
         Ok(())
     }
+
+    /// Decodes the first of the fields, whose native type is `T`, for the rows within `time` to the
+    /// start of `out`. Returns the times of these rows, and how many have no value.
+    pub(super) fn read_into<T: PageValue>(
+        &self,
+        time: &TimeRange,
+        fields: &[(FieldId, FieldType)],
+        out: &mut [T],
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<(Times, usize)> {
+        let opened = self.open(fields, fetched, stats)?;
+        let times = opened.times()?;
+        let rows = times.within(time);
+        let segment = &self.object.segment;
+        let too_many = || segment.locate(0, Error::corrupt("a chunk has more rows than its index"));
+        let out = out.get_mut(..rows.len()).ok_or_else(too_many)?;
+        let page = opened.field_page(0);
+        let missing = if page.is_empty() {
+            copy_nulls(out)
+        } else if rows.len() == self.rows() {
+            ReadStats::add(&stats.pages, 1);
+            let bytes = opened.fetched.page(segment, &page)?;
+            page_info(bytes)
+                .and_then(|info| opened.check_rows(info.rows))
+                .and_then(|()| decode_into(bytes, out))
+                .map_err(|error| segment.locate(page.start, error))?
+        } else {
+            let column = opened.fetched.decode(segment, &page, T::TYPE, stats)?;
+            opened.check_rows(column.len()).map_err(|error| segment.locate(page.start, error))?;
+            copy_values(&column, rows.clone(), out)
+        };
+        Ok((times.slice(rows), missing))
+    }
+
+    /// The rows within `time`; at most, where the times are not regular.
+    pub(super) fn rows_within(&self, time: &TimeRange) -> usize {
+        let chunk = self.meta();
+        match chunk.time_page().is_empty() {
+            true => Times::regular(&chunk).map_or(self.rows(), |times| times.within(time).len()),
+            false => self.rows(),
+        }
+    }
 }
 
 impl Opened<'_> {
@@ -212,6 +257,24 @@ impl Times {
         Ok(Self::Regular { first_ns, step_ns, rows })
     }
 
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Regular { rows, .. } => *rows,
+            Self::Listed(times) => times.len(),
+        }
+    }
+
+    fn slice(self, rows: Range<usize>) -> Self {
+        match self {
+            Self::Regular { first_ns, step_ns, .. } => Self::Regular {
+                first_ns: first_ns + rows.start as i64 * step_ns,
+                step_ns,
+                rows: rows.len(),
+            },
+            Self::Listed(times) => Self::Listed(times.slice(rows.start, rows.len())),
+        }
+    }
+
     /// The rows whose times lie in a range.
     fn within(&self, time: &TimeRange) -> Range<usize> {
         match self {
@@ -231,7 +294,7 @@ impl Times {
         }
     }
 
-    fn append_to(&self, rows: Range<usize>, out: &mut Vec<i64>) {
+    pub(super) fn append_to(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         match self {
             Self::Listed(times) => out.extend_from_slice(&times[rows]),
             Self::Regular { first_ns, step_ns, .. } => {

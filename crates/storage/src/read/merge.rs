@@ -47,6 +47,13 @@ impl SensorStream {
         open.chain(self.parts.iter().map(Part::rows_max)).sum()
     }
 
+    /// The rows that are left within `time`, at most; that many where times are regular and nothing
+    /// overlaps.
+    pub(crate) fn rows_within(&self, time: &TimeRange) -> usize {
+        let open = self.open.iter().map(|(_, rows)| rows.len());
+        open.chain(self.parts.iter().map(|part| part.rows_within(time))).sum()
+    }
+
     /// The next part, if it is one that nothing overlaps and that `is_wanted`. The caller reads it.
     pub(crate) fn take_part(&mut self, is_wanted: impl Fn(&Part) -> bool) -> Option<Part> {
         if !self.open.is_empty() {

@@ -1,14 +1,17 @@
 //! The one way out: a merged view of everything that holds readings.
 //!
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `merge.rs` lays
-//! them together, `scan.rs`, `series.rs` and `aggregate.rs` answer questions with them. `fetch.rs`
+//! them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
+//! `frame.rs` (sensors side by side), `moment.rs` (one value a sensor) and `aggregate.rs`. `fetch.rs`
 //! reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
 mod chunk;
 mod fetch;
+mod frame;
 mod merge;
+mod moment;
 mod parts;
 mod prune;
 mod request;
@@ -17,6 +20,8 @@ mod series;
 mod snapshot;
 
 pub use aggregate::AggregatePlan;
+pub use frame::Frame;
+pub use moment::SensorValues;
 pub use request::{
     AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics, ReadStats,
     RowBatch, ScanRequest, ValueCondition,

@@ -111,6 +111,15 @@ impl Sources {
         Ok(())
     }
 
+    /// Whether a delete hides a row of a run.
+    pub(super) fn hides(&self, run: &Run, sensor: u32, time_ns: i64) -> bool {
+        self.tombstones.iter().any(|tombstone| {
+            tombstone.seq > run.last_seq
+                && tombstone.time.contains(time_ns)
+                && tombstone.hides(sensor)
+        })
+    }
+
     /// What deletes hide of rows of a sensor written up to `seq`.
     pub(crate) fn hidden(&self, sensor: u32, seq: Seq, time: &TimeRange) -> Vec<TimeRange> {
         self.tombstones
@@ -137,6 +146,14 @@ impl Part {
         match &self.place {
             Place::Run(_, place) => place.len(),
             Place::Chunk(chunk) => chunk.rows(),
+        }
+    }
+
+    /// The number of its rows within `time`, at most.
+    pub(super) fn rows_within(&self, time: &TimeRange) -> usize {
+        match &self.place {
+            Place::Run(_, place) => place.len(),
+            Place::Chunk(chunk) => chunk.rows_within(time),
         }
     }
 

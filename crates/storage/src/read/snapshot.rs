@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::{Array, StringArray};
 use roaring::RoaringBitmap;
+use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
+use super::frame::{Frame, read_frame};
 use super::merge::SensorStream;
+use super::moment::{self, SensorValues};
 use super::parts::Sources;
 use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
 use super::scan::Scan;
@@ -128,6 +131,51 @@ impl TableSnapshot {
         let stats = Arc::new(ReadStats::default());
         let stream = SensorStream::new(&self.sources, sensor, time, &fields, &stats)?;
         read_series(stream, time)
+    }
+
+    /// A numeric field of several sensors side by side: a row for each time at which one of them
+    /// has a reading, a column for each sensor in the order of `sensors`.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`]; `Invalid` when `T` is not the native type of the field.
+    pub fn read_frame<T: PageValue>(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        field: FieldId,
+    ) -> Result<Frame<T>> {
+        self.check_sensors(sensors)?;
+        let (field, ty) = self.typed_one(field)?;
+        if ty != T::TYPE {
+            return Err(Error::invalid(format!(
+                "field {:?} holds {ty:?}, not {:?}",
+                self.schema.fields[field.index()].name,
+                T::TYPE
+            )));
+        }
+        read_frame(&self.sources, sensors, time, (field, ty))
+    }
+
+    /// The values of `sensors`, none twice, at exactly `time_ns`; those without are left out.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn at(&self, sensors: &[u32], time_ns: i64, field: FieldId) -> Result<SensorValues> {
+        self.check_sensors(sensors)?;
+        moment::at(&self.sources, sensors, time_ns, self.typed_one(field)?)
+    }
+
+    /// The latest values of `sensors`, none twice; those without any are left out.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn latest(&self, sensors: &[u32], field: FieldId) -> Result<SensorValues> {
+        self.check_sensors(sensors)?;
+        moment::latest(&self.sources, sensors, self.typed_one(field)?)
+    }
+
+    fn typed_one(&self, field: FieldId) -> Result<(FieldId, FieldType)> {
+        self.typed(&[field]).map(|typed| typed[0])
     }
 
     fn check_sensors(&self, sensors: &[u32]) -> Result<()> {

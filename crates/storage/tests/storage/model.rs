@@ -242,6 +242,76 @@ impl World {
         self.check_scan(range);
         self.check_aggregate(range);
         self.check_aggregate(TimeRange::ALL);
+        self.check_direct(range);
+        self.check_direct(TimeRange::ALL);
+    }
+
+    /// Frames, moments and latest values.
+    fn check_direct(&mut self, range: TimeRange) {
+        let snapshot = self.db().snapshot(TABLE).unwrap();
+        let fields = &snapshot.schema().fields;
+        let Some(field) = fields.iter().position(|field| field.name == "value") else { return };
+        let field = FieldId(field as u16);
+        let mut sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+        if self.rng.random_bool(0.5) {
+            sensors.retain(|_| self.rng.random_bool(0.6));
+        }
+        let tag = snapshot.schema().tags.iter().position(|tag| tag == "sensor").unwrap();
+        let (names, keys) = snapshot.tag_keys(TagId(tag as u16));
+        let place = |name: &str| {
+            sensors.iter().position(|sensor| names.value(keys[*sensor as usize] as usize) == name)
+        };
+        let rows: Vec<(usize, i64, Option<f64>)> = self
+            .model
+            .rows
+            .iter()
+            .filter_map(|((name, time), values)| Some((place(name)?, *time, values.0)))
+            .collect();
+
+        let mut expected: BTreeMap<i64, Vec<Option<f64>>> = BTreeMap::new();
+        for (place, time, value) in rows.iter().filter(|row| range.contains(row.1)) {
+            expected.entry(*time).or_insert_with(|| vec![None; sensors.len()])[*place] = *value;
+        }
+        let frame = snapshot.read_frame::<f64>(&sensors, &range, field).unwrap();
+        assert_eq!(&frame.time[..], expected.keys().copied().collect::<Vec<_>>());
+        let mut missing = 0;
+        for (row, values) in expected.values().enumerate() {
+            for (column, value) in values.iter().enumerate() {
+                let found = frame.values[column * expected.len() + row];
+                missing += usize::from(value.is_none());
+                assert_eq!(Some(found).filter(|found| !found.is_nan()), *value);
+            }
+        }
+        assert_eq!(frame.missing, missing);
+
+        let moment = match rows.is_empty() {
+            false => rows[self.rng.random_range(0..rows.len())].1,
+            true => self.time(),
+        };
+        let mut at: Vec<Option<(i64, f64)>> = vec![None; sensors.len()];
+        let mut latest = at.clone();
+        for (place, time, value) in rows {
+            let Some(value) = value else { continue };
+            latest[place] = Some((time, value));
+            if time == moment {
+                at[place] = Some((time, value));
+            }
+        }
+        for (found, expected) in [
+            (snapshot.at(&sensors, moment, field).unwrap(), at),
+            (snapshot.latest(&sensors, field).unwrap(), latest),
+        ] {
+            let values = found.values.as_primitive::<Float64Type>().values();
+            let found: Vec<(u32, i64, f64)> = (0..found.sensors.len())
+                .map(|row| (found.sensors[row], found.time[row], values[row]))
+                .collect();
+            let expected: Vec<(u32, i64, f64)> = sensors
+                .iter()
+                .zip(expected)
+                .filter_map(|(sensor, found)| found.map(|(time, value)| (*sensor, time, value)))
+                .collect();
+            assert_eq!(found, expected);
+        }
     }
 
     fn check_scan(&self, range: TimeRange) {

@@ -1,0 +1,259 @@
+//! The row view: readings of several sensors side by side, a row for each time (paper 1).
+//!
+//! 1. The values of every sensor are decoded into its own column of one buffer, by several threads.
+//! 2. Where all sensors have the same times, which is the rule, that buffer is the answer.
+//! 3. Else the values move to the rows of the union of all times.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ScalarBuffer;
+use tidefall_codec::PageValue;
+use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
+
+use super::chunk::Times;
+use super::fetch::Fetched;
+use super::merge::SensorStream;
+use super::parts::Sources;
+use super::request::ReadStats;
+
+/// Readings of several sensors, a row for each time at which one of them has a reading.
+#[derive(Debug, Clone)]
+pub struct Frame<T> {
+    /// The time of each row in nanoseconds since 1970 UTC, ascending.
+    pub time: ScalarBuffer<i64>,
+    /// The values: all rows of the first sensor, then all of the second, and so on.
+    pub values: Vec<T>,
+    /// How many of `values` stand for none: NaN for floats, 0 for integers.
+    pub missing: usize,
+}
+
+/// Below so many values a second thread costs more than it saves.
+const VALUES_PER_THREAD_MIN: usize = 1 << 16;
+/// What a frame may take at most; more than the memory of any machine that this is made for.
+const FRAME_BYTES_MAX: usize = 1 << 38;
+
+/// A sensor's column as it was read.
+struct Column {
+    times: Vec<Times>,
+    rows: usize,
+    missing: usize,
+}
+
+/// Reads the numeric field `field`, whose native type is `T`.
+pub(super) fn read_frame<T: PageValue>(
+    sources: &Sources,
+    sensors: &[u32],
+    time: &TimeRange,
+    field: (FieldId, FieldType),
+) -> Result<Frame<T>> {
+    let fields: Arc<[(FieldId, FieldType)]> = Arc::new([field]);
+    let stats = Arc::new(ReadStats::default());
+    let streams: Vec<SensorStream> = sensors
+        .iter()
+        .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))
+        .collect::<Result<_>>()?;
+    let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
+    let mut values = allocate(rows_max, sensors.len())?;
+    let columns = read_columns(streams, time, &mut values, rows_max)?;
+    let missing = columns.iter().map(|column| column.missing).sum();
+    match common_times(&columns) {
+        Some(time) => {
+            compact(&mut values, rows_max, time.len());
+            Ok(Frame { time, values, missing })
+        }
+        None => align(&columns, missing, &values, rows_max),
+    }
+}
+
+/// Zeroed memory, which costs nothing until it is written.
+fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
+    match rows.checked_mul(columns) {
+        Some(count) if count <= FRAME_BYTES_MAX / size_of::<T>() => Ok(vec![T::default(); count]),
+        _ => Err(Error::limit(format!(
+            "a frame of {rows} rows and {columns} columns is too large; ask for fewer sensors or a \
+             shorter time"
+        ))),
+    }
+}
+
+/// Reads each stream into its own `rows_max` places of `values`.
+fn read_columns<T: PageValue>(
+    streams: Vec<SensorStream>,
+    time: &TimeRange,
+    values: &mut [T],
+    rows_max: usize,
+) -> Result<Vec<Column>> {
+    if rows_max == 0 {
+        let none = || Column { times: Vec::new(), rows: 0, missing: 0 };
+        return Ok(streams.iter().map(|_| none()).collect());
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(values.len() / VALUES_PER_THREAD_MIN).max(1);
+    let share = streams.len().div_ceil(threads);
+    let mut work: Vec<(SensorStream, &mut [T])> =
+        streams.into_iter().zip(values.chunks_mut(rows_max)).collect();
+    let read = |part: Vec<(SensorStream, &mut [T])>| {
+        let mut fetched = Fetched::default();
+        part.into_iter()
+            .map(|(stream, out)| read_column(stream, time, out, &mut fetched))
+            .collect::<Result<Vec<Column>>>()
+    };
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        while work.len() > share {
+            let part = work.split_off(work.len() - share);
+            others.push(scope.spawn(|| read(part)));
+        }
+        let mut columns = read(work)?;
+        for other in others.into_iter().rev() {
+            let part = other.join();
+            columns.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
+        }
+        Ok(columns)
+    })
+}
+
+fn read_column<T: PageValue>(
+    mut stream: SensorStream,
+    time: &TimeRange,
+    out: &mut [T],
+    fetched: &mut Fetched,
+) -> Result<Column> {
+    let (fields, stats) = (stream.fields().clone(), stream.stats().clone());
+    let mut column = Column { times: Vec::new(), rows: 0, missing: 0 };
+    loop {
+        let part = stream.take_part(|part| part.bare_chunk().is_some());
+        let (times, missing) = if let Some(chunk) = part.as_ref().and_then(|part| part.bare_chunk())
+        {
+            chunk.read_into(time, &fields, &mut out[column.rows..], fetched, &stats)?
+        } else if let Some(rows) = stream.next(fetched)? {
+            let out = &mut out[column.rows..][..rows.len()];
+            let missing = match &rows.fields[0] {
+                Some(values) => copy_values(values, 0..rows.len(), out),
+                None => copy_nulls(out),
+            };
+            (Times::Listed(rows.times), missing)
+        } else {
+            return Ok(column);
+        };
+        column.rows += times.len();
+        column.missing += missing;
+        if times.len() > 0 {
+            column.times.push(times);
+        }
+    }
+}
+
+/// Copies rows of an array of `T`, and returns how many are null.
+pub(super) fn copy_values<T: PageValue>(
+    values: &ArrayRef,
+    rows: Range<usize>,
+    out: &mut [T],
+) -> usize {
+    let values = values.as_primitive::<T::Arrow>();
+    out.copy_from_slice(&values.values()[rows.clone()]);
+    let Some(nulls) = values.nulls() else { return 0 };
+    let nulls = nulls.slice(rows.start, rows.len());
+    out.iter_mut().enumerate().filter(|(row, _)| nulls.is_null(*row)).for_each(|(_, value)| {
+        *value = T::NULL;
+    });
+    nulls.null_count()
+}
+
+pub(super) fn copy_nulls<T: PageValue>(out: &mut [T]) -> usize {
+    out.fill(T::NULL);
+    out.len()
+}
+
+impl Column {
+    fn listed(&self) -> ScalarBuffer<i64> {
+        if let [Times::Listed(times)] = &self.times[..] {
+            return times.clone();
+        }
+        let mut all = Vec::with_capacity(self.rows);
+        self.times.iter().for_each(|times| times.append_to(0..times.len(), &mut all));
+        all.into()
+    }
+}
+
+/// The times, if all columns have the same.
+fn common_times(columns: &[Column]) -> Option<ScalarBuffer<i64>> {
+    let Some((first, others)) = columns.split_first() else {
+        return Some(Vec::new().into());
+    };
+    if others.iter().any(|column| column.rows != first.rows) {
+        return None;
+    }
+    let times = first.listed();
+    others
+        .iter()
+        // Chunks that are cut alike are the same without a look at single times.
+        .all(|column| column.times == first.times || column.listed() == times)
+        .then_some(times)
+}
+
+/// Moves columns of `rows` values together that stand `rows_max` apart.
+fn compact<T: Copy>(values: &mut Vec<T>, rows_max: usize, rows: usize) {
+    if rows < rows_max {
+        let columns = values.len() / rows_max;
+        for column in 1..columns {
+            values.copy_within(column * rows_max..column * rows_max + rows, column * rows);
+        }
+        values.truncate(columns * rows);
+    }
+}
+
+/// Lays columns with different times on the union of them.
+fn align<T: PageValue>(
+    columns: &[Column],
+    missing: usize,
+    values: &[T],
+    rows_max: usize,
+) -> Result<Frame<T>> {
+    let lists: Vec<ScalarBuffer<i64>> = columns.iter().map(Column::listed).collect();
+    let mut union: Vec<i64> = Vec::new();
+    for list in lists.iter().filter(|list| !list.is_empty()) {
+        union = merge_times(&union, list);
+    }
+    let rows = union.len();
+    let mut aligned = allocate(rows, columns.len())?;
+    let places = aligned.chunks_mut(rows.max(1)).zip(values.chunks(rows_max.max(1)));
+    for ((out, values), times) in places.zip(&lists) {
+        let mut given = times.iter().zip(values).peekable();
+        for (time, place) in union.iter().zip(out) {
+            *place = match given.next_if(|(given, _)| *given == time) {
+                Some((_, value)) => *value,
+                None => T::NULL,
+            };
+        }
+    }
+    let given: usize = columns.iter().map(|column| column.rows).sum();
+    let missing = missing + rows * columns.len() - given;
+    Ok(Frame { time: union.into(), values: aligned, missing })
+}
+
+/// The union of two ascending lists.
+fn merge_times(one: &[i64], other: &[i64]) -> Vec<i64> {
+    if one == other {
+        return one.to_vec();
+    }
+    let mut union = Vec::with_capacity(one.len().max(other.len()));
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    loop {
+        match (one.peek(), other.peek()) {
+            (Some(a), Some(b)) => {
+                let least = **a.min(b);
+                one.next_if(|time| **time == least);
+                other.next_if(|time| **time == least);
+                union.push(least);
+            }
+            _ => break,
+        }
+    }
+    union.extend(one);
+    union.extend(other);
+    union
+}
