@@ -24,6 +24,8 @@ pub(crate) struct PlacedChunk {
     pub(super) object: Arc<LiveObject>,
     pub(super) index: Arc<IndexBlock>,
     pub(super) position: usize,
+    /// Behind the last chunk that the same question asks for: what to read ahead.
+    pub(super) end: usize,
 }
 
 /// A chunk whose bytes are at hand.
@@ -75,7 +77,8 @@ impl PlacedChunk {
         let held = self.object.segment.fields()?;
         let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
         let places: Vec<Option<usize>> = fields.iter().map(|(id, _)| place(id)).collect();
-        fetched.want(&self.object.segment, &self.index, self.position, &places, stats)?;
+        let chunks = self.position..self.end;
+        fetched.want(&self.object.segment, &self.index, chunks, &places, stats)?;
         Ok(Opened { placed: self, chunk: self.meta(), places, fetched, stats })
     }
 

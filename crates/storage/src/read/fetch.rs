@@ -26,19 +26,19 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 const READ_GAP_BYTES: u64 = 64 << 10;
 
 impl Fetched {
-    /// Makes sure that the wanted pages of a chunk are here, and reads those of the chunks of the
-    /// same sensor behind it along.
+    /// Makes sure that the wanted pages of the first of some chunks of a sensor are here, and reads
+    /// those of the others along.
     pub(super) fn want(
         &mut self,
         segment: &Segment,
         index: &Arc<IndexBlock>,
-        position: usize,
+        wanted: Range<usize>,
         places: &[Option<usize>],
         stats: &ReadStats,
     ) -> Result<()> {
         if let Some((block, chunks)) = &self.chunks
             && Arc::ptr_eq(block, index)
-            && chunks.contains(&position)
+            && chunks.contains(&wanted.start)
         {
             return Ok(());
         }
@@ -46,8 +46,7 @@ impl Fetched {
             segment.name().clone_into(&mut self.name);
             ReadStats::add(&stats.objects, 1);
         }
-        let sensor = index.sensors()[position];
-        let mut end = index.chunks_of(sensor).end;
+        let (position, mut end) = (wanted.start, wanted.end);
         let mut wanted = self.pages(index, position..end, places);
         let total = |pages: &[Range<u64>]| pages.iter().map(|p| p.end - p.start).sum::<u64>();
         while total(&wanted) > READ_AHEAD_BYTES && end > position + 1 {

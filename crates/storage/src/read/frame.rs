@@ -15,6 +15,7 @@ use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::chunk::Times;
 use super::fetch::Fetched;
+use super::huge::prefer_huge_pages;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
@@ -71,7 +72,11 @@ pub(super) fn read_frame<T: PageValue>(
 /// Zeroed memory, which costs nothing until it is written.
 fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
     match rows.checked_mul(columns) {
-        Some(count) if count <= FRAME_BYTES_MAX / size_of::<T>() => Ok(vec![T::default(); count]),
+        Some(count) if count <= FRAME_BYTES_MAX / size_of::<T>() => {
+            let mut values = vec![T::default(); count];
+            prefer_huge_pages(&mut values);
+            Ok(values)
+        }
         _ => Err(Error::limit(format!(
             "a frame of {rows} rows and {columns} columns is too large; ask for fewer sensors or a \
              shorter time"

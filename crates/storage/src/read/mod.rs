@@ -10,6 +10,7 @@ mod aggregate;
 mod chunk;
 mod fetch;
 mod frame;
+mod huge;
 mod merge;
 mod moment;
 mod parts;

@@ -97,15 +97,20 @@ impl Sources {
             return Ok(());
         }
         for index in object.segment.index_blocks(sensor, sensor)? {
-            for position in index.chunks_of(sensor) {
-                let time = index.chunk(position).time();
-                if time.overlaps(range) {
-                    let time = time.intersect(range);
-                    let hidden = self.hidden(sensor, entry.last_seq, &time);
-                    let (object, index) = (Arc::clone(object), Arc::clone(&index));
-                    let place = Place::Chunk(PlacedChunk { object, index, position });
-                    parts.push(Part { seq: entry.last_seq, time, place, hidden });
-                }
+            // The chunks of a sensor are ordered by time.
+            let mut chunks = index.chunks_of(sensor);
+            let is_before =
+                |position: &usize| index.chunk(*position).time().last_ns < range.first_ns;
+            let is_within = |position: &usize| index.chunk(*position).time().overlaps(range);
+            let start = chunks.find(|position| !is_before(position)).unwrap_or(chunks.end);
+            let end = (start..chunks.end).find(|position| !is_within(position));
+            let end = end.unwrap_or(chunks.end);
+            for position in start..end {
+                let time = index.chunk(position).time().intersect(range);
+                let hidden = self.hidden(sensor, entry.last_seq, &time);
+                let (object, index) = (Arc::clone(object), Arc::clone(&index));
+                let place = Place::Chunk(PlacedChunk { object, index, position, end });
+                parts.push(Part { seq: entry.last_seq, time, place, hidden });
             }
         }
         Ok(())
