@@ -10,7 +10,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
@@ -55,8 +55,7 @@ pub(crate) async fn answer(app: &Arc<App>, job: Job) -> Result<Response> {
     Ok(match head.await.map_err(|_| stopping())?? {
         Head::Whole(bytes) => (content_type, bytes).into_response(),
         Head::Begin(first) => {
-            let pieces =
-                Pieces { first: Some(first.into()), pieces, has_ended: false, _task: task };
+            let pieces = Pieces { first: Some(first.into()), pieces, end: End::Ahead, _task: task };
             (content_type, Body::from_stream(pieces)).into_response()
         }
     })
@@ -191,8 +190,15 @@ impl Rows<'_> {
 struct Pieces {
     first: Option<Bytes>,
     pieces: mpsc::Receiver<Piece>,
-    has_ended: bool,
+    end: End,
     _task: Task,
+}
+
+enum End {
+    Ahead,
+    Reached,
+    /// The answer is cut off as soon as what stands before that is on its way.
+    CutOff,
 }
 
 impl Stream for Pieces {
@@ -202,16 +208,26 @@ impl Stream for Pieces {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
-        if self.has_ended {
-            return Poll::Ready(None);
-        }
-        self.pieces.poll_recv(cx).map(|piece| {
-            match piece {
-                Some(Piece::Bytes(bytes)) => return Some(Ok(bytes.into())),
-                Some(Piece::End) => self.has_ended = true,
-                None => return Some(Err(io::Error::other("the answer was cut off"))),
+        match self.end {
+            End::Ahead => {}
+            End::Reached => return Poll::Ready(None),
+            End::CutOff => {
+                return Poll::Ready(Some(Err(io::Error::other("the answer was cut off"))));
             }
-            None
-        })
+        }
+        match ready!(self.pieces.poll_recv(cx)) {
+            Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(bytes.into()))),
+            Some(Piece::End) => {
+                self.end = End::Reached;
+                Poll::Ready(None)
+            }
+            None => {
+                // While a body has nothing for it, the connection sends what it has gathered, at
+                // least the head of the answer; an error at once would drop that.
+                self.end = End::CutOff;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 }

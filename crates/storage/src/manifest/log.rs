@@ -158,18 +158,23 @@ impl<S: LogState> ManifestLog<S> {
     /// Deletes objects that are not needed to read any of the last `versions` versions. Returns
     /// the number deleted.
     ///
+    /// Whatever part of it a crash leaves done, and in whatever order the disk makes it durable, each
+    /// checkpoint that is left has all the deltas behind it: deltas only go once the checkpoints
+    /// before them went at an earlier time.
+    ///
     /// # Errors
     /// `Corrupt` when the checkpoint is damaged that would take their place, `Io` when the disk
     /// fails.
     pub(crate) fn gc(&self, versions: u64) -> Result<usize> {
-        let listing = Listing::read(&*self.io)?;
+        let Listing { deltas, checkpoints } = Listing::read(&*self.io)?;
         let oldest = (self.version + 1).saturating_sub(versions.max(1));
-        let Some(&base) = listing.checkpoints.range(..=oldest).next_back() else { return Ok(0) };
+        let Some(&base) = checkpoints.range(..=oldest).next_back() else { return Ok(0) };
         // Its older likenesses go only when it can be read.
         read_checkpoint::<S>(&*self.io, base)?;
-        let deltas = listing.deltas.range(..=base).map(|&version| names::manifest_delta(version));
+        let first = checkpoints.first().copied().unwrap_or(base);
+        let deltas = deltas.range(..=first).map(|&version| names::manifest_delta(version));
         let checkpoints =
-            listing.checkpoints.range(..base).map(|&version| names::manifest_checkpoint(version));
+            checkpoints.range(..base).map(|&version| names::manifest_checkpoint(version));
         let mut deleted = 0;
         for name in deltas.chain(checkpoints) {
             self.io.delete(&name)?;
