@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 9] = [
     ("types", &[]),
     ("codec", &["types"]),
     ("storage", &["types", "codec"]),
@@ -12,6 +12,7 @@ const CRATES: [(&str, &[&str]); 8] = [
     ("sql", &["types", "storage", "import"]),
     ("server", &["types", "storage", "sql"]),
     ("cli", &["types", "storage", "import", "sql", "server"]),
+    ("python", &["types", "storage", "import", "sql"]),
     ("bench", &["types", "codec", "storage", "import", "sql"]),
 ];
 

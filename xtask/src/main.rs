@@ -6,6 +6,7 @@
 mod fuzz;
 mod layering;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -91,7 +92,8 @@ impl Xtask {
     fn ci(&self) -> Outcome {
         self.check_text()?;
         run(&mut self.checking_cargo("test"))?;
-        run(self.checking_cargo("build").args(["--bin", "tidefall"]))?;
+        run(self.checking_cargo("build").args(["--lib", "--bin", "tidefall"]))?;
+        self.test_package()?;
         self.compare_with_duckdb(&self.target.join("release").join("tidefall"))
     }
 
@@ -106,6 +108,21 @@ impl Xtask {
             .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
             .env("CLIPPY_ARGS", "");
         cargo
+    }
+
+    /// Runs the tests of the Python package, whose compiled part is one of the libraries just built.
+    fn test_package(&self) -> Outcome {
+        let python = self.python(&["package"])?;
+        let built = self.target.join("release").join("lib_tidefall.so");
+        let place = self.root.join("crates/python/tidefall/_tidefall.abi3.so");
+        // Removed first: a process may still run the one that is there.
+        let _ = fs::remove_file(&place);
+        fs::copy(&built, &place)
+            .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+        run(Command::new(python)
+            .current_dir(&self.root)
+            .env("PYTHONPATH", self.root.join("crates/python"))
+            .args(["-m", "pytest", "-q", "tests/python"]))
     }
 
     /// Asks Tidefall and DuckDB the same questions; its closing line is that of the whole run.

@@ -43,8 +43,8 @@ pub use options::{
     MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
 };
 pub use read::{
-    AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics,
-    Frame, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues, TableSnapshot,
-    ValueCondition,
+    AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
+    FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,
+    TableSnapshot, ValueCondition,
 };
 pub use verify::VerifyReport;

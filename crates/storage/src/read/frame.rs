@@ -3,6 +3,9 @@
 //! 1. The values of every sensor are decoded into its own column of one buffer, by several threads.
 //! 2. Where all sensors have the same times, which is the rule, that buffer is the answer.
 //! 3. Else the values move to the rows of the union of all times.
+//!
+//! With a condition on values each column keeps those that meet it, chunk by chunk while they are in the
+//! processor's cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use super::huge::prefer_huge_pages;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
+use crate::rows::SensorRows;
 
 /// Readings of several sensors, a row for each time at which one of them has a reading.
 #[derive(Debug, Clone)]
@@ -29,6 +33,26 @@ pub struct Frame<T> {
     pub values: Vec<T>,
     /// How many of `values` stand for none: NaN for floats, 0 for integers.
     pub missing: usize,
+}
+
+/// Which values are kept, compared as doubles. Neither NaN nor a missing value ever is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Keep {
+    /// All from the first up to the second, both included.
+    Between(f64, f64),
+    /// All up to the first and all from the second, both included.
+    Outside(f64, f64),
+}
+
+impl Keep {
+    /// Whether a value is kept.
+    #[inline]
+    pub fn keeps(&self, value: f64) -> bool {
+        match *self {
+            Self::Between(low, high) => (value >= low) & (value <= high),
+            Self::Outside(low, high) => (value <= low) | (value >= high),
+        }
+    }
 }
 
 /// Below so many values a second thread costs more than it saves.
@@ -43,12 +67,13 @@ struct Column {
     missing: usize,
 }
 
-/// Reads the numeric field `field`, whose native type is `T`.
+/// Reads the numeric field `field`, whose native type is `T`; all values, or those that are kept.
 pub(super) fn read_frame<T: PageValue>(
     sources: &Sources,
     sensors: &[u32],
     time: &TimeRange,
     field: (FieldId, FieldType),
+    keep: Option<&Keep>,
 ) -> Result<Frame<T>> {
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([field]);
     let stats = Arc::new(ReadStats::default());
@@ -58,7 +83,7 @@ pub(super) fn read_frame<T: PageValue>(
         .collect::<Result<_>>()?;
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
     let mut values = allocate(rows_max, sensors.len())?;
-    let columns = read_columns(streams, time, &mut values, rows_max)?;
+    let columns = read_columns(streams, time, keep, &mut values, rows_max)?;
     let missing = columns.iter().map(|column| column.missing).sum();
     match common_times(&columns) {
         Some(time) => {
@@ -88,6 +113,7 @@ fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
 fn read_columns<T: PageValue>(
     streams: Vec<SensorStream>,
     time: &TimeRange,
+    keep: Option<&Keep>,
     values: &mut [T],
     rows_max: usize,
 ) -> Result<Vec<Column>> {
@@ -103,7 +129,10 @@ fn read_columns<T: PageValue>(
     let read = |part: Vec<(SensorStream, &mut [T])>| {
         let mut fetched = Fetched::default();
         part.into_iter()
-            .map(|(stream, out)| read_column(stream, time, out, &mut fetched))
+            .map(|(stream, out)| match keep {
+                None => read_column(stream, time, out, &mut fetched),
+                Some(keep) => read_kept(stream, time, keep, out, &mut fetched),
+            })
             .collect::<Result<Vec<Column>>>()
     };
     std::thread::scope(|scope| {
@@ -150,6 +179,76 @@ fn read_column<T: PageValue>(
             column.times.push(times);
         }
     }
+}
+
+/// As [`read_column`], but of the values that are kept.
+fn read_kept<T: PageValue>(
+    mut stream: SensorStream,
+    time: &TimeRange,
+    keep: &Keep,
+    out: &mut [T],
+    fetched: &mut Fetched,
+) -> Result<Column> {
+    let (fields, stats) = (stream.fields().clone(), stream.stats().clone());
+    let (mut kept, mut times) = (0, Vec::new());
+    loop {
+        let part = stream.take_part(|part| part.bare_chunk().is_some());
+        if let Some((part, chunk)) =
+            part.as_ref().and_then(|part| part.bare_chunk().map(|chunk| (part, chunk)))
+        {
+            let out = &mut out[kept..];
+            let (found, missing) = chunk.read_into(time, &fields, out, fetched, &stats)?;
+            if missing == 0 || T::IS_FLOAT {
+                found.append_to(0..found.len(), &mut times);
+                kept += keep_in_place(keep, &mut times, &mut out[..found.len()]);
+            } else {
+                // Which of the zeros stand for none is known to the arrays alone.
+                let rows = part.read(&fields, fetched, &stats)?;
+                kept += keep_rows(keep, &rows, &mut times, out);
+            }
+        } else if let Some(rows) = stream.next(fetched)? {
+            kept += keep_rows(keep, &rows, &mut times, &mut out[kept..]);
+        } else {
+            let times = vec![Times::Listed(times.into())];
+            return Ok(Column { times, rows: kept, missing: 0 });
+        }
+    }
+}
+
+/// Moves the values that are kept to the start of `values`, and takes the others out of the end of
+/// `times`, which has a time for each of them. Returns how many are kept.
+fn keep_in_place<T: PageValue>(keep: &Keep, times: &mut Vec<i64>, values: &mut [T]) -> usize {
+    let before = times.len() - values.len();
+    let times_here = &mut times[before..];
+    let mut kept = 0;
+    for row in 0..values.len() {
+        let value = values[row];
+        // Written whether it stays or not: a branch that nobody can foresee costs more.
+        values[kept] = value;
+        times_here[kept] = times_here[row];
+        kept += usize::from(keep.keeps(value.to_f64()));
+    }
+    times.truncate(before + kept);
+    kept
+}
+
+/// Copies the values that are kept, and their times.
+fn keep_rows<T: PageValue>(
+    keep: &Keep,
+    rows: &SensorRows,
+    times: &mut Vec<i64>,
+    out: &mut [T],
+) -> usize {
+    let Some(values) = &rows.fields[0] else { return 0 };
+    let mut kept = 0;
+    for (time, value) in rows.times.iter().zip(values.as_primitive::<T::Arrow>()) {
+        if let Some(value) = value.filter(|value| keep.keeps(value.to_f64())) {
+            times.push(*time);
+            out[kept] = value;
+            kept += 1;
+        }
+    }
+    kept
 }
 
 /// Copies rows of an array of `T`, and returns how many are null.
@@ -247,16 +346,11 @@ fn merge_times(one: &[i64], other: &[i64]) -> Vec<i64> {
     }
     let mut union = Vec::with_capacity(one.len().max(other.len()));
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    loop {
-        match (one.peek(), other.peek()) {
-            (Some(a), Some(b)) => {
-                let least = **a.min(b);
-                one.next_if(|time| **time == least);
-                other.next_if(|time| **time == least);
-                union.push(least);
-            }
-            _ => break,
-        }
+    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
+        let least = **a.min(b);
+        one.next_if(|time| **time == least);
+        other.next_if(|time| **time == least);
+        union.push(least);
     }
     union.extend(one);
     union.extend(other);

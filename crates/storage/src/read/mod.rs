@@ -2,12 +2,14 @@
 //!
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `merge.rs` lays
 //! them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
-//! `frame.rs` (sensors side by side), `moment.rs` (one value a sensor) and `aggregate.rs`. `fetch.rs`
+//! `frame.rs` (sensors side by side), `moment.rs` and
+//! `extreme.rs` (one value a sensor) and `aggregate.rs`. `fetch.rs`
 //! reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
 mod chunk;
+mod extreme;
 mod fetch;
 mod frame;
 mod huge;
@@ -21,7 +23,8 @@ mod series;
 mod snapshot;
 
 pub use aggregate::AggregatePlan;
-pub use frame::Frame;
+pub use extreme::Extreme;
+pub use frame::{Frame, Keep};
 pub use moment::SensorValues;
 pub use request::{
     AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics, ReadStats,

@@ -8,7 +8,8 @@ use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
-use super::frame::{Frame, read_frame};
+use super::extreme::{Extreme, extreme};
+use super::frame::{Frame, Keep, read_frame};
 use super::merge::SensorStream;
 use super::moment::{self, SensorValues};
 use super::parts::Sources;
@@ -144,16 +145,34 @@ impl TableSnapshot {
         time: &TimeRange,
         field: FieldId,
     ) -> Result<Frame<T>> {
+        self.frame(sensors, time, field, None)
+    }
+
+    /// As [`TableSnapshot::read_frame`], with the values that `keep` keeps alone: a row for each time at
+    /// which one of the sensors has such a value.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_frame`].
+    pub fn read_frame_where<T: PageValue>(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        field: FieldId,
+        keep: &Keep,
+    ) -> Result<Frame<T>> {
+        self.frame(sensors, time, field, Some(keep))
+    }
+
+    fn frame<T: PageValue>(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        field: FieldId,
+        keep: Option<&Keep>,
+    ) -> Result<Frame<T>> {
         self.check_sensors(sensors)?;
-        let (field, ty) = self.typed_one(field)?;
-        if ty != T::TYPE {
-            return Err(Error::invalid(format!(
-                "field {:?} holds {ty:?}, not {:?}",
-                self.schema.fields[field.index()].name,
-                T::TYPE
-            )));
-        }
-        read_frame(&self.sources, sensors, time, (field, ty))
+        let field = self.typed_as::<T>(field)?;
+        read_frame(&self.sources, sensors, time, field, keep)
     }
 
     /// The values of `sensors`, none twice, at exactly `time_ns`; those without are left out.
@@ -172,6 +191,36 @@ impl TableSnapshot {
     pub fn latest(&self, sensors: &[u32], field: FieldId) -> Result<SensorValues> {
         self.check_sensors(sensors)?;
         moment::latest(&self.sources, sensors, self.typed_one(field)?)
+    }
+
+    /// The least or greatest value of each of `sensors` within `time`, with its time; none where a sensor
+    /// has no value there.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_frame`].
+    pub fn extremes<T: PageValue>(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        field: FieldId,
+        which: Extreme,
+    ) -> Result<Vec<Option<(i64, T)>>> {
+        self.check_sensors(sensors)?;
+        let field = self.typed_as::<T>(field)?;
+        sensors.iter().map(|sensor| extreme(&self.sources, *sensor, time, field, which)).collect()
+    }
+
+    /// The field, if its native type is `T`.
+    fn typed_as<T: PageValue>(&self, field: FieldId) -> Result<(FieldId, FieldType)> {
+        let (field, ty) = self.typed_one(field)?;
+        match ty == T::TYPE {
+            true => Ok((field, ty)),
+            false => Err(Error::invalid(format!(
+                "field {:?} holds {ty:?}, not {:?}",
+                self.schema.fields[field.index()].name,
+                T::TYPE
+            ))),
+        }
     }
 
     fn typed_one(&self, field: FieldId) -> Result<(FieldId, FieldType)> {

@@ -1,6 +1,7 @@
 //! The engine against a naive model: maps of maps. Random writes, deletes, moves and restarts; after
 //! each step the engine must say what the model says.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, ReadStats, ScanRequest,
-    SensorSeries, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, ReadStats,
+    ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch,
@@ -284,6 +285,8 @@ impl World {
         }
         assert_eq!(frame.missing, missing);
 
+        self.check_kept(&snapshot, &sensors, &range, field, &expected);
+
         let moment = match rows.is_empty() {
             false => rows[self.rng.random_range(0..rows.len())].1,
             true => self.time(),
@@ -296,6 +299,21 @@ impl World {
             if time == moment {
                 at[place] = Some((time, value));
             }
+        }
+        for (which, order) in
+            [(Extreme::Lowest, Ordering::Less), (Extreme::Highest, Ordering::Greater)]
+        {
+            let found = snapshot.extremes::<f64>(&sensors, &range, field, which).unwrap();
+            let mut best: Vec<Option<(i64, f64)>> = vec![None; sensors.len()];
+            for (time, values) in &expected {
+                for (best, value) in best.iter_mut().zip(values) {
+                    let Some(value) = value else { continue };
+                    if best.is_none_or(|(_, best)| value.partial_cmp(&best) == Some(order)) {
+                        *best = Some((*time, *value));
+                    }
+                }
+            }
+            assert_eq!(found, best);
         }
         for (found, expected) in [
             (snapshot.at(&sensors, moment, field).unwrap(), at),
@@ -311,6 +329,41 @@ impl World {
                 .filter_map(|(sensor, found)| found.map(|(time, value)| (*sensor, time, value)))
                 .collect();
             assert_eq!(found, expected);
+        }
+    }
+
+    /// Frames of the values that meet a condition; `all` are those of a frame without.
+    fn check_kept(
+        &mut self,
+        snapshot: &TableSnapshot,
+        sensors: &[u32],
+        range: &TimeRange,
+        field: FieldId,
+        all: &BTreeMap<i64, Vec<Option<f64>>>,
+    ) {
+        let known: Vec<f64> = all.values().flatten().flatten().copied().collect();
+        let mut bound = || match known.is_empty() {
+            true => 0.0,
+            false => known[self.rng.random_range(0..known.len())],
+        };
+        let (a, b) = (bound(), bound());
+        for keep in [Keep::Between(a.min(b), a.max(b)), Keep::Outside(a.min(b), a.max(b))] {
+            let mut expected: Vec<(i64, Vec<Option<f64>>)> = all
+                .iter()
+                .map(|(time, values)| {
+                    (*time, values.iter().map(|v| v.filter(|v| keep.keeps(*v))).collect())
+                })
+                .collect();
+            expected.retain(|(_, values)| values.iter().any(Option::is_some));
+            let frame = snapshot.read_frame_where::<f64>(sensors, range, field, &keep).unwrap();
+            let times: Vec<i64> = expected.iter().map(|(time, _)| *time).collect();
+            assert_eq!(&frame.time[..], times);
+            for (row, (_, values)) in expected.iter().enumerate() {
+                for (column, value) in values.iter().enumerate() {
+                    let found = frame.values[column * expected.len() + row];
+                    assert_eq!(Some(found).filter(|found| !found.is_nan()), *value);
+                }
+            }
         }
     }
 

@@ -304,7 +304,7 @@ fn power_loss_at_any_step_of_a_gc_damages_nothing() {
             whole(&found);
         }
         if is_done {
-            assert!(step as u64 > 2 * CHECKPOINT_DELTAS, "only {step} steps");
+            assert!(step > 2 * CHECKPOINT_DELTAS, "only {step} steps");
             break;
         }
     }

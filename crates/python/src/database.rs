@@ -1,0 +1,591 @@
+//! An open database.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::ArrowArrayStreamReader;
+use arrow_array::types::Float64Type;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use pyo3::prelude::*;
+use tidefall_import::{ArrowOptions, batch_from_arrow};
+use tidefall_sql::Session;
+use tidefall_storage::{
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, ReadStats,
+    SensorValues, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+};
+use tidefall_types::{
+    Error, FieldId, FieldType, NO_TAG, Result, Series, SeriesBatch, TagColumn, TagId, TimeRange,
+    WriteBatch,
+};
+use tokio::runtime::Runtime;
+
+use crate::array::Array;
+use crate::errors::to_python;
+use crate::stream::{Stream, arrow_error, reader};
+
+/// Which sensors: for each of some tags the values that it may have.
+type Chosen = Vec<(String, Vec<String>)>;
+/// The tags of some sensors: for each tag its name and the value of each sensor.
+type Tags = Vec<(String, Vec<Option<String>>)>;
+
+/// A database in a directory of this machine.
+#[pyclass(frozen, module = "tidefall._tidefall")]
+pub(crate) struct Database {
+    open: Mutex<Option<Session>>,
+    runtime: Arc<Runtime>,
+}
+
+impl Database {
+    fn session(&self) -> Result<Session> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| Error::closed("the database is closed"))
+    }
+
+    fn db(&self) -> Result<Db> {
+        Ok(self.session()?.db().clone())
+    }
+
+    fn question(&self, table: &str, chosen: Chosen, field: Option<&str>) -> Result<Question> {
+        let snapshot = self.db()?.snapshot(table)?;
+        let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
+        let sensors = snapshot.resolve(&TagFilter::And(filters.collect()))?;
+        let sensors = snapshot.sort_sensors(&sensors);
+        let (field, ty) = find_field(&snapshot, field)?;
+        Ok(Question { snapshot, sensors, field, ty })
+    }
+}
+
+/// Expands `$read!(native type)` for the type of a question's field, which must hold numbers.
+macro_rules! for_number {
+    ($question:expr, $read:ident) => {
+        match $question.ty {
+            FieldType::I8 => $read!(i8),
+            FieldType::I16 => $read!(i16),
+            FieldType::I32 => $read!(i32),
+            FieldType::I64 => $read!(i64),
+            FieldType::U8 => $read!(u8),
+            FieldType::U16 => $read!(u16),
+            FieldType::U32 => $read!(u32),
+            FieldType::U64 => $read!(u64),
+            FieldType::F32 => $read!(f32),
+            FieldType::F64 => $read!(f64),
+            FieldType::Bool | FieldType::Text => Err($question.not_numeric()),
+        }
+    };
+}
+
+/// What is asked of a table.
+struct Question {
+    snapshot: TableSnapshot,
+    sensors: Vec<u32>,
+    field: FieldId,
+    ty: FieldType,
+}
+
+fn find_field(snapshot: &TableSnapshot, name: Option<&str>) -> Result<(FieldId, FieldType)> {
+    let schema = snapshot.schema();
+    let place = match name {
+        Some(name) => schema.fields.iter().position(|field| field.name == name),
+        None if schema.fields.len() == 1 => Some(0),
+        None => None,
+    };
+    let place = place.ok_or_else(|| {
+        let names: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+        let wanted = match name {
+            Some(name) => format!("no field {name:?}"),
+            None => "several fields; name one".to_owned(),
+        };
+        Error::not_found(format!("table {} has {wanted}: {}", schema.name, names.join(", ")))
+    })?;
+    Ok((FieldId(place as u16), schema.fields[place].ty))
+}
+
+impl Question {
+    /// The tags of some sensors.
+    fn tags(&self, sensors: &[u32]) -> Tags {
+        let names = &self.snapshot.schema().tags;
+        let of = |place: usize| {
+            let (values, keys) = self.snapshot.tag_keys(TagId(place as u16));
+            let value = |sensor: &u32| match keys.get(*sensor as usize) {
+                None | Some(&NO_TAG) => None,
+                Some(&key) => Some(values.value(key as usize).to_owned()),
+            };
+            sensors.iter().map(value).collect()
+        };
+        names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()
+    }
+
+    /// Times, values (a line for each sensor, a place for each time), and how many are missing.
+    fn frame(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<(Array, Array, usize)> {
+        macro_rules! read {
+            ($native:ty) => {{
+                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
+                let frame = match keep {
+                    None => snapshot.read_frame::<$native>(sensors, time, self.field)?,
+                    Some(keep) => {
+                        snapshot.read_frame_where::<$native>(sensors, time, self.field, keep)?
+                    }
+                };
+                let (rows, missing) = (frame.time.len(), frame.missing);
+                if missing > 0 && !matches!(self.ty, FieldType::F32 | FieldType::F64) {
+                    return self.frame_of_doubles(time, keep);
+                }
+                let values = Array::matrix(frame.values, self.sensors.len(), rows);
+                Ok((Array::times(frame.time.to_vec()), values, missing))
+            }};
+        }
+        for_number!(self, read)
+    }
+
+    /// Integers with gaps, which only floats can express.
+    fn frame_of_doubles(
+        &self,
+        time: &TimeRange,
+        keep: Option<&Keep>,
+    ) -> Result<(Array, Array, usize)> {
+        let mut columns = Vec::with_capacity(self.sensors.len());
+        let mut times: Vec<i64> = Vec::new();
+        for sensor in &self.sensors {
+            let series = self.snapshot.read_sensor(*sensor, time, &[self.field])?;
+            let values = self.doubles(&series.fields[0])?;
+            let rows = series.time.iter().copied().zip(values);
+            let rows = rows.filter(|(_, value)| keep.is_none_or(|keep| keep.keeps(*value)));
+            let rows: Vec<(i64, f64)> = rows.collect();
+            times.extend(rows.iter().map(|(time, _)| *time));
+            columns.push(rows);
+        }
+        times.sort_unstable();
+        times.dedup();
+        let mut values = vec![f64::NAN; times.len() * columns.len()];
+        for (line, column) in values.chunks_mut(times.len().max(1)).zip(columns) {
+            let mut places = 0..times.len();
+            for (time, value) in column {
+                if let Some(place) = places.find(|place| times[*place] == time) {
+                    line[place] = value;
+                }
+            }
+        }
+        let (rows, missing) = (times.len(), values.iter().filter(|value| value.is_nan()).count());
+        Ok((Array::times(times), Array::matrix(values, self.sensors.len(), rows), missing))
+    }
+
+    fn not_numeric(&self) -> Error {
+        let schema = self.snapshot.schema();
+        let name = &schema.fields[self.field.index()].name;
+        Error::unsupported(format!("field {name:?} holds no numbers; read it with SQL"))
+    }
+
+    fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
+        if matches!(self.ty, FieldType::Bool | FieldType::Text) {
+            return Err(self.not_numeric());
+        }
+        let values = cast(values, &DataType::Float64).map_err(arrow_error)?;
+        let values = values.as_primitive::<Float64Type>();
+        Ok(values.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
+    }
+
+    /// The least or greatest value of each sensor.
+    fn extremes(&self, time: &TimeRange, which: Extreme) -> Result<(Tags, Array, Array)> {
+        macro_rules! read {
+            ($native:ty) => {{
+                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
+                let found = snapshot.extremes::<$native>(sensors, time, self.field, which)?;
+                let has = |place: &usize| found[*place].is_some();
+                let sensors = (0..found.len()).filter(has).map(|place| sensors[place]);
+                let tags = self.tags(&sensors.collect::<Vec<_>>());
+                let (times, values) = found.iter().flatten().copied().unzip();
+                Ok((tags, Array::times(times), Array::new::<$native>(values)))
+            }};
+        }
+        for_number!(self, read)
+    }
+
+    fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Array)> {
+        let values = Array::new(self.doubles(&found.values)?);
+        Ok((self.tags(&found.sensors), Array::times(found.time), values))
+    }
+
+    /// Bins, values (a line for each sensor, a place for each bin) of one aggregate.
+    fn resample(&self, time: TimeRange, bin: Bin, what: &str) -> Result<(Array, Array)> {
+        let request = AggregateRequest {
+            groups: (0..self.sensors.len() as u32).collect(),
+            group_count: self.sensors.len() as u32,
+            sensors: self.sensors.clone(),
+            time,
+            bin: Some(bin),
+            fields: vec![self.field],
+        };
+        let found = self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
+        let metrics =
+            found.fields.first().ok_or_else(|| Error::invalid("an aggregate without a field"))?;
+        let count = |line: usize| metrics.count[line] as f64;
+        let lines = 0..found.group.len();
+        let values: Vec<f64> = match what {
+            "mean" => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
+            "count" => lines.map(count).collect(),
+            "std" => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
+            "sum" => self.doubles(&metrics.sum)?,
+            "min" => self.doubles(&metrics.min)?,
+            "max" => self.doubles(&metrics.max)?,
+            "first" => self.doubles(&metrics.first)?,
+            "last" => self.doubles(&metrics.last)?,
+            other => {
+                return Err(Error::invalid(format!(
+                    "there is no aggregate {other:?}; there are mean, count, std, sum, min, max, \
+                     first and last"
+                )));
+            }
+        };
+        let mut bins = found.bin_start_ns.clone();
+        bins.sort_unstable();
+        bins.dedup();
+        let mut matrix = vec![f64::NAN; bins.len() * self.sensors.len()];
+        // Lines are ordered by group and bin: the next one of a sensor lies behind the last.
+        let (mut place, mut group) = (0, u32::MAX);
+        for (line, value) in values.into_iter().enumerate() {
+            if found.group[line] != group {
+                (place, group) = (0, found.group[line]);
+            }
+            while bins[place] != found.bin_start_ns[line] {
+                place += 1;
+            }
+            matrix[group as usize * bins.len() + place] = value;
+        }
+        let rows = bins.len();
+        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows)))
+    }
+}
+
+/// The deviation of a sample, as in SQL and pandas.
+fn deviation(m2: f64, count: f64) -> f64 {
+    if count > 1.0 { (m2 / (count - 1.0)).sqrt() } else { f64::NAN }
+}
+
+fn time_range(start_ns: Option<i64>, end_ns: Option<i64>) -> TimeRange {
+    // An end is exclusive; before the first nanosecond of time there is nothing.
+    let last = end_ns.map_or(i64::MAX, |end| end.saturating_sub(1));
+    TimeRange::new(start_ns.unwrap_or(i64::MIN), last)
+}
+
+/// Rows that are written at once.
+const WRITE_ROWS: usize = 1 << 17;
+
+/// Writes all rows of `batches`, and returns their number when they are on disk: those of a short table
+/// in the log, those of a long one in objects.
+fn write_all(
+    db: &Db,
+    table: &str,
+    batches: ArrowArrayStreamReader,
+    options: &ArrowOptions,
+) -> Result<u64> {
+    let with = |ack| WriteOptions { ack, unknown: Unknown::Create, ..WriteOptions::default() };
+    let mut rows = 0;
+    let mut before: Option<WriteBatch> = None;
+    let mut is_long = false;
+    for batch in batches {
+        let batch = batch.map_err(arrow_error)?;
+        for start in (0..batch.num_rows()).step_by(WRITE_ROWS) {
+            let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
+            let part = batch_from_arrow(&part, options)
+                .map_err(|error| error.context(format_args!("rows from {start}")))?;
+            if let Some(before) = before.replace(part) {
+                rows += db.write(table, &before, &with(Ack::Memory))?.rows as u64;
+                is_long = true;
+            }
+        }
+    }
+    if let Some(last) = before {
+        let ack = if is_long { Ack::Memory } else { Ack::Durable };
+        rows += db.write(table, &last, &with(ack))?.rows as u64;
+    }
+    if is_long {
+        db.flush()?;
+    }
+    Ok(rows)
+}
+
+/// The columns of wide batches, one for each sensor, as series of the field `field`.
+fn series_of(
+    batches: &[RecordBatch],
+    time: Option<String>,
+    tag: &str,
+    field: &str,
+) -> Result<SeriesBatch> {
+    let Some(first) = batches.first() else { return Ok(SeriesBatch::default()) };
+    let options = ArrowOptions { time, tags: Vec::new() };
+    let batches: Vec<WriteBatch> =
+        batches.iter().map(|batch| batch_from_arrow(batch, &options)).collect::<Result<_>>()?;
+    let mut times: Vec<i64> = Vec::new();
+    batches.iter().for_each(|batch| times.extend_from_slice(&batch.time));
+    let time: arrow_buffer::ScalarBuffer<i64> = times.into();
+    let names: Vec<String> = batches[0].fields.iter().map(|field| field.name.clone()).collect();
+    let mut series = Vec::with_capacity(names.len());
+    for place in 0..names.len() {
+        let parts: Vec<&dyn arrow_array::Array> =
+            batches.iter().map(|batch| &*batch.fields[place].values).collect();
+        let values = match parts[..] {
+            [_] => Arc::clone(&batches[0].fields[place].values),
+            _ => arrow_select::concat::concat(&parts).map_err(arrow_error)?,
+        };
+        series.push(Series { time: time.clone(), fields: vec![values] });
+    }
+    debug_assert!(first.num_columns() > names.len(), "no time column");
+    let keys: arrow_buffer::ScalarBuffer<u32> = (0..names.len() as u32).collect();
+    let values = arrow_array::StringArray::from(names);
+    let tags = vec![TagColumn { name: tag.to_owned(), values, keys }];
+    Ok(SeriesBatch { tags, fields: vec![field.to_owned()], series })
+}
+
+#[pymethods]
+impl Database {
+    #[new]
+    #[pyo3(signature = (path, read_only, memory_mib))]
+    fn new(
+        py: Python<'_>,
+        path: String,
+        read_only: bool,
+        memory_mib: Option<usize>,
+    ) -> PyResult<Self> {
+        py.detach(|| {
+            let mut options = DbOptions::default();
+            if let Some(memory_mib) = memory_mib {
+                options.memory_bytes = memory_mib.saturating_mul(1 << 20);
+            }
+            let db = match read_only {
+                true => Db::open_read_only(&path, options.clone())?,
+                false => Db::open(&path, options.clone())?,
+            };
+            let runtime = Runtime::new().map_err(|error| Error::io("starting threads", &error))?;
+            let session = Session::with_options(db, &options);
+            Ok(Self { open: Mutex::new(Some(session)), runtime: Arc::new(runtime) })
+        })
+        .map_err(to_python)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let session = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+            session.map_or(Ok(()), |session| session.db().close())
+        })
+        .map_err(to_python)
+    }
+
+    fn tables(&self) -> PyResult<Vec<String>> {
+        let db = self.db().map_err(to_python)?;
+        Ok(db.tables().iter().map(|schema| schema.name.clone()).collect())
+    }
+
+    /// The name of the time column, the tags, and the fields with their SQL types.
+    fn schema(&self, table: &str) -> PyResult<(String, Vec<String>, Vec<(String, String)>)> {
+        let schema = self.db().and_then(|db| db.schema(table)).map_err(to_python)?;
+        let fields = schema.fields.iter();
+        let fields = fields.map(|field| (field.name.clone(), field.ty.sql_name().to_owned()));
+        Ok((schema.time_name().to_owned(), schema.tags.clone(), fields.collect()))
+    }
+
+    fn sql(&self, py: Python<'_>, query: &str) -> PyResult<Stream> {
+        py.detach(|| {
+            let session = self.session()?.fork();
+            let stream = self.runtime.block_on(session.query(query))?;
+            Ok(Stream::new(Arc::clone(&self.runtime), stream))
+        })
+        .map_err(to_python)
+    }
+
+    /// Writes rows; waits until they are on disk.
+    fn write(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        data: &Bound<'_, PyAny>,
+        time: Option<String>,
+        tags: Vec<String>,
+    ) -> PyResult<u64> {
+        let batches = reader(data)?;
+        py.detach(|| write_all(&self.db()?, table, batches, &ArrowOptions { time, tags }))
+            .map_err(to_python)
+    }
+
+    /// Writes a wide frame: every column but that of time is a sensor. All of it or nothing.
+    fn write_wide(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        data: &Bound<'_, PyAny>,
+        time: Option<String>,
+        names: (String, String),
+    ) -> PyResult<u64> {
+        let batches = reader(data)?;
+        py.detach(|| {
+            let batches = batches.collect::<std::result::Result<Vec<_>, _>>();
+            let series = series_of(&batches.map_err(arrow_error)?, time, &names.0, &names.1)?;
+            self.db()?.load(table, &series, Unknown::Create)
+        })
+        .map_err(to_python)
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.db()?.flush().map(drop)).map_err(to_python)
+    }
+
+    /// Lets readings fall; returns how many moved.
+    fn cascade(&self, py: Python<'_>, table: Option<String>, to: &str) -> PyResult<u64> {
+        py.detach(|| {
+            let target = match to {
+                "age" => Target::ByAge,
+                "short" => Target::Short,
+                "long" => Target::Long,
+                other => {
+                    let why = format!("there is no model {other:?}; say age, short or long");
+                    return Err(Error::invalid(why));
+                }
+            };
+            Ok(self.db()?.cascade(&CascadeRequest { table, target })?.rows)
+        })
+        .map_err(to_python)
+    }
+
+    fn sensors(&self, py: Python<'_>, table: &str, chosen: Chosen) -> PyResult<Tags> {
+        py.detach(|| {
+            let snapshot = self.db()?.snapshot(table)?;
+            let (field, ty) = (FieldId(0), FieldType::F64);
+            let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
+            let sensors = snapshot.resolve(&TagFilter::And(filters.collect()))?;
+            let sensors = snapshot.sort_sensors(&sensors);
+            let question = Question { snapshot, sensors, field, ty };
+            Ok(question.tags(&question.sensors))
+        })
+        .map_err(to_python)
+    }
+
+    fn frame(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+        time: (Option<i64>, Option<i64>),
+        keep: Option<(bool, f64, f64)>,
+    ) -> PyResult<(Tags, Array, Array, usize)> {
+        py.detach(|| {
+            let question = self.question(table, chosen, field)?;
+            let keep = keep.map(|(is_between, low, high)| match is_between {
+                true => Keep::Between(low, high),
+                false => Keep::Outside(low, high),
+            });
+            let time = time_range(time.0, time.1);
+            let (times, values, missing) = question.frame(&time, keep.as_ref())?;
+            Ok((question.tags(&question.sensors), times, values, missing))
+        })
+        .map_err(to_python)
+    }
+
+    /// The times and values of each sensor.
+    fn series(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+        time: (Option<i64>, Option<i64>),
+    ) -> PyResult<(Tags, Vec<(Array, Array, usize)>)> {
+        py.detach(|| {
+            let mut question = self.question(table, chosen, field)?;
+            let tags = question.tags(&question.sensors);
+            let time = time_range(time.0, time.1);
+            let mut series = Vec::with_capacity(question.sensors.len());
+            for sensor in std::mem::take(&mut question.sensors) {
+                question.sensors = vec![sensor];
+                series.push(question.frame(&time, None)?);
+            }
+            Ok((tags, series))
+        })
+        .map_err(to_python)
+    }
+
+    fn at(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+        time_ns: i64,
+    ) -> PyResult<(Tags, Array, Array)> {
+        py.detach(|| {
+            let question = self.question(table, chosen, field)?;
+            let found = question.snapshot.at(&question.sensors, time_ns, question.field)?;
+            question.moments(found)
+        })
+        .map_err(to_python)
+    }
+
+    fn latest(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+    ) -> PyResult<(Tags, Array, Array)> {
+        py.detach(|| {
+            let question = self.question(table, chosen, field)?;
+            let found = question.snapshot.latest(&question.sensors, question.field)?;
+            question.moments(found)
+        })
+        .map_err(to_python)
+    }
+
+    /// The least or greatest value of each sensor, with its time.
+    fn extremes(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+        time: (Option<i64>, Option<i64>),
+        is_lowest: bool,
+    ) -> PyResult<(Tags, Array, Array)> {
+        py.detach(|| {
+            let question = self.question(table, chosen, field)?;
+            let which = if is_lowest { Extreme::Lowest } else { Extreme::Highest };
+            question.extremes(&time_range(time.0, time.1), which)
+        })
+        .map_err(to_python)
+    }
+
+    /// Bins of equal width that begin at 1970, in which one aggregate is made.
+    fn resample(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        field: Option<&str>,
+        time: (Option<i64>, Option<i64>),
+        bin: (i64, String),
+    ) -> PyResult<(Tags, Array, Array)> {
+        py.detach(|| {
+            let question = self.question(table, chosen, field)?;
+            if bin.0 <= 0 {
+                return Err(Error::invalid("bins must be wider than nothing"));
+            }
+            let width = Bin { width_ns: bin.0, origin_ns: 0 };
+            let time = time_range(time.0, time.1);
+            let (bins, values) = question.resample(time, width, &bin.1)?;
+            Ok((question.tags(&question.sensors), bins, values))
+        })
+        .map_err(to_python)
+    }
+
+    /// Reads a duration such as `1h` or `15m`.
+    #[staticmethod]
+    fn parse_duration(text: &str) -> PyResult<i64> {
+        tidefall_types::parse_duration(text).map_err(to_python)
+    }
+
+    /// Reads a time as SQL does.
+    #[staticmethod]
+    fn parse_time(text: &str) -> PyResult<i64> {
+        tidefall_types::parse_time(text).map_err(to_python)
+    }
+}

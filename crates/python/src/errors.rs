@@ -1,0 +1,52 @@
+//! Errors as Python exceptions: one class for each kind, all of them `tidefall.Error`.
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use tidefall_types::{Error, ErrorKind};
+
+create_exception!(tidefall, TidefallError, PyException, "Something that Tidefall could not do.");
+create_exception!(tidefall, InvalidError, TidefallError, "The input is wrong.");
+create_exception!(tidefall, NotFoundError, TidefallError, "What was named does not exist.");
+create_exception!(tidefall, ConflictError, TidefallError, "It exists already, or differently.");
+create_exception!(tidefall, CorruptError, TidefallError, "Stored bytes are damaged.");
+create_exception!(tidefall, IoError, TidefallError, "The disk or the network failed.");
+create_exception!(
+    tidefall,
+    LimitError,
+    TidefallError,
+    "A limit of memory, time or size was reached."
+);
+create_exception!(tidefall, LockedError, TidefallError, "Another process writes this database.");
+create_exception!(tidefall, ClosedError, TidefallError, "The database is closed for writing.");
+create_exception!(tidefall, UnsupportedError, TidefallError, "This version cannot do it.");
+
+/// The exception for an error.
+pub(crate) fn to_python(error: Error) -> PyErr {
+    let message = error.message().to_owned();
+    match error.kind() {
+        ErrorKind::Invalid => InvalidError::new_err(message),
+        ErrorKind::NotFound => NotFoundError::new_err(message),
+        ErrorKind::Conflict => ConflictError::new_err(message),
+        ErrorKind::Corrupt => CorruptError::new_err(message),
+        ErrorKind::Io => IoError::new_err(message),
+        ErrorKind::Limit => LimitError::new_err(message),
+        ErrorKind::Locked => LockedError::new_err(message),
+        ErrorKind::Closed => ClosedError::new_err(message),
+        ErrorKind::Unsupported => UnsupportedError::new_err(message),
+    }
+}
+
+pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("Error", py.get_type::<TidefallError>())?;
+    module.add("InvalidError", py.get_type::<InvalidError>())?;
+    module.add("NotFoundError", py.get_type::<NotFoundError>())?;
+    module.add("ConflictError", py.get_type::<ConflictError>())?;
+    module.add("CorruptError", py.get_type::<CorruptError>())?;
+    module.add("IoError", py.get_type::<IoError>())?;
+    module.add("LimitError", py.get_type::<LimitError>())?;
+    module.add("LockedError", py.get_type::<LockedError>())?;
+    module.add("ClosedError", py.get_type::<ClosedError>())?;
+    module.add("UnsupportedError", py.get_type::<UnsupportedError>())
+}

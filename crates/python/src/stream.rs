@@ -1,0 +1,193 @@
+//! Tables that cross between Python and Tidefall, by Arrow's C interface: no library of Arrow is needed
+//! on the other side but one that speaks it, and nothing is copied.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, cast::AsArray};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, SchemaRef};
+use futures::StreamExt;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use tidefall_sql::QueryStream;
+use tidefall_types::{Error, Result};
+use tokio::runtime::Runtime;
+
+use crate::errors::to_python;
+
+/// Reads what a Python object offers by `__arrow_c_stream__`.
+///
+/// # Errors
+/// `TypeError` when it offers nothing.
+pub(crate) fn reader(data: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
+    let capsule = data.call_method0("__arrow_c_stream__").map_err(|error| {
+        match error.is_instance_of::<pyo3::exceptions::PyAttributeError>(data.py()) {
+            true => PyTypeError::new_err("this is no data of Arrow"),
+            false => error,
+        }
+    })?;
+    let capsule = capsule.cast_into::<PyCapsule>()?;
+    let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+    // SAFETY: a capsule of this name holds a stream of Arrow's C interface, which is moved out of it:
+    // what is left there counts as released, as the interface demands.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.cast().as_ptr()) };
+    ArrowArrayStreamReader::try_new(stream).map_err(|error| to_python(arrow_error(error)))
+}
+
+/// The answer to a query; its batches are computed as they are asked for.
+#[pyclass(frozen, module = "tidefall._tidefall")]
+pub(crate) struct Stream {
+    schema: SchemaRef,
+    // None when it is at its end, closed, or handed over.
+    batches: Mutex<Option<Batches>>,
+}
+
+impl Stream {
+    pub(crate) fn new(runtime: Arc<Runtime>, stream: QueryStream) -> Self {
+        let schema = stream.schema();
+        let unique = vec![None; schema.fields().len()];
+        Self { schema, batches: Mutex::new(Some(Batches { runtime, stream, unique })) }
+    }
+
+    fn take(&self) -> Option<Batches> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[pymethods]
+impl Stream {
+    /// The next batch; none at the end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        py.detach(|| {
+            let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = batches.as_mut().and_then(Iterator::next).transpose();
+            if !matches!(next, Ok(Some(_))) {
+                *batches = None;
+            }
+            Ok(next?.map(Batch))
+        })
+        .map_err(to_python)
+    }
+
+    /// Stops the query.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.take()));
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(&*self.schema)
+            .map_err(|error| to_python(arrow_error(error)))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+
+    /// Hands over the batches that have not been read.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The interface allows to offer another schema than the one that is wished for.
+        let _ = requested_schema;
+        let batches = self.take();
+        let reader = Reader { schema: Arc::clone(&self.schema), batches };
+        let stream = FFI_ArrowArrayStream::new(Box::new(reader));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}
+
+/// A part of an answer.
+#[pyclass(frozen, module = "tidefall._tidefall")]
+pub(crate) struct Batch(RecordBatch);
+
+#[pymethods]
+impl Batch {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema;
+        let rows = StructArray::from(self.0.clone());
+        let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) =
+            to_ffi(&rows.into_data()).map_err(|error| to_python(arrow_error(error)))?;
+        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
+        Ok((schema, PyCapsule::new_with_value(py, array, c"arrow_array")?))
+    }
+}
+
+/// The batches of an answer, fit for Python.
+struct Batches {
+    runtime: Arc<Runtime>,
+    stream: QueryStream,
+    /// For each column the values of a dictionary that were found to be unique.
+    unique: Vec<Option<ArrayRef>>,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.runtime.block_on(self.stream.next())?;
+        Some(batch.and_then(|batch| {
+            let columns = batch.columns().iter().zip(&mut self.unique);
+            let columns = columns.map(|(column, unique)| with_unique_values(column, unique));
+            let columns = columns.collect::<std::result::Result<Vec<_>, _>>();
+            columns
+                .and_then(|columns| RecordBatch::try_new(batch.schema(), columns))
+                .map_err(arrow_error)
+        }))
+    }
+}
+
+/// A dictionary whose values differ from each other, as pandas wants them; a query that brings rows of
+/// several objects together may have them twice.
+fn with_unique_values(
+    column: &ArrayRef,
+    unique: &mut Option<ArrayRef>,
+) -> std::result::Result<ArrayRef, ArrowError> {
+    let Some(dictionary) = column.as_any_dictionary_opt() else { return Ok(Arc::clone(column)) };
+    let values = dictionary.values();
+    let is_known = unique.as_ref().is_some_and(|known| known.to_data().ptr_eq(&values.to_data()));
+    if is_known || are_unique(values) {
+        *unique = Some(Arc::clone(values));
+        return Ok(Arc::clone(column));
+    }
+    cast(&cast(column, values.data_type())?, column.data_type())
+}
+
+fn are_unique(values: &ArrayRef) -> bool {
+    let Some(texts) = values.as_string_opt::<i32>() else { return false };
+    let mut seen = HashSet::with_capacity(texts.len());
+    texts.iter().all(|text| text.is_some_and(|text| seen.insert(text)))
+}
+
+/// Batches for Arrow's C interface.
+struct Reader {
+    schema: SchemaRef,
+    batches: Option<Batches>,
+}
+
+impl Iterator for Reader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.batches.as_mut()?.next()?;
+        Some(next.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for Reader {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+pub(crate) fn arrow_error(error: ArrowError) -> Error {
+    Error::invalid(format!("Arrow: {error}"))
+}

@@ -1,0 +1,212 @@
+"""Databases and their tables."""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy
+import pyarrow
+
+from . import _tidefall
+from .answers import Columns, Frame, Rows, Values
+
+Time = str | int | datetime.datetime | datetime.date | numpy.datetime64 | None
+"""A time: text as SQL reads it, a datetime of any kind (without a zone it is UTC), or nanoseconds since 1970."""
+
+Sensors = str | Iterable[str] | Mapping[str, str | Iterable[str]] | None
+"""Which sensors: all (None), the values of the only tag, or for each of some tags its values."""
+
+
+def open(path: str, *, read_only: bool = False, memory_mib: int | None = None) -> "Database":
+    """Opens the database in the directory `path`, and creates it if it is missing.
+
+    One process at a time may write; any number may open it with `read_only=True` meanwhile, which shows
+    the moment of opening. `memory_mib` bounds what the database takes for readings, merges and queries.
+    """
+    return Database(_tidefall.Database(str(path), read_only, memory_mib))
+
+
+class Database:
+    """An open database. Closes at the end of a `with` block, or by `close`."""
+
+    def __init__(self, core: _tidefall.Database):
+        self._core = core
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tidefall.Database: {', '.join(self.tables()) or 'no tables'}>"
+
+    def close(self) -> None:
+        """Makes everything durable and closes the database."""
+        self._core.close()
+
+    def tables(self) -> list[str]:
+        """The names of all tables."""
+        return self._core.tables()
+
+    def table(self, name: str) -> "Table":
+        """A table that exists."""
+        self._core.schema(name)
+        return Table(self, name)
+
+    def sql(self, query: str) -> Rows:
+        """Runs SQL. The answer is computed while it is read, and can be larger than memory."""
+        return Rows(self._core.sql(query))
+
+    def write(self, table: str, data: Any, *, time: str | None = None, tags: Sequence[str] = ()) -> int:
+        """Writes rows, and creates table and columns that are missing; returns how many rows.
+
+        `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns. `time` names the time
+        column (the first one of a time type when absent), `tags` those that name the sensor; all others are
+        fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces
+        it, field by field.
+        """
+        return self._core.write(table, _to_arrow(data), time, list(tags))
+
+    def write_wide(self, table: str, data: Any, *, time: str | None = None, tag: str = "sensor", field: str = "value") -> int:
+        """Writes a wide frame, in which every column but that of time is a sensor; the fastest way in.
+
+        The name of a column becomes the value of `tag`, its values those of `field`.
+        """
+        return self._core.write_wide(table, _to_arrow(data), time, (tag, field))
+
+    def flush(self) -> None:
+        """Writes what is in memory to objects."""
+        self._core.flush()
+
+    def cascade(self, table: str | None = None, *, to: str = "age") -> int:
+        """Lets readings fall, as far as their age says, or all to "short" or "long" columns; returns how many fell."""
+        return self._core.cascade(table, to)
+
+
+class Table:
+    """A table, and the ways to read it without SQL. Times are from `start` on and before `end`."""
+
+    def __init__(self, database: Database, name: str):
+        self._database, self._core, self.name = database, database._core, name
+
+    def __repr__(self) -> str:
+        time, tags, fields = self._core.schema(self.name)
+        columns = [time, *(f"{tag} (tag)" for tag in tags), *(f"{name} {type_}" for name, type_ in fields)]
+        return f"<tidefall.Table {self.name}: {', '.join(columns)}>"
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags that name a sensor."""
+        return self._core.schema(self.name)[1]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields and their SQL types."""
+        return dict(self._core.schema(self.name)[2])
+
+    def sensors(self, sensors: Sensors = None) -> dict[str, list[str | None]]:
+        """The tags of the sensors, tag by tag, in the order in which they are read."""
+        return dict(self._core.sensors(self.name, self._chosen(sensors)))
+
+    def write(self, data: Any, *, time: str | None = None) -> int:
+        """Writes rows with the tags that the table has; see `Database.write`."""
+        return self._database.write(self.name, data, time=time, tags=self.tags)
+
+    def rows(
+        self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None,
+        between: tuple[float, float] | None = None, outside: tuple[float, float] | None = None,
+    ) -> Frame:
+        """Sensors side by side: a row for each time at which one of them has a reading, a column for each sensor.
+
+        `between` keeps the values from its first up to its second number alone, `outside` those up to the first and
+        from the second; both include their numbers.
+        """
+        if between is not None and outside is not None:
+            raise _tidefall.InvalidError("say either between or outside")
+        keep = (True, *between) if between is not None else (False, *outside) if outside is not None else None
+        tags, time, values, missing = self._core.frame(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), keep)
+        return Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
+
+    def columns(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Columns:
+        """Every sensor by itself: its times and its values."""
+        tags, series = self._core.series(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)))
+        return Columns(tags, [(numpy.asarray(time), numpy.asarray(values)[0], missing) for time, values, missing in series])
+
+    def at(self, time: Time, sensors: Sensors = None, *, field: str | None = None) -> Values:
+        """The value of every sensor at exactly this time; sensors without one are left out."""
+        tags, times, values = self._core.at(self.name, self._chosen(sensors), field, to_ns(time))
+        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+
+    def latest(self, sensors: Sensors = None, *, field: str | None = None) -> Values:
+        """The latest value of every sensor."""
+        tags, times, values = self._core.latest(self.name, self._chosen(sensors), field)
+        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+
+    def lowest(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Values:
+        """The least value of every sensor and its time, the earliest if there are several; NaN is passed over."""
+        return self._extremes(sensors, start, end, field, is_lowest=True)
+
+    def highest(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Values:
+        """The greatest value of every sensor and its time, the earliest if there are several; NaN is passed over."""
+        return self._extremes(sensors, start, end, field, is_lowest=False)
+
+    def _extremes(self, sensors: Sensors, start: Time, end: Time, field: str | None, is_lowest: bool) -> Values:
+        tags, times, values = self._core.extremes(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), is_lowest)
+        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+
+    def resample(self, every: str, how: str = "mean", sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Frame:
+        """Sensors side by side in bins of equal width ("15m", "1h", "1d"), counted from 1970.
+
+        `how` is mean, min, max, sum, count, std, first or last. Answered from metrics where whole blocks lie
+        in a bin. A bin without a reading of any sensor is left out.
+        """
+        bin_ = (_tidefall.Database.parse_duration(every), how)
+        tags, time, values = self._core.resample(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), bin_)
+        values = numpy.asarray(values)
+        return Frame(tags, numpy.asarray(time), values, int(numpy.isnan(values).sum()))
+
+    def _chosen(self, sensors: Sensors) -> list[tuple[str, list[str]]]:
+        if sensors is None:
+            return []
+        if not isinstance(sensors, Mapping):
+            tags = self.tags
+            if len(tags) != 1:
+                raise _tidefall.InvalidError(f"table {self.name} has the tags {', '.join(tags)}: say which, as in {{{tags[0]!r}: [...]}}" if tags else f"table {self.name} has no tags to choose by")
+            sensors = {tags[0]: sensors}
+        return [(tag, [values] if isinstance(values, str) else [str(value) for value in values]) for tag, values in sensors.items()]
+
+
+def to_ns(time: Time) -> int | None:
+    """Nanoseconds since 1970 of a time."""
+    if time is None or isinstance(time, int):
+        return time
+    if isinstance(time, str):
+        return _tidefall.Database.parse_time(time)
+    if hasattr(time, "value") and hasattr(time, "tz"):  # pandas, which keeps nanoseconds
+        return int(time.as_unit("ns").value) if hasattr(time, "as_unit") else int(time.value)
+    if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+        time = time.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return int(numpy.datetime64(time).astype("datetime64[ns]").astype(numpy.int64))
+
+
+def _to_arrow(data: Any) -> Any:
+    """Something that offers its rows by Arrow's C interface."""
+    if isinstance(data, Mapping):
+        return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
+    if type(data).__module__.partition(".")[0] == "pandas":
+        index = data.index
+        if index.name is not None or index.dtype.kind == "M":
+            data = data.rename_axis(index=index.name or "time").reset_index()
+        return pyarrow.Table.from_pandas(data.rename(columns=str), preserve_index=False)
+    if isinstance(data, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([data])
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
+    return data
+
+
+def _to_array(values: Any) -> Any:
+    if isinstance(values, numpy.ndarray) and values.dtype.kind == "M":
+        return pyarrow.array(values.astype("datetime64[ns]"))
+    return pyarrow.array(values)
