@@ -61,7 +61,7 @@ def test_layers_are_what_pandas_says(db, seed):
     random = numpy.random.default_rng(seed)
     model = filled(db, random, aligned=bool(seed % 2))
     plant = db.table("plant")
-    chosen = sorted(random.choice(SENSORS, random.integers(1, 5), replace=False))
+    chosen = random.choice(SENSORS, random.integers(1, 5), replace=False).tolist()
     start = START + pandas.Timedelta(minutes=int(random.integers(0, 60 * 24 * 40)))
     end = start + pandas.Timedelta(days=int(random.integers(1, 20)))
     within = model[model.sensor.isin(chosen) & (model.time >= start) & (model.time < end)]
@@ -80,6 +80,24 @@ def test_layers_are_what_pandas_says(db, seed):
     counts = plant.rows(chosen, start, end, field="count").to_pandas()
     expected = wide(within, "count").reindex(columns=chosen)
     pandas.testing.assert_frame_equal(counts, expected, check_names=False, check_freq=False, check_dtype=False)
+
+    period = f"time >= '{start}' AND time < '{end}'"
+    sql = db.sql(f"SELECT * FROM rows('plant', sensors => {chosen}) WHERE {period} ORDER BY time")
+    pair = [f"{name}.{field}" for name in chosen for field in ("value", "count")]
+    expected = pandas.concat([within.pivot(index="time", columns="sensor", values=field).reindex(columns=chosen).add_suffix(f".{field}") for field in ("value", "count")], axis=1)
+    pandas.testing.assert_frame_equal(sql.to_pandas().set_index("time"), expected[pair].sort_index(), check_names=False, check_freq=False, check_dtype=False)
+    some = ", ".join(f'"{name}.value"' for name in chosen)
+    found = db.sql(f"SELECT time, {some} FROM rows.plant WHERE {period}").to_pandas().set_index("time")
+    expected = wide(within[within.value.notna() | within["count"].notna()]).reindex(columns=chosen).add_suffix(".value")
+    pandas.testing.assert_frame_equal(found, expected, check_names=False, check_freq=False)
+    hourly = db.sql(f"SELECT time, {some} FROM rows('plant', every => '1h') WHERE {period}").to_pandas().set_index("time")
+    bins = model[model.sensor.isin(chosen)].assign(time=model.time.dt.floor("1h"))
+    bins = bins[(bins.time >= start) & (bins.time < end)].groupby(["sensor", "time"]).value.last().unstack("sensor").reindex(columns=chosen).add_suffix(".value").sort_index()
+    pandas.testing.assert_frame_equal(hourly, bins, check_names=False, check_freq=False)
+    lists = db.sql(f"SELECT sensor, times, value FROM columns.plant WHERE {period} AND sensor IN ({', '.join(repr(name) for name in chosen)})").to_dict()
+    for sensor, times, values in zip(lists["sensor"], lists["times"], lists["value"]):
+        rows = within[within.sensor == sensor].sort_values("time")
+        assert times == rows.time.tolist() and [numpy.nan if value is None else value for value in values] == pytest.approx(rows.value.tolist(), rel=0, abs=0, nan_ok=True)
 
     columns = plant.columns(chosen, start, end, field="value").to_dict()
     for sensor in chosen:

@@ -10,7 +10,7 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("storage", &["types", "codec"]),
     ("import", &["types"]),
     ("sql", &["types", "storage", "import"]),
-    ("server", &["types", "storage", "sql"]),
+    ("server", &["types", "storage", "import", "sql"]),
     ("cli", &["types", "storage", "import", "sql", "server"]),
     ("python", &["types", "storage", "import", "sql"]),
     ("bench", &["types", "codec", "storage", "import", "sql"]),

@@ -1,19 +1,16 @@
 //! An open database.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::cast::AsArray;
+use arrow_array::RecordBatch;
 use arrow_array::ffi_stream::ArrowArrayStreamReader;
-use arrow_array::types::Float64Type;
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_cast::cast;
-use arrow_schema::DataType;
 use pyo3::prelude::*;
 use tidefall_import::{ArrowOptions, batch_from_arrow};
 use tidefall_sql::Session;
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, ReadStats,
-    SensorValues, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+    Ack, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
+    Unknown, WriteOptions,
 };
 use tidefall_types::{
     Error, FieldId, FieldType, NO_TAG, Result, Series, SeriesBatch, TagColumn, TagId, TimeRange,
@@ -23,12 +20,11 @@ use tokio::runtime::Runtime;
 
 use crate::array::Array;
 use crate::errors::to_python;
+use crate::question::{Aggregate, Question, Tags, find_field};
 use crate::stream::{Stream, arrow_error, reader};
 
 /// Which sensors: for each of some tags the values that it may have.
 type Chosen = Vec<(String, Vec<String>)>;
-/// The tags of some sensors: for each tag its name and the value of each sensor.
-type Tags = Vec<(String, Vec<Option<String>>)>;
 
 /// A database in a directory of this machine.
 #[pyclass(frozen, module = "tidefall._tidefall")]
@@ -49,218 +45,38 @@ impl Database {
 
     fn question(&self, table: &str, chosen: Chosen, field: Option<&str>) -> Result<Question> {
         let snapshot = self.db()?.snapshot(table)?;
-        let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
-        let sensors = snapshot.resolve(&TagFilter::And(filters.collect()))?;
-        let sensors = snapshot.sort_sensors(&sensors);
         let (field, ty) = find_field(&snapshot, field)?;
+        let sensors = choose(&snapshot, chosen)?;
         Ok(Question { snapshot, sensors, field, ty })
     }
 }
 
-/// Expands `$read!(native type)` for the type of a question's field, which must hold numbers.
-macro_rules! for_number {
-    ($question:expr, $read:ident) => {
-        match $question.ty {
-            FieldType::I8 => $read!(i8),
-            FieldType::I16 => $read!(i16),
-            FieldType::I32 => $read!(i32),
-            FieldType::I64 => $read!(i64),
-            FieldType::U8 => $read!(u8),
-            FieldType::U16 => $read!(u16),
-            FieldType::U32 => $read!(u32),
-            FieldType::U64 => $read!(u64),
-            FieldType::F32 => $read!(f32),
-            FieldType::F64 => $read!(f64),
-            FieldType::Bool | FieldType::Text => Err($question.not_numeric()),
+/// The chosen sensors, ordered by their tags; when a single tag chooses, in the order of its values.
+fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
+    let order = match &chosen[..] {
+        [(tag, values)] => {
+            let mut places: HashMap<String, usize> = HashMap::with_capacity(values.len());
+            for (place, value) in values.iter().enumerate() {
+                places.entry(value.clone()).or_insert(place);
+            }
+            snapshot.schema().tags.iter().position(|known| known == tag).zip(Some(places))
         }
+        _ => None,
     };
-}
-
-/// What is asked of a table.
-struct Question {
-    snapshot: TableSnapshot,
-    sensors: Vec<u32>,
-    field: FieldId,
-    ty: FieldType,
-}
-
-fn find_field(snapshot: &TableSnapshot, name: Option<&str>) -> Result<(FieldId, FieldType)> {
-    let schema = snapshot.schema();
-    let place = match name {
-        Some(name) => schema.fields.iter().position(|field| field.name == name),
-        None if schema.fields.len() == 1 => Some(0),
-        None => None,
-    };
-    let place = place.ok_or_else(|| {
-        let names: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
-        let wanted = match name {
-            Some(name) => format!("no field {name:?}"),
-            None => "several fields; name one".to_owned(),
+    let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
+    let found = snapshot.resolve(&TagFilter::And(filters.collect()))?;
+    let mut sensors = snapshot.sort_sensors(&found);
+    if let Some((tag, places)) = order
+        && places.len() > 1
+    {
+        let (values, keys) = snapshot.tag_keys(TagId(tag as u16));
+        let place = |sensor: &u32| match keys.get(*sensor as usize) {
+            None | Some(&NO_TAG) => None,
+            Some(&key) => places.get(values.value(key as usize)),
         };
-        Error::not_found(format!("table {} has {wanted}: {}", schema.name, names.join(", ")))
-    })?;
-    Ok((FieldId(place as u16), schema.fields[place].ty))
-}
-
-impl Question {
-    /// The tags of some sensors.
-    fn tags(&self, sensors: &[u32]) -> Tags {
-        let names = &self.snapshot.schema().tags;
-        let of = |place: usize| {
-            let (values, keys) = self.snapshot.tag_keys(TagId(place as u16));
-            let value = |sensor: &u32| match keys.get(*sensor as usize) {
-                None | Some(&NO_TAG) => None,
-                Some(&key) => Some(values.value(key as usize).to_owned()),
-            };
-            sensors.iter().map(value).collect()
-        };
-        names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()
+        sensors.sort_by_key(place);
     }
-
-    /// Times, values (a line for each sensor, a place for each time), and how many are missing.
-    fn frame(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<(Array, Array, usize)> {
-        macro_rules! read {
-            ($native:ty) => {{
-                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
-                let frame = match keep {
-                    None => snapshot.read_frame::<$native>(sensors, time, self.field)?,
-                    Some(keep) => {
-                        snapshot.read_frame_where::<$native>(sensors, time, self.field, keep)?
-                    }
-                };
-                let (rows, missing) = (frame.time.len(), frame.missing);
-                if missing > 0 && !matches!(self.ty, FieldType::F32 | FieldType::F64) {
-                    return self.frame_of_doubles(time, keep);
-                }
-                let values = Array::matrix(frame.values, self.sensors.len(), rows);
-                Ok((Array::times(frame.time.to_vec()), values, missing))
-            }};
-        }
-        for_number!(self, read)
-    }
-
-    /// Integers with gaps, which only floats can express.
-    fn frame_of_doubles(
-        &self,
-        time: &TimeRange,
-        keep: Option<&Keep>,
-    ) -> Result<(Array, Array, usize)> {
-        let mut columns = Vec::with_capacity(self.sensors.len());
-        let mut times: Vec<i64> = Vec::new();
-        for sensor in &self.sensors {
-            let series = self.snapshot.read_sensor(*sensor, time, &[self.field])?;
-            let values = self.doubles(&series.fields[0])?;
-            let rows = series.time.iter().copied().zip(values);
-            let rows = rows.filter(|(_, value)| keep.is_none_or(|keep| keep.keeps(*value)));
-            let rows: Vec<(i64, f64)> = rows.collect();
-            times.extend(rows.iter().map(|(time, _)| *time));
-            columns.push(rows);
-        }
-        times.sort_unstable();
-        times.dedup();
-        let mut values = vec![f64::NAN; times.len() * columns.len()];
-        for (line, column) in values.chunks_mut(times.len().max(1)).zip(columns) {
-            let mut places = 0..times.len();
-            for (time, value) in column {
-                if let Some(place) = places.find(|place| times[*place] == time) {
-                    line[place] = value;
-                }
-            }
-        }
-        let (rows, missing) = (times.len(), values.iter().filter(|value| value.is_nan()).count());
-        Ok((Array::times(times), Array::matrix(values, self.sensors.len(), rows), missing))
-    }
-
-    fn not_numeric(&self) -> Error {
-        let schema = self.snapshot.schema();
-        let name = &schema.fields[self.field.index()].name;
-        Error::unsupported(format!("field {name:?} holds no numbers; read it with SQL"))
-    }
-
-    fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
-        if matches!(self.ty, FieldType::Bool | FieldType::Text) {
-            return Err(self.not_numeric());
-        }
-        let values = cast(values, &DataType::Float64).map_err(arrow_error)?;
-        let values = values.as_primitive::<Float64Type>();
-        Ok(values.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
-    }
-
-    /// The least or greatest value of each sensor.
-    fn extremes(&self, time: &TimeRange, which: Extreme) -> Result<(Tags, Array, Array)> {
-        macro_rules! read {
-            ($native:ty) => {{
-                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
-                let found = snapshot.extremes::<$native>(sensors, time, self.field, which)?;
-                let has = |place: &usize| found[*place].is_some();
-                let sensors = (0..found.len()).filter(has).map(|place| sensors[place]);
-                let tags = self.tags(&sensors.collect::<Vec<_>>());
-                let (times, values) = found.iter().flatten().copied().unzip();
-                Ok((tags, Array::times(times), Array::new::<$native>(values)))
-            }};
-        }
-        for_number!(self, read)
-    }
-
-    fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Array)> {
-        let values = Array::new(self.doubles(&found.values)?);
-        Ok((self.tags(&found.sensors), Array::times(found.time), values))
-    }
-
-    /// Bins, values (a line for each sensor, a place for each bin) of one aggregate.
-    fn resample(&self, time: TimeRange, bin: Bin, what: &str) -> Result<(Array, Array)> {
-        let request = AggregateRequest {
-            groups: (0..self.sensors.len() as u32).collect(),
-            group_count: self.sensors.len() as u32,
-            sensors: self.sensors.clone(),
-            time,
-            bin: Some(bin),
-            fields: vec![self.field],
-        };
-        let found = self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
-        let metrics =
-            found.fields.first().ok_or_else(|| Error::invalid("an aggregate without a field"))?;
-        let count = |line: usize| metrics.count[line] as f64;
-        let lines = 0..found.group.len();
-        let values: Vec<f64> = match what {
-            "mean" => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
-            "count" => lines.map(count).collect(),
-            "std" => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
-            "sum" => self.doubles(&metrics.sum)?,
-            "min" => self.doubles(&metrics.min)?,
-            "max" => self.doubles(&metrics.max)?,
-            "first" => self.doubles(&metrics.first)?,
-            "last" => self.doubles(&metrics.last)?,
-            other => {
-                return Err(Error::invalid(format!(
-                    "there is no aggregate {other:?}; there are mean, count, std, sum, min, max, \
-                     first and last"
-                )));
-            }
-        };
-        let mut bins = found.bin_start_ns.clone();
-        bins.sort_unstable();
-        bins.dedup();
-        let mut matrix = vec![f64::NAN; bins.len() * self.sensors.len()];
-        // Lines are ordered by group and bin: the next one of a sensor lies behind the last.
-        let (mut place, mut group) = (0, u32::MAX);
-        for (line, value) in values.into_iter().enumerate() {
-            if found.group[line] != group {
-                (place, group) = (0, found.group[line]);
-            }
-            while bins[place] != found.bin_start_ns[line] {
-                place += 1;
-            }
-            matrix[group as usize * bins.len() + place] = value;
-        }
-        let rows = bins.len();
-        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows)))
-    }
-}
-
-/// The deviation of a sample, as in SQL and pandas.
-fn deviation(m2: f64, count: f64) -> f64 {
-    if count > 1.0 { (m2 / (count - 1.0)).sqrt() } else { f64::NAN }
+    Ok(sensors)
 }
 
 fn time_range(start_ns: Option<i64>, end_ns: Option<i64>) -> TimeRange {
@@ -451,9 +267,7 @@ impl Database {
         py.detach(|| {
             let snapshot = self.db()?.snapshot(table)?;
             let (field, ty) = (FieldId(0), FieldType::F64);
-            let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
-            let sensors = snapshot.resolve(&TagFilter::And(filters.collect()))?;
-            let sensors = snapshot.sort_sensors(&sensors);
+            let sensors = choose(&snapshot, chosen)?;
             let question = Question { snapshot, sensors, field, ty };
             Ok(question.tags(&question.sensors))
         })
@@ -571,7 +385,7 @@ impl Database {
             }
             let width = Bin { width_ns: bin.0, origin_ns: 0 };
             let time = time_range(time.0, time.1);
-            let (bins, values) = question.resample(time, width, &bin.1)?;
+            let (bins, values) = question.resample(time, width, Aggregate::parse(&bin.1)?)?;
             Ok((question.tags(&question.sensors), bins, values))
         })
         .map_err(to_python)

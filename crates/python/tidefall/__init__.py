@@ -22,7 +22,7 @@ from ._tidefall import (
     UnsupportedError,
 )
 from .answers import Columns, Frame, Rows, Values
-from .database import Database, Table, open
+from .database import Database, Table, connect, open
 
 __all__ = [
     "ClosedError",
@@ -41,5 +41,6 @@ __all__ = [
     "Table",
     "UnsupportedError",
     "Values",
+    "connect",
     "open",
 ]

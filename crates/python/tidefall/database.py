@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pyarrow
 
-from . import _tidefall
+from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values
 
 Time = str | int | datetime.datetime | datetime.date | numpy.datetime64 | None
@@ -26,10 +26,16 @@ def open(path: str, *, read_only: bool = False, memory_mib: int | None = None) -
     return Database(_tidefall.Database(str(path), read_only, memory_mib))
 
 
+def connect(url: str) -> "Database":
+    """Connects to a server, `tidefall serve`, at an address such as "http://127.0.0.1:8527"; the objects are the same as
+    those of a database in this process."""
+    return Database(remote.Database(url))
+
+
 class Database:
     """An open database. Closes at the end of a `with` block, or by `close`."""
 
-    def __init__(self, core: _tidefall.Database):
+    def __init__(self, core: "_tidefall.Database | remote.Database"):
         self._core = core
 
     def __enter__(self) -> "Database":

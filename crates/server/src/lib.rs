@@ -11,6 +11,7 @@
 
 mod answer;
 mod app;
+mod batches;
 mod body;
 mod failure;
 mod format;

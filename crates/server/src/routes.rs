@@ -12,13 +12,14 @@ use tidefall_types::Error;
 
 use crate::app::App;
 use crate::failure::{Dialect, Failure};
-use crate::{guard, sql, status, write};
+use crate::{batches, guard, sql, status, write};
 
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/write", post(write::v1))
         .route("/api/v2/write", post(write::v2))
         .route("/query", get(write::query).post(write::query))
+        .route("/api/v1/write", post(batches::post))
         .route("/api/v1/sql", get(sql::get).post(sql::post))
         .route("/ping", get(status::ping))
         .route("/health", get(status::health))

@@ -1,5 +1,6 @@
 //! How DataFusion finds tables: a catalog whose schemas are views of the database as it is now.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use tidefall_storage::Db;
 use tidefall_types::ErrorKind;
 
 use crate::error::to_datafusion;
+use crate::layers::{Layer, LayerSchema};
 use crate::table::Table;
 
 /// The name of the one catalog.
@@ -18,25 +20,37 @@ pub(crate) const CATALOG: &str = "tidefall";
 pub(crate) const READINGS: &str = "kv";
 
 /// The catalog of one database.
-#[derive(Debug)]
 pub(crate) struct Catalog {
-    readings: Arc<Readings>,
+    db: Db,
 }
 
 impl Catalog {
     /// The catalog of `db`.
     pub(crate) fn new(db: Db) -> Self {
-        Self { readings: Arc::new(Readings { db }) }
+        Self { db }
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog").finish_non_exhaustive()
     }
 }
 
 impl CatalogProvider for Catalog {
+    /// Layers are left out: whoever lists all tables wants each of them once.
     fn schema_names(&self) -> Vec<String> {
         vec![READINGS.to_owned()]
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == READINGS).then(|| Arc::clone(&self.readings) as Arc<dyn SchemaProvider>)
+        let db = self.db.clone();
+        match Layer::of_schema(name) {
+            Some(layer) => Some(Arc::new(LayerSchema::new(db, layer))),
+            None => {
+                (name == READINGS).then(|| Arc::new(Readings { db }) as Arc<dyn SchemaProvider>)
+            }
+        }
     }
 }
 
@@ -45,8 +59,8 @@ struct Readings {
     db: Db,
 }
 
-impl std::fmt::Debug for Readings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Readings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Readings").finish_non_exhaustive()
     }
 }

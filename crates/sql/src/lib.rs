@@ -3,11 +3,14 @@
 //! [`Session::query`] takes statements and answers with a stream of Arrow batches. Statements that
 //! define or change tables go to the storage from `statements`; everything else is planned by
 //! DataFusion over `table`, which pushes conditions (`pushdown`) into `scan`, or, when `metrics`
-//! can answer an aggregate from block metrics, asks for those instead of rows.
+//! can answer an aggregate from block metrics, asks for those instead of rows. `layers` shows the same
+//! tables with a column or a row for each sensor.
 
 mod catalog;
 mod depth;
 mod error;
+mod functions;
+mod layers;
 mod metrics;
 mod pushdown;
 mod reads;

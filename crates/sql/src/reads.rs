@@ -8,6 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
 use tidefall_storage::ReadStats;
 
+use crate::layers::LayerNode;
 use crate::metrics::MetricsExec;
 use crate::scan::ScanNode;
 
@@ -41,6 +42,13 @@ impl Tally {
     pub(crate) fn add(&self, stats: &Arc<ReadStats>) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         started.push(Arc::clone(stats));
+    }
+
+    /// A read that is counted in.
+    pub(crate) fn start(&self) -> Arc<ReadStats> {
+        let stats = Arc::new(ReadStats::default());
+        self.add(&stats);
+        stats
     }
 
     fn sum(&self) -> Reads {
@@ -82,6 +90,8 @@ impl Reads {
                 all.add(&scan.tally().sum());
             } else if let Some(metrics) = node.downcast_ref::<MetricsExec>() {
                 all.add(&metrics.tally().sum());
+            } else if let Some(layer) = node.downcast_ref::<LayerNode>() {
+                all.add(&layer.tally().sum());
             }
             waiting.extend(node.children());
         }

@@ -25,6 +25,8 @@ use tidefall_types::{Clock, Error, Result};
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::depth::check_depth;
 use crate::error::from_datafusion;
+use crate::functions;
+use crate::layers::{RowsFunction, name_arguments};
 use crate::metrics::{MetricsRule, Planner};
 use crate::reads::Reads;
 use crate::settings::Settings;
@@ -92,6 +94,8 @@ impl Session {
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
+        functions::register(&context);
+        context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
         Self { db, clock: Arc::clone(&options.clock), context }
     }
 
@@ -139,7 +143,9 @@ impl Session {
         self.query(sql).await?.try_collect().await
     }
 
-    async fn run(&self, statement: Statement) -> Result<QueryStream> {
+    async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
+        name_arguments(&mut statement)?;
+        functions::write_out(&mut statement)?;
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),

@@ -20,7 +20,9 @@ use crate::segment::numbers::{Number, NumberKind, number_kind};
 pub(crate) struct Accumulator<'a> {
     request: &'a AggregateRequest,
     fields: &'a [(FieldId, FieldType)],
-    lines: HashMap<(u32, i64), usize>,
+    /// Where the line of a key is; not needed as long as keys only grow, which they do where each
+    /// sensor is a group of its own.
+    lines: Option<HashMap<(u32, i64), usize>>,
     /// The line used last: blocks and rows come in the order of time.
     last: Option<((u32, i64), usize)>,
     keys: Vec<(u32, i64)>,
@@ -118,7 +120,7 @@ impl<'a> Accumulator<'a> {
         Self {
             request,
             fields,
-            lines: HashMap::new(),
+            lines: None,
             last: None,
             keys: Vec::new(),
             rows: Vec::new(),
@@ -191,7 +193,15 @@ impl<'a> Accumulator<'a> {
             return line;
         }
         let next = self.keys.len();
-        let line = *self.lines.entry(key).or_insert(next);
+        let line = match &mut self.lines {
+            None if self.keys.last().is_none_or(|last| *last < key) => next,
+            None => {
+                let lines = self.keys.iter().copied().zip(0..);
+                let lines = self.lines.insert(lines.collect());
+                *lines.entry(key).or_insert(next)
+            }
+            Some(lines) => *lines.entry(key).or_insert(next),
+        };
         if line == next {
             self.keys.push(key);
             self.rows.push(0);
@@ -207,7 +217,9 @@ impl<'a> Accumulator<'a> {
 
     pub(crate) fn finish(self) -> Result<AggregateResult> {
         let mut order: Vec<usize> = (0..self.keys.len()).collect();
-        order.sort_unstable_by_key(|line| self.keys[*line]);
+        if self.lines.is_some() {
+            order.sort_unstable_by_key(|line| self.keys[*line]);
+        }
         let fields = self
             .sums
             .iter()

@@ -1,5 +1,6 @@
 //! One consistent view of a table.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_array::{Array, StringArray};
@@ -17,6 +18,9 @@ use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
 use super::scan::Scan;
 use super::series::{SensorSeries, read_series};
 use crate::catalog::{SensorsView, TagFilter};
+
+/// Fewer sensors are ordered by comparing texts; more by ranks, which look at all values of a tag.
+const FEW_SENSORS: usize = 64;
 
 /// A table at one moment: what is written, deleted or moved later does not change it.
 #[derive(Debug, Clone)]
@@ -66,6 +70,10 @@ impl TableSnapshot {
     /// a value last.
     pub fn sort_sensors(&self, sensors: &RoaringBitmap) -> Vec<u32> {
         let mut sorted: Vec<u32> = sensors.iter().collect();
+        if sorted.len() < FEW_SENSORS {
+            sorted.sort_by(|one, other| self.compare_tags(*one, *other));
+            return sorted;
+        }
         // From the last tag to the first with a stable sort; ranks are found once for each value.
         for tag in (0..self.schema.tags.len()).rev() {
             let Some(tag) = self.sensors.tag(tag) else { continue };
@@ -81,6 +89,18 @@ impl TableSnapshot {
             });
         }
         sorted
+    }
+
+    fn compare_tags(&self, one: u32, other: u32) -> Ordering {
+        let tags = (0..self.schema.tags.len()).filter_map(|tag| self.sensors.tag(tag));
+        let keys = tags.map(|tag| (tag, [one, other].map(|s| tag.key_of_sensor[s as usize])));
+        let orders = keys.map(|(tag, keys)| match keys {
+            [one, other] if one == other => Ordering::Equal,
+            [NO_TAG, _] => Ordering::Greater,
+            [_, NO_TAG] => Ordering::Less,
+            [one, other] => tag.values.value(one as usize).cmp(tag.values.value(other as usize)),
+        });
+        orders.fold(Ordering::Equal, Ordering::then)
     }
 
     /// Rows.
@@ -127,11 +147,47 @@ impl TableSnapshot {
         time: &TimeRange,
         fields: &[FieldId],
     ) -> Result<SensorSeries> {
+        self.read_sensor_counted(sensor, time, fields, &Arc::new(ReadStats::default()))
+    }
+
+    /// As [`TableSnapshot::read_sensor`]; what is read is counted in `stats`.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn read_sensor_counted(
+        &self,
+        sensor: u32,
+        time: &TimeRange,
+        fields: &[FieldId],
+        stats: &Arc<ReadStats>,
+    ) -> Result<SensorSeries> {
         self.check_sensors(&[sensor])?;
         let fields = self.typed(fields)?;
-        let stats = Arc::new(ReadStats::default());
-        let stream = SensorStream::new(&self.sources, sensor, time, &fields, &stats)?;
-        read_series(stream, time)
+        let stream = SensorStream::new(&self.sources, sensor, time, &fields, stats)?;
+        let series = read_series(stream, time)?;
+        ReadStats::add(&stats.rows, series.time.len() as u64);
+        Ok(series)
+    }
+
+    /// The time within `time` in which all readings of `sensors` lie, and the most that one of them has,
+    /// from the index alone: neither is less than it is, both may be more. Nothing when there are none.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn extent(&self, sensors: &[u32], time: &TimeRange) -> Result<Option<(TimeRange, usize)>> {
+        self.check_sensors(sensors)?;
+        let mut extent: Option<(TimeRange, usize)> = None;
+        for sensor in sensors {
+            let parts = self.sources.parts(*sensor, time)?;
+            let rows = parts.iter().map(|part| part.rows_within(time)).sum();
+            for part in &parts {
+                let (all, most) = extent.get_or_insert((part.time, rows));
+                all.first_ns = all.first_ns.min(part.time.first_ns);
+                all.last_ns = all.last_ns.max(part.time.last_ns);
+                *most = (*most).max(rows);
+            }
+        }
+        Ok(extent)
     }
 
     /// A numeric field of several sensors side by side: a row for each time at which one of them

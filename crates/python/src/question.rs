@@ -1,0 +1,303 @@
+//! A question to a table: its sensors and its field, and the ways to read them.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use tidefall_storage::{
+    AggregateRequest, Bin, Extreme, Keep, ReadStats, SensorValues, TableSnapshot,
+};
+use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
+
+use crate::array::Array;
+use crate::stream::arrow_error;
+
+/// The tags of some sensors: for each tag its name and the value of each sensor.
+pub(crate) type Tags = Vec<(String, Vec<Option<String>>)>;
+
+/// Expands `$read!(native type)` for the type of a question's field, which must hold numbers.
+macro_rules! for_number {
+    ($question:expr, $read:ident) => {
+        match $question.ty {
+            FieldType::I8 => $read!(i8),
+            FieldType::I16 => $read!(i16),
+            FieldType::I32 => $read!(i32),
+            FieldType::I64 => $read!(i64),
+            FieldType::U8 => $read!(u8),
+            FieldType::U16 => $read!(u16),
+            FieldType::U32 => $read!(u32),
+            FieldType::U64 => $read!(u64),
+            FieldType::F32 => $read!(f32),
+            FieldType::F64 => $read!(f64),
+            FieldType::Bool | FieldType::Text => Err($question.not_numeric()),
+        }
+    };
+}
+
+/// What is asked of a table.
+pub(crate) struct Question {
+    pub(crate) snapshot: TableSnapshot,
+    pub(crate) sensors: Vec<u32>,
+    pub(crate) field: FieldId,
+    pub(crate) ty: FieldType,
+}
+
+pub(crate) fn find_field(
+    snapshot: &TableSnapshot,
+    name: Option<&str>,
+) -> Result<(FieldId, FieldType)> {
+    let schema = snapshot.schema();
+    let place = match name {
+        Some(name) => schema.fields.iter().position(|field| field.name == name),
+        None if schema.fields.len() == 1 => Some(0),
+        None => None,
+    };
+    let place = place.ok_or_else(|| {
+        let names: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+        let wanted = match name {
+            Some(name) => format!("no field {name:?}"),
+            None => "several fields; name one".to_owned(),
+        };
+        Error::not_found(format!("table {} has {wanted}: {}", schema.name, names.join(", ")))
+    })?;
+    Ok((FieldId(place as u16), schema.fields[place].ty))
+}
+
+impl Question {
+    /// The tags of some sensors.
+    pub(crate) fn tags(&self, sensors: &[u32]) -> Tags {
+        let names = &self.snapshot.schema().tags;
+        let of = |place: usize| {
+            let (values, keys) = self.snapshot.tag_keys(TagId(place as u16));
+            let value = |sensor: &u32| match keys.get(*sensor as usize) {
+                None | Some(&NO_TAG) => None,
+                Some(&key) => Some(values.value(key as usize).to_owned()),
+            };
+            sensors.iter().map(value).collect()
+        };
+        names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()
+    }
+
+    /// Times, values (a line for each sensor, a place for each time), and how many are missing.
+    pub(crate) fn frame(
+        &self,
+        time: &TimeRange,
+        keep: Option<&Keep>,
+    ) -> Result<(Array, Array, usize)> {
+        macro_rules! read {
+            ($native:ty) => {{
+                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
+                let frame = match keep {
+                    None => snapshot.read_frame::<$native>(sensors, time, self.field)?,
+                    Some(keep) => {
+                        snapshot.read_frame_where::<$native>(sensors, time, self.field, keep)?
+                    }
+                };
+                let (rows, missing) = (frame.time.len(), frame.missing);
+                if missing > 0 && !matches!(self.ty, FieldType::F32 | FieldType::F64) {
+                    return self.frame_of_doubles(time, keep);
+                }
+                let values = Array::matrix(frame.values, self.sensors.len(), rows);
+                Ok((Array::times(frame.time.to_vec()), values, missing))
+            }};
+        }
+        for_number!(self, read)
+    }
+
+    /// Integers with gaps, which only floats can express.
+    fn frame_of_doubles(
+        &self,
+        time: &TimeRange,
+        keep: Option<&Keep>,
+    ) -> Result<(Array, Array, usize)> {
+        let mut columns = Vec::with_capacity(self.sensors.len());
+        let mut times: Vec<i64> = Vec::new();
+        for sensor in &self.sensors {
+            let series = self.snapshot.read_sensor(*sensor, time, &[self.field])?;
+            let values = self.doubles(&series.fields[0])?;
+            let rows = series.time.iter().copied().zip(values);
+            let rows = rows.filter(|(_, value)| keep.is_none_or(|keep| keep.keeps(*value)));
+            let rows: Vec<(i64, f64)> = rows.collect();
+            times.extend(rows.iter().map(|(time, _)| *time));
+            columns.push(rows);
+        }
+        times.sort_unstable();
+        times.dedup();
+        let mut values = vec![f64::NAN; times.len() * columns.len()];
+        for (line, column) in values.chunks_mut(times.len().max(1)).zip(columns) {
+            let mut places = 0..times.len();
+            for (time, value) in column {
+                if let Some(place) = places.find(|place| times[*place] == time) {
+                    line[place] = value;
+                }
+            }
+        }
+        let (rows, missing) = (times.len(), values.iter().filter(|value| value.is_nan()).count());
+        Ok((Array::times(times), Array::matrix(values, self.sensors.len(), rows), missing))
+    }
+
+    fn not_numeric(&self) -> Error {
+        let schema = self.snapshot.schema();
+        let name = &schema.fields[self.field.index()].name;
+        Error::unsupported(format!("field {name:?} holds no numbers; read it with SQL"))
+    }
+
+    fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
+        if matches!(self.ty, FieldType::Bool | FieldType::Text) {
+            return Err(self.not_numeric());
+        }
+        let values = cast(values, &DataType::Float64).map_err(arrow_error)?;
+        let values = values.as_primitive::<Float64Type>();
+        Ok(values.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
+    }
+
+    /// The least or greatest value of each sensor.
+    pub(crate) fn extremes(
+        &self,
+        time: &TimeRange,
+        which: Extreme,
+    ) -> Result<(Tags, Array, Array)> {
+        macro_rules! read {
+            ($native:ty) => {{
+                let (snapshot, sensors) = (&self.snapshot, &self.sensors);
+                let found = snapshot.extremes::<$native>(sensors, time, self.field, which)?;
+                let has = |place: &usize| found[*place].is_some();
+                let sensors = (0..found.len()).filter(has).map(|place| sensors[place]);
+                let tags = self.tags(&sensors.collect::<Vec<_>>());
+                let (times, values) = found.iter().flatten().copied().unzip();
+                Ok((tags, Array::times(times), Array::new::<$native>(values)))
+            }};
+        }
+        for_number!(self, read)
+    }
+
+    pub(crate) fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Array)> {
+        let values = Array::new(self.doubles(&found.values)?);
+        Ok((self.tags(&found.sensors), Array::times(found.time), values))
+    }
+
+    /// Bins, values (a line for each sensor, a place for each bin) of one aggregate.
+    pub(crate) fn resample(
+        &self,
+        time: TimeRange,
+        bin: Bin,
+        what: Aggregate,
+    ) -> Result<(Array, Array)> {
+        let lines = in_parallel(&self.sensors, |sensor| self.bins_of(*sensor, time, bin, what))?;
+        let mut lists = lines.iter().map(|line| &line.0).filter(|bins| !bins.is_empty());
+        let mut bins = lists.next().cloned().unwrap_or_default();
+        if lists.any(|other| *other != bins) {
+            bins = lines.iter().flat_map(|line| &line.0).copied().collect();
+            bins.sort_unstable();
+            bins.dedup();
+        }
+        let mut matrix = Vec::with_capacity(bins.len() * lines.len());
+        for (own, values) in lines {
+            if own == bins {
+                matrix.extend_from_slice(&values);
+                continue;
+            }
+            let mut own = own.into_iter().zip(values).peekable();
+            let value = |bin: &i64| own.next_if(|(own, _)| own == bin).map_or(f64::NAN, |v| v.1);
+            matrix.extend(bins.iter().map(value));
+        }
+        let rows = bins.len();
+        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows)))
+    }
+
+    fn bins_of(
+        &self,
+        sensor: u32,
+        time: TimeRange,
+        bin: Bin,
+        what: Aggregate,
+    ) -> Result<(Vec<i64>, Vec<f64>)> {
+        let request = AggregateRequest {
+            groups: vec![0],
+            group_count: 1,
+            sensors: vec![sensor],
+            time,
+            bin: Some(bin),
+            fields: vec![self.field],
+        };
+        let found = self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
+        let metrics =
+            found.fields.first().ok_or_else(|| Error::invalid("an aggregate without a field"))?;
+        let count = |line: usize| metrics.count[line] as f64;
+        let lines = 0..found.group.len();
+        let values = match what {
+            Aggregate::Mean => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
+            Aggregate::Count => lines.map(count).collect(),
+            Aggregate::Std => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
+            Aggregate::Sum => self.doubles(&metrics.sum)?,
+            Aggregate::Min => self.doubles(&metrics.min)?,
+            Aggregate::Max => self.doubles(&metrics.max)?,
+            Aggregate::First => self.doubles(&metrics.first)?,
+            Aggregate::Last => self.doubles(&metrics.last)?,
+        };
+        Ok((found.bin_start_ns, values))
+    }
+}
+
+/// What is made of the values of a bin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Aggregate {
+    Mean,
+    Count,
+    Std,
+    Sum,
+    Min,
+    Max,
+    First,
+    Last,
+}
+
+impl Aggregate {
+    pub(crate) fn parse(name: &str) -> Result<Self> {
+        Ok(match name {
+            "mean" => Self::Mean,
+            "count" => Self::Count,
+            "std" => Self::Std,
+            "sum" => Self::Sum,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "first" => Self::First,
+            "last" => Self::Last,
+            other => {
+                return Err(Error::invalid(format!(
+                    "there is no aggregate {other:?}; there are mean, count, std, sum, min, max, \
+                     first and last"
+                )));
+            }
+        })
+    }
+}
+
+/// Does something with each of some sensors, on as many threads as there are cores.
+fn in_parallel<R: Send>(
+    sensors: &[u32],
+    work: impl Fn(&u32) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = sensors.len().div_ceil(threads).max(1);
+    let run = |part: &[u32]| part.iter().map(&work).collect::<Result<Vec<R>>>();
+    std::thread::scope(|scope| {
+        let mut parts = sensors.chunks(share);
+        let first = parts.next().unwrap_or_default();
+        let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
+        let mut all = run(first)?;
+        for other in others {
+            let part = other.join();
+            all.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
+        }
+        Ok(all)
+    })
+}
+
+/// The deviation of a sample, as in SQL and pandas.
+fn deviation(m2: f64, count: f64) -> f64 {
+    if count > 1.0 { (m2 / (count - 1.0)).sqrt() } else { f64::NAN }
+}

@@ -1,0 +1,88 @@
+//! `/api/v1/write`: rows as a stream of Arrow in, for clients that have columns.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use arrow_ipc::reader::StreamReader;
+use axum::extract::{Query, Request, State};
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::json;
+use tidefall_import::{ArrowOptions, batch_from_arrow};
+use tidefall_storage::{Ack, Db, Unknown, WriteOptions};
+use tidefall_types::{Error, Result};
+
+use crate::app::App;
+use crate::body;
+use crate::failure::{Dialect, Failure};
+use crate::guard::Place;
+
+#[derive(Debug, Deserialize)]
+struct Parameters {
+    table: Option<String>,
+    time: Option<String>,
+    /// Names with commas in between.
+    tags: Option<String>,
+}
+
+/// `POST /api/v1/write?table=...&time=...&tags=a,b` with a stream of Arrow's IPC format as its body.
+pub(crate) async fn post(
+    State(app): State<Arc<App>>,
+    Extension(place): Extension<Place>,
+    request: Request,
+) -> Response {
+    match write(&app, place, request).await {
+        Ok(rows) => {
+            app.metrics.written(rows, 0);
+            Json(json!({ "rows": rows })).into_response()
+        }
+        Err(failure) => failure.into_response(Dialect::Tidefall),
+    }
+}
+
+async fn write(
+    app: &Arc<App>,
+    place: Place,
+    request: Request,
+) -> std::result::Result<usize, Failure> {
+    let (parts, body) = request.into_parts();
+    let parameters = parameters(&parts.uri)?;
+    let received = body::receive(app, &parts.headers, body).await?;
+    let app = Arc::clone(app);
+    // A write that has begun is finished also when its client is gone.
+    let task = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        write_batches(&app.db, parameters, &received.unpack()?)
+    });
+    Ok(task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??)
+}
+
+fn parameters(uri: &Uri) -> Result<Parameters> {
+    match Query::try_from_uri(uri) {
+        Ok(Query(parameters)) => Ok(parameters),
+        Err(error) => Err(Error::invalid(error.body_text())),
+    }
+}
+
+fn write_batches(db: &Db, parameters: Parameters, body: &[u8]) -> Result<usize> {
+    let missing = || Error::invalid("the parameter table is missing");
+    let table = parameters.table.ok_or_else(missing)?;
+    let tags = parameters.tags.unwrap_or_default();
+    let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+    let options = ArrowOptions { time: parameters.time, tags };
+    let wrong = |error| Error::invalid(format!("the body is no stream of Arrow batches: {error}"));
+    let batches = StreamReader::try_new(Cursor::new(body), None).map_err(wrong)?;
+    // The whole body is understood before any of it is written.
+    let batches = batches
+        .map(|batch| batch_from_arrow(&batch.map_err(wrong)?, &options))
+        .collect::<Result<Vec<_>>>()?;
+    let write =
+        WriteOptions { ack: Ack::Durable, unknown: Unknown::Create, ..WriteOptions::default() };
+    let mut rows = 0;
+    for batch in &batches {
+        rows += db.write(&table, batch, &write)?.rows;
+    }
+    Ok(rows)
+}

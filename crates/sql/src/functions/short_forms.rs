@@ -1,0 +1,157 @@
+//! Short forms of what SQL says at greater length.
+//!
+//! | short | long |
+//! |---|---|
+//! | `first(x, t)`, `last(x, t)` | `first_value(x ORDER BY t)`, `last_value(x ORDER BY t)` |
+//! | `percentile(x, p)` | `percentile_cont(p) WITHIN GROUP (ORDER BY x)` |
+//! | `approx_percentile(x, p)` | `approx_percentile_cont(p) WITHIN GROUP (ORDER BY x)` |
+//! | `moving_average(x, n) OVER (w)` | `avg(x) OVER (w ROWS n - 1 PRECEDING)` |
+//! | `locf(x) OVER (w)` | `last_value(x) IGNORE NULLS OVER (w ROWS UNBOUNDED PRECEDING)` |
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr, OrderByOptions, Value,
+    VisitMut, VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
+};
+use tidefall_types::{Error, Result};
+
+/// Writes the short forms in a statement out.
+///
+/// # Errors
+/// `Invalid` for one with the wrong arguments.
+pub(crate) fn write_out(statement: &mut DfStatement) -> Result<()> {
+    let statement = match statement {
+        DfStatement::Statement(statement) => statement,
+        DfStatement::Explain(explain) => return write_out(&mut explain.statement),
+        _ => return Ok(()),
+    };
+    match VisitMut::visit(statement, &mut ShortForms) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct ShortForms;
+
+impl VisitorMut for ShortForms {
+    type Break = Error;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
+        let name = call.name.to_string().to_ascii_lowercase();
+        let written = match name.as_str() {
+            "first" => edge(call, "first_value"),
+            "last" => edge(call, "last_value"),
+            "percentile" => percentile(call, "percentile_cont"),
+            "approx_percentile" => percentile(call, "approx_percentile_cont"),
+            "moving_average" => moving_average(call),
+            "locf" => locf(call),
+            _ => Ok(()),
+        };
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+fn edge(call: &mut Function, long: &str) -> Result<()> {
+    let name = call.name.clone();
+    let why = || format!("{name} wants a value and the time that orders it: {name}(value, time)");
+    let [value, time] = arguments(call, why)?;
+    rename(call, long);
+    let order = FunctionArgumentClause::OrderBy(vec![ascending(time)]);
+    set_arguments(call, vec![value], vec![order]);
+    Ok(())
+}
+
+fn percentile(call: &mut Function, long: &str) -> Result<()> {
+    let name = call.name.clone();
+    let why = || format!("{name} wants a value and a part of 1: {name}(value, 0.95)");
+    let [value, part] = arguments(call, why)?;
+    rename(call, long);
+    set_arguments(call, vec![part], Vec::new());
+    call.within_group = vec![ascending(value)];
+    Ok(())
+}
+
+fn moving_average(call: &mut Function) -> Result<()> {
+    let why = || {
+        "moving_average wants a value, a number of rows and their order: \
+         moving_average(value, 5) OVER (PARTITION BY sensor ORDER BY time)"
+            .to_owned()
+    };
+    let [value, rows] = arguments(call, why)?;
+    let rows: u64 = match rows.to_string().parse() {
+        Ok(rows @ 1..) => rows,
+        _ => return Err(Error::invalid(why())),
+    };
+    let before = Expr::Value(Value::Number((rows - 1).to_string(), false).into());
+    rename(call, "avg");
+    set_arguments(call, vec![value], Vec::new());
+    set_frame(call, WindowFrameBound::Preceding(Some(Box::new(before))), why)
+}
+
+fn locf(call: &mut Function) -> Result<()> {
+    let why = || {
+        "locf wants a value and the order of its rows: \
+         locf(value) OVER (PARTITION BY sensor ORDER BY time)"
+            .to_owned()
+    };
+    let [value] = arguments(call, why)?;
+    rename(call, "last_value");
+    call.null_treatment = Some(NullTreatment::IgnoreNulls);
+    set_arguments(call, vec![value], Vec::new());
+    set_frame(call, WindowFrameBound::Preceding(None), why)
+}
+
+/// The arguments, if there are so many and nothing else stands between the parentheses.
+fn arguments<const N: usize>(call: &Function, why: impl Fn() -> String) -> Result<[Expr; N]> {
+    let wrong = || Error::invalid(why());
+    let FunctionArguments::List(list) = &call.args else { return Err(wrong()) };
+    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+        return Err(wrong());
+    }
+    let expr = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let found: Option<Vec<Expr>> = list.args.iter().map(expr).collect();
+    found.and_then(|found| found.try_into().ok()).ok_or_else(wrong)
+}
+
+fn set_arguments(call: &mut Function, args: Vec<Expr>, clauses: Vec<FunctionArgumentClause>) {
+    let unnamed = |arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg));
+    let args = args.into_iter().map(unnamed).collect();
+    call.args =
+        FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses });
+}
+
+fn set_frame(
+    call: &mut Function,
+    start_bound: WindowFrameBound,
+    why: impl Fn() -> String,
+) -> Result<()> {
+    match &mut call.over {
+        Some(WindowType::WindowSpec(window))
+            if window.window_frame.is_none() && !window.order_by.is_empty() =>
+        {
+            let end_bound = Some(WindowFrameBound::CurrentRow);
+            window.window_frame =
+                Some(WindowFrame { units: WindowFrameUnits::Rows, start_bound, end_bound });
+            Ok(())
+        }
+        _ => Err(Error::invalid(why())),
+    }
+}
+
+fn rename(call: &mut Function, long: &str) {
+    call.name = ObjectName::from(vec![Ident::new(long)]);
+}
+
+fn ascending(expr: Expr) -> OrderByExpr {
+    OrderByExpr { expr, options: OrderByOptions::default(), with_fill: None }
+}

@@ -1,0 +1,266 @@
+//! `columns.plant`: a row for each sensor, with lists of times and values.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
+};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::ExecutionPlan;
+use tidefall_storage::SensorSeries;
+use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange};
+
+use super::node::{LayerNode, Source};
+use super::{is_time_range, time_of, unsupported};
+use crate::error::to_datafusion;
+use crate::pushdown::{Conditions, looks_at_tags_only, select_sensors};
+use crate::reads::Tally;
+use crate::scan::TimeText;
+use crate::table::View;
+
+/// Values that a batch gathers before it goes on: a batch has one sensor at least.
+const BATCH_VALUES: usize = 1 << 20;
+
+/// What a column of this layer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Tag(TagId),
+    /// The first of the times.
+    First,
+    Times,
+    Values(FieldId),
+}
+
+/// A table with a row for each sensor.
+#[derive(Debug)]
+pub(super) struct ColumnsTable {
+    view: Arc<View>,
+    arrow: SchemaRef,
+    held: Vec<Held>,
+}
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(FieldRef::new(Field::new_list_field(item, true)))
+}
+
+impl ColumnsTable {
+    pub(super) fn new(view: Arc<View>) -> Self {
+        let schema = view.schema();
+        let time = schema.arrow_type(ColumnKind::Time);
+        let mut times = "times".to_owned();
+        while schema.column(&times).is_some() {
+            times.push('_');
+        }
+        let (mut fields, mut held) = (Vec::new(), Vec::new());
+        for (at, tag) in schema.tags.iter().enumerate() {
+            let tag_id = TagId(at as u16);
+            fields.push(Field::new(tag, schema.arrow_type(ColumnKind::Tag(tag_id)), true));
+            held.push(Held::Tag(tag_id));
+        }
+        fields.push(Field::new(schema.time_name(), time.clone(), false));
+        held.push(Held::First);
+        fields.push(Field::new(times, list_of(time), false));
+        held.push(Held::Times);
+        for (at, field) in schema.fields.iter().enumerate() {
+            fields.push(Field::new(&field.name, list_of(field.ty.arrow()), false));
+            held.push(Held::Values(FieldId(at as u16)));
+        }
+        Self { arrow: Arc::new(Schema::new(fields)), held, view }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ColumnsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.arrow)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let schema = self.view.schema();
+        filters
+            .iter()
+            .map(|filter| {
+                let columns = filter.column_refs();
+                if is_time_range(filter, schema) || looks_at_tags_only(filter, schema) {
+                    return Ok(TableProviderFilterPushDown::Exact);
+                }
+                if columns.iter().any(|column| column.name == schema.time_name()) {
+                    return Err(unsupported(format!(
+                        "in columns.{} conditions on {} choose the readings of the lists and must be \
+                         ranges, joined by AND; this is none: {filter}",
+                        schema.name,
+                        schema.time_name()
+                    )));
+                }
+                Ok(TableProviderFilterPushDown::Unsupported)
+            })
+            .collect()
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = self.view.schema();
+        let time = time_of(filters, schema);
+        let tags = filters.iter().filter(|filter| looks_at_tags_only(filter, schema));
+        let mut conditions = Conditions::of(tags, schema);
+        conditions.time = time;
+        let sensors = select_sensors(&self.view, &conditions)?;
+        let columns: Vec<usize> =
+            projection.cloned().unwrap_or_else(|| (0..self.held.len()).collect());
+        let arrow = Arc::new(self.arrow.project(&columns)?);
+        let parts = state.config().target_partitions().min(sensors.len()).max(1);
+        let parts = (0..parts)
+            .map(|part| sensors.len() * part / parts..sensors.len() * (part + 1) / parts)
+            .collect();
+        let source = Lists {
+            view: Arc::clone(&self.view),
+            held: columns.iter().map(|at| self.held[*at]).collect(),
+            arrow: Arc::clone(&arrow),
+            sensors,
+            parts,
+            time,
+        };
+        let equivalence = EquivalenceProperties::new(arrow);
+        Ok(Arc::new(LayerNode::new(Arc::new(source), equivalence, limit)))
+    }
+}
+
+/// Reads sensors into lists.
+#[derive(Debug)]
+struct Lists {
+    view: Arc<View>,
+    held: Vec<Held>,
+    arrow: SchemaRef,
+    sensors: Vec<u32>,
+    parts: Vec<Range<usize>>,
+    time: TimeRange,
+}
+
+/// The lists of one column, as they grow.
+#[derive(Default)]
+struct Growing {
+    parts: Vec<ArrayRef>,
+}
+
+impl Growing {
+    fn finish(self, lengths: &[usize], item: DataType) -> Result<ArrayRef> {
+        let parts: Vec<&dyn Array> = self.parts.iter().map(|part| &**part).collect();
+        let values = match parts[..] {
+            [_] => Arc::clone(&self.parts[0]),
+            _ => arrow_select::concat::concat(&parts)?,
+        };
+        if i32::try_from(lengths.iter().sum::<usize>()).is_err() {
+            return Err(to_datafusion(Error::limit(
+                "a list of more than 2,147,483,647 readings; ask for a shorter time",
+            )));
+        }
+        let offsets = OffsetBuffer::from_lengths(lengths.iter().copied());
+        let field = FieldRef::new(Field::new_list_field(item, true));
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, None)?))
+    }
+}
+
+impl Lists {
+    fn batch(&self, sensors: &[u32], series: Vec<SensorSeries>) -> Result<RecordBatch> {
+        let lengths: Vec<usize> = series.iter().map(|one| one.time.len()).collect();
+        let schema = self.view.schema();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.held.len());
+        let mut field = 0;
+        for held in &self.held {
+            columns.push(match held {
+                Held::Tag(tag) => self.view.tag(*tag).of_sensors(sensors)?,
+                Held::First => Arc::new(TimestampNanosecondArray::from_iter_values(
+                    series.iter().map(|one| one.time[0]),
+                )),
+                Held::Times => {
+                    let mut lists = Growing::default();
+                    for one in &series {
+                        let times = TimestampNanosecondArray::new(one.time.clone(), None);
+                        lists.parts.push(Arc::new(times));
+                    }
+                    lists.finish(&lengths, schema.arrow_type(ColumnKind::Time))?
+                }
+                Held::Values(id) => {
+                    let parts = series.iter().map(|one| Arc::clone(&one.fields[field])).collect();
+                    field += 1;
+                    Growing { parts }.finish(&lengths, schema.fields[id.index()].ty.arrow())?
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(sensors.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
+    }
+}
+
+impl Source for Lists {
+    fn describe(&self) -> String {
+        let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
+        format!(
+            "columns of {}, sensors={found} of {all}, time=[{}]",
+            self.view.schema().name,
+            TimeText(self.time)
+        )
+    }
+
+    fn partitions(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn produce(
+        &self,
+        partition: usize,
+        tally: &Tally,
+        deliver: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<()> {
+        let fields: Vec<FieldId> = self
+            .held
+            .iter()
+            .filter_map(|held| if let Held::Values(id) = held { Some(*id) } else { None })
+            .collect();
+        let stats = tally.start();
+        let (mut sensors, mut series, mut values) = (Vec::new(), Vec::new(), 0);
+        for &sensor in &self.sensors[self.parts[partition].clone()] {
+            let snapshot = self.view.snapshot();
+            let one = snapshot
+                .read_sensor_counted(sensor, &self.time, &fields, &stats)
+                .map_err(to_datafusion)?;
+            if one.time.is_empty() {
+                continue;
+            }
+            values += one.time.len() * (fields.len() + 1);
+            sensors.push(sensor);
+            series.push(one);
+            if values >= BATCH_VALUES {
+                values = 0;
+                let batch = self.batch(&sensors, std::mem::take(&mut series))?;
+                sensors.clear();
+                if !deliver(batch) {
+                    return Ok(());
+                }
+            }
+        }
+        if !sensors.is_empty() {
+            deliver(self.batch(&sensors, series)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! The names of sensors as columns.
+
+use std::collections::HashMap;
+
+use tidefall_types::{NO_TAG, TagId};
+
+use crate::table::View;
+
+/// The tags of a sensor, with commas in between; a table without tags has one sensor, `value`.
+pub(super) struct Labels<'a> {
+    tags: Vec<(arrow_array::StringArray, &'a [u32])>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn new(view: &'a View) -> Self {
+        let tags = 0..view.schema().tags.len();
+        Self { tags: tags.map(|tag| view.snapshot().tag_keys(TagId(tag as u16))).collect() }
+    }
+
+    pub(super) fn of(&self, sensor: u32) -> String {
+        if self.tags.is_empty() {
+            return "value".to_owned();
+        }
+        let mut label = String::new();
+        for (at, (values, keys)) in self.tags.iter().enumerate() {
+            if at > 0 {
+                label.push(',');
+            }
+            match keys.get(sensor as usize) {
+                None | Some(&NO_TAG) => {}
+                Some(&key) => label.push_str(values.value(key as usize)),
+            }
+        }
+        label
+    }
+}
+
+/// Makes names unique by a number behind all but the first that are the same.
+pub(super) fn make_unique(names: &mut [String]) {
+    let mut seen: HashMap<String, usize> = HashMap::with_capacity(names.len());
+    for name in names {
+        let count = seen.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
+        if *count > 1 {
+            *name = format!("{name}#{count}");
+        }
+    }
+}

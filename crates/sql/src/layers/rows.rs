@@ -1,0 +1,411 @@
+//! `rows.plant`: a row for each time, a column for each sensor, or one for each of its fields.
+//!
+//! A row is there for each time at which one of the columns that the query reads has a value, or any
+//! column when it reads none. Time is read in windows whose rows fit into a share of the memory.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, UInt32Array,
+    new_null_array,
+};
+use datafusion::arrow::buffer::ScalarBuffer;
+use datafusion::arrow::compute::{SortOptions, take};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use tidefall_storage::{BATCH_ROWS, ReadStats, SensorSeries, TagFilter};
+use tidefall_types::{ColumnKind, Error, FieldId, TimeRange};
+
+use super::labels::{Labels, make_unique};
+use super::node::{LayerNode, Source};
+use super::{is_time_range, time_of, unsupported};
+use crate::error::to_datafusion;
+use crate::reads::Tally;
+use crate::scan::TimeText;
+use crate::table::View;
+
+/// The most columns of a layer: DataFusion looks at all of them several times for each query.
+const COLUMNS_MAX: usize = 20_000;
+/// The share of the memory that the rows of a window may take, and its least.
+const MEMORY_SHARE: u64 = 16;
+const WINDOW_BYTES_MIN: u64 = 4 << 20;
+/// Below so many values a second thread costs more than it saves.
+const VALUES_PER_THREAD_MIN: usize = 1 << 16;
+
+/// A table with a column for each sensor.
+#[derive(Debug)]
+pub(super) struct RowsTable {
+    view: Arc<View>,
+    /// What stands in the columns behind that of the time.
+    columns: Vec<(u32, FieldId)>,
+    arrow: SchemaRef,
+    /// The distance of the rows, if they are aligned.
+    every_ns: Option<i64>,
+    window_bytes: u64,
+}
+
+impl RowsTable {
+    /// All sensors of a table.
+    pub(super) fn of_all(view: Arc<View>, memory_bytes: u64) -> Result<Self> {
+        let sensors = view.snapshot().resolve(&TagFilter::All).map_err(to_datafusion)?;
+        let sensors = view.snapshot().sort_sensors(&sensors);
+        let labels = Labels::new(&view);
+        let named = sensors.into_iter().map(|sensor| (sensor, labels.of(sensor))).collect();
+        drop(labels);
+        Self::of(view, named, None, memory_bytes)
+    }
+
+    /// Some sensors with their names; with `every_ns` a row for each multiple of so many nanoseconds
+    /// since 1970 that holds the latest value before the next one.
+    pub(super) fn of(
+        view: Arc<View>,
+        sensors: Vec<(u32, String)>,
+        every_ns: Option<i64>,
+        memory_bytes: u64,
+    ) -> Result<Self> {
+        let schema = view.schema();
+        let table = &schema.name;
+        if sensors.len() * schema.fields.len().max(1) >= COLUMNS_MAX {
+            return Err(unsupported(format!(
+                "rows.{table} would have a column for each of {} sensors and {} fields; choose some of \
+                 them with rows('{table}', sensors => [...])",
+                sensors.len(),
+                schema.fields.len()
+            )));
+        }
+        let mut names = vec![schema.time_name().to_owned()];
+        let mut columns = Vec::new();
+        for (sensor, label) in sensors {
+            for (at, field) in schema.fields.iter().enumerate() {
+                let is_only = schema.fields.len() == 1;
+                let name = if is_only { label.clone() } else { format!("{label}.{}", field.name) };
+                names.push(name);
+                columns.push((sensor, FieldId(at as u16)));
+            }
+        }
+        make_unique(&mut names);
+        let types = columns.iter().map(|(_, field)| schema.fields[field.index()].ty.arrow());
+        let time = [(schema.arrow_type(ColumnKind::Time), false)];
+        let types = time.into_iter().chain(types.map(|ty| (ty, true)));
+        let fields = names.into_iter().zip(types);
+        let fields = fields.map(|(name, (ty, nullable))| Field::new(name, ty, nullable));
+        let arrow = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let window_bytes = (memory_bytes / MEMORY_SHARE).max(WINDOW_BYTES_MIN);
+        Ok(Self { view, columns, arrow, every_ns, window_bytes })
+    }
+}
+
+#[async_trait]
+impl TableProvider for RowsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.arrow)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match is_time_range(filter, self.view.schema()) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let wanted: Vec<usize> =
+            projection.cloned().unwrap_or_else(|| (0..self.arrow.fields().len()).collect());
+        let arrow = Arc::new(self.arrow.project(&wanted)?);
+        let mut read: Vec<usize> = wanted.iter().copied().filter(|at| *at > 0).collect();
+        if read.is_empty() {
+            read = (1..self.arrow.fields().len()).collect();
+        }
+        let mut time = time_of(filters, self.view.schema());
+        if let Some(every_ns) = self.every_ns {
+            time = whole_bins(&time, every_ns);
+        }
+        let source = SideBySide {
+            sensors: by_sensor(read.iter().map(|at| (*at, self.columns[at - 1]))),
+            view: Arc::clone(&self.view),
+            arrow: Arc::clone(&arrow),
+            wanted: wanted.clone(),
+            time,
+            every_ns: self.every_ns,
+            window_bytes: self.window_bytes,
+        };
+        let mut equivalence = EquivalenceProperties::new(Arc::clone(&arrow));
+        if let Some(at) = wanted.iter().position(|at| *at == 0) {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(arrow.field(at).name(), at));
+            let ascending = SortOptions { descending: false, nulls_first: false };
+            equivalence.add_ordering([PhysicalSortExpr::new(column, ascending)]);
+        }
+        Ok(Arc::new(LayerNode::new(Arc::new(source), equivalence, limit)))
+    }
+}
+
+/// The readings of the bins whose starts lie in `time`.
+fn whole_bins(time: &TimeRange, every_ns: i64) -> TimeRange {
+    let up = |at: i64| match at.rem_euclid(every_ns) {
+        0 => at,
+        over => at.saturating_add(every_ns - over),
+    };
+    let last = bin_of(time.last_ns, every_ns).saturating_add(every_ns - 1);
+    TimeRange::new(if time.first_ns == i64::MIN { i64::MIN } else { up(time.first_ns) }, last)
+}
+
+fn bin_of(time_ns: i64, every_ns: i64) -> i64 {
+    time_ns.saturating_sub(time_ns.rem_euclid(every_ns))
+}
+
+/// What is read of a sensor: fields, and the columns of the table in which they stand.
+#[derive(Debug)]
+struct Wanted {
+    sensor: u32,
+    fields: Vec<FieldId>,
+    columns: Vec<usize>,
+}
+
+fn by_sensor(columns: impl Iterator<Item = (usize, (u32, FieldId))>) -> Vec<Wanted> {
+    let mut columns: Vec<(usize, (u32, FieldId))> = columns.collect();
+    // Columns of a sensor stand side by side in the table, but not always in a query.
+    columns.sort_unstable();
+    columns.dedup();
+    let mut sensors: Vec<Wanted> = Vec::new();
+    for (column, (sensor, field)) in columns {
+        match sensors.last_mut() {
+            Some(last) if last.sensor == sensor => {
+                last.fields.push(field);
+                last.columns.push(column);
+            }
+            _ => sensors.push(Wanted { sensor, fields: vec![field], columns: vec![column] }),
+        }
+    }
+    sensors
+}
+
+/// Reads sensors side by side.
+#[derive(Debug)]
+struct SideBySide {
+    view: Arc<View>,
+    /// The columns of the answer, as those of the table.
+    wanted: Vec<usize>,
+    arrow: SchemaRef,
+    sensors: Vec<Wanted>,
+    time: TimeRange,
+    every_ns: Option<i64>,
+    window_bytes: u64,
+}
+
+impl SideBySide {
+    /// Parts of the time whose rows fit into a window.
+    fn windows(&self) -> Result<Vec<TimeRange>> {
+        let ids: Vec<u32> = self.sensors.iter().map(|wanted| wanted.sensor).collect();
+        let extent = self.view.snapshot().extent(&ids, &self.time).map_err(to_datafusion)?;
+        let Some((extent, rows_max)) = extent else { return Ok(Vec::new()) };
+        let columns: usize = self.sensors.iter().map(|wanted| wanted.fields.len() + 1).sum();
+        let bytes = (rows_max as u64).saturating_mul(8 * columns as u64);
+        let count = i128::from(bytes / self.window_bytes + 1);
+        let first = match self.every_ns {
+            Some(every_ns) => bin_of(extent.first_ns, every_ns),
+            None => extent.first_ns,
+        };
+        let span = i128::from(extent.last_ns) - i128::from(first) + 1;
+        let mut width = (span + count - 1) / count;
+        if let Some(every_ns) = self.every_ns {
+            let every_ns = i128::from(every_ns);
+            width = (width + every_ns - 1) / every_ns * every_ns;
+        }
+        let mut windows = Vec::new();
+        let mut start = i128::from(first);
+        while start <= i128::from(extent.last_ns) {
+            let last = (start + width - 1).min(i128::from(extent.last_ns));
+            windows.push(TimeRange::new(start as i64, last as i64).intersect(&self.time));
+            start += width;
+        }
+        Ok(windows)
+    }
+
+    /// The rows of a window.
+    fn read(&self, window: &TimeRange, stats: &Arc<ReadStats>) -> Result<Option<RecordBatch>> {
+        let read = |part: &[Wanted]| -> tidefall_types::Result<Vec<SensorSeries>> {
+            part.iter()
+                .map(|wanted| {
+                    let snapshot = self.view.snapshot();
+                    let series = snapshot.read_sensor_counted(
+                        wanted.sensor,
+                        window,
+                        &wanted.fields,
+                        stats,
+                    )?;
+                    Ok(match self.every_ns {
+                        Some(every_ns) => align(series, every_ns),
+                        None => series,
+                    })
+                })
+                .collect()
+        };
+        let series = in_two(&self.sensors, self.window_values(), read).map_err(to_datafusion)?;
+        let times = union(&series);
+        if times.is_empty() {
+            return Ok(None);
+        }
+        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.wanted.len()];
+        for (wanted, series) in self.sensors.iter().zip(series) {
+            let places = places(&times, &series.time);
+            for (values, column) in series.fields.iter().zip(&wanted.columns) {
+                let values = match &places {
+                    None => Arc::clone(values),
+                    Some(places) => take(values, places, None)?,
+                };
+                for (at, _) in self.wanted.iter().enumerate().filter(|(_, at)| *at == column) {
+                    columns[at] = Some(Arc::clone(&values));
+                }
+            }
+        }
+        let rows = times.len();
+        let time: ArrayRef = Arc::new(TimestampNanosecondArray::new(times, None));
+        let columns = columns.into_iter().zip(self.arrow.fields()).map(|(column, field)| {
+            column.unwrap_or_else(|| match field.is_nullable() {
+                false => Arc::clone(&time),
+                true => new_null_array(field.data_type(), rows),
+            })
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let columns = columns.collect();
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?))
+    }
+
+    /// About how many values a window has.
+    fn window_values(&self) -> usize {
+        (self.window_bytes / 8) as usize
+    }
+}
+
+impl Source for SideBySide {
+    fn describe(&self) -> String {
+        let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
+        let every =
+            self.every_ns.map(|ns| format!(", every={}", tidefall_types::format_duration(ns)));
+        format!(
+            "rows of {}, sensors={found} of {all}, time=[{}]{}",
+            self.view.schema().name,
+            TimeText(self.time),
+            every.unwrap_or_default()
+        )
+    }
+
+    fn partitions(&self) -> usize {
+        1
+    }
+
+    fn produce(
+        &self,
+        _partition: usize,
+        tally: &Tally,
+        deliver: &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<()> {
+        let stats = tally.start();
+        for window in self.windows()? {
+            let Some(rows) = self.read(&window, &stats)? else { continue };
+            for start in (0..rows.num_rows()).step_by(BATCH_ROWS) {
+                if !deliver(rows.slice(start, BATCH_ROWS.min(rows.num_rows() - start))) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets two threads do one half each of what is worth it.
+fn in_two<T: Sync, R: Send>(
+    items: &[T],
+    values: usize,
+    read: impl Fn(&[T]) -> tidefall_types::Result<Vec<R>> + Sync,
+) -> tidefall_types::Result<Vec<R>> {
+    if items.len() < 2 || values < 2 * VALUES_PER_THREAD_MIN {
+        return read(items);
+    }
+    let (here, there) = items.split_at(items.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| read(there));
+        let mut all = read(here)?;
+        let other = other.join().map_err(|_| Error::closed("a reader panicked; this is a bug"))?;
+        all.extend(other?);
+        Ok(all)
+    })
+}
+
+/// The latest value of each field in each bin, at the start of the bin.
+fn align(series: SensorSeries, every_ns: i64) -> SensorSeries {
+    let mut bins: Vec<i64> = Vec::new();
+    let mut rows: Vec<Range<usize>> = Vec::new();
+    for (row, time_ns) in series.time.iter().enumerate() {
+        let bin = bin_of(*time_ns, every_ns);
+        match (bins.last(), rows.last_mut()) {
+            (Some(last), Some(range)) if *last == bin => range.end = row + 1,
+            _ => {
+                bins.push(bin);
+                rows.push(row..row + 1);
+            }
+        }
+    }
+    let latest = |values: &ArrayRef| {
+        let places: UInt32Array = rows
+            .iter()
+            .map(|rows| rows.clone().rev().find(|row| values.is_valid(*row)).map(|row| row as u32))
+            .collect();
+        // Every place lies within the array, of which there are as many rows as times.
+        take(values, &places, None)
+            .unwrap_or_else(|_| new_null_array(values.data_type(), bins.len()))
+    };
+    let fields = series.fields.iter().map(latest).collect();
+    SensorSeries { time: bins.into(), fields }
+}
+
+/// All times of some sensors, ascending.
+fn union(series: &[SensorSeries]) -> ScalarBuffer<i64> {
+    let mut lists = series.iter().map(|one| &one.time).filter(|list| !list.is_empty());
+    let Some(first) = lists.next() else { return Vec::new().into() };
+    let others: Vec<&ScalarBuffer<i64>> = lists.filter(|list| *list != first).collect();
+    if others.is_empty() {
+        return first.clone();
+    }
+    let mut all: Vec<i64> = first.to_vec();
+    // Lists that follow each other stay in order, which the sort makes use of.
+    others.iter().for_each(|list| all.extend_from_slice(list));
+    all.sort();
+    all.dedup();
+    all.into()
+}
+
+/// Where the values of a sensor with `own` times stand among `times`; nothing when they are the same.
+fn places(times: &ScalarBuffer<i64>, own: &ScalarBuffer<i64>) -> Option<UInt32Array> {
+    if times == own {
+        return None;
+    }
+    let mut next = 0;
+    let place = times.iter().map(|time| {
+        let is_own = own.get(next) == Some(time);
+        next += usize::from(is_own);
+        is_own.then(|| next as u32 - 1)
+    });
+    Some(place.collect())
+}
