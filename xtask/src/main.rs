@@ -122,6 +122,7 @@ impl Xtask {
         run(Command::new(python)
             .current_dir(&self.root)
             .env("PYTHONPATH", self.root.join("crates/python"))
+            .env("TIDEFALL_BINARY", self.target.join("release").join("tidefall"))
             .args(["-m", "pytest", "-q", "tests/python"]))
     }
 

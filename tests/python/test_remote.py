@@ -1,0 +1,105 @@
+"""The client of a server answers as the database in this process does."""
+
+import os
+import re
+import subprocess
+
+import numpy
+import pandas
+import pandas.testing
+import polars
+import pytest
+
+import tidefall
+from test_layers import SENSORS, START, readings
+
+BINARY = os.environ.get("TIDEFALL_BINARY")
+pytestmark = pytest.mark.skipif(not BINARY, reason="TIDEFALL_BINARY does not say where the program is")
+
+
+class Served:
+    """A server over a database, and the same database opened to read."""
+
+    def __init__(self, folder):
+        command = [BINARY, "serve", "--db", folder, "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in self.process.stdout:
+            if found := re.search(r"127\.0\.0\.1:(\d+)", line):
+                break
+        self.client = tidefall.connect(f"http://127.0.0.1:{found.group(1)}")
+
+    def stop(self):
+        self.client.close()
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(tmp_path / "db")
+
+
+def assert_same(one, other):
+    pandas.testing.assert_frame_equal(one.to_pandas(), other.to_pandas(), check_freq=False, check_dtype=False, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_the_same(folder, seed):
+    random = numpy.random.default_rng(seed)
+    with tidefall.open(folder, memory_mib=64) as db:
+        db.write("plant", readings(random, 5000, bool(seed % 2)), tags=["sensor"])
+        db.cascade("plant", to="long")
+        db.write("plant", readings(random, 500, bool(seed % 2)), tags=["sensor"])
+    served = Served(folder)
+    try:
+        here, there = tidefall.open(folder, read_only=True).table("plant"), served.client.table("plant")
+        assert repr(here) == repr(there) and here.tags == there.tags and here.fields == there.fields
+        assert here.sensors() == there.sensors()
+        period = START + pandas.Timedelta(days=5), START + pandas.Timedelta(days=12)
+        chosen = sorted(SENSORS[:3])
+        for field in ("value", "count"):
+            options = {"field": field}
+            assert_same(here.rows(chosen, *period, **options), there.rows(chosen, *period, **options))
+            assert_same(here.rows(chosen, *period, between=(-50, 330), **options), there.rows(chosen, *period, between=(-50, 330), **options))
+            assert_same(here.columns(chosen, *period, **options), there.columns(chosen, *period, **options))
+            assert_same(here.latest(**options), there.latest(**options))
+            assert_same(here.lowest(chosen, *period, **options), there.lowest(chosen, *period, **options))
+            assert_same(here.highest(**options), there.highest(**options))
+            moment = here.latest(**options).time[0]
+            assert_same(here.at(moment, **options), there.at(moment, **options))
+            for how in ("mean", "count", "std", "min", "max", "sum", "first", "last"):
+                assert_same(here.resample("6h", how, chosen, *period, **options), there.resample("6h", how, chosen, *period, **options))
+    finally:
+        served.stop()
+
+
+def test_writes_and_sql(folder):
+    served = Served(folder)
+    try:
+        db = served.client
+        times = pandas.date_range("2024-05-01", periods=100_000, freq="1s")
+        frame = pandas.DataFrame({"sensor": "a", "value": numpy.arange(100_000.0)}, index=times)
+        assert db.write("plant", frame, tags=["sensor"]) == 100_000
+        assert db.write_wide("wide", pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, None]}, index=times[:2])) == 3
+        assert db.write("polars", polars.DataFrame({"time": times[:3], "value": [1, 2, 3]})) == 3
+        assert sorted(db.tables()) == ["plant", "polars", "wide"]
+        assert db.table("wide").rows().to_pandas()["b"].dropna().tolist() == [3.0]
+        rows = 0
+        for batch in db.sql("SELECT value FROM plant"):
+            rows += batch.num_rows
+        assert rows == 100_000
+        assert polars.DataFrame(db.sql("SELECT sum(value) AS s FROM plant")).item() == 99_999 * 50_000
+        with pytest.raises(tidefall.InvalidError, match="SELEC"):
+            db.sql("SELEC 1")
+        with pytest.raises(tidefall.NotFoundError, match="nowhere"):
+            db.table("nowhere")
+        with pytest.raises(tidefall.ConflictError):
+            db.write("plant", {"time": [1], "sensor": ["a"], "value": ["text"]}, time="time", tags=["sensor"])
+        with pytest.raises(tidefall.UnsupportedError):
+            db.flush()
+    finally:
+        served.stop()
+    with pytest.raises(tidefall.IoError, match="does not answer"):
+        tidefall.connect("127.0.0.1:9")
+    with pytest.raises(tidefall.InvalidError, match="no address"):
+        tidefall.connect("ftp://x")
