@@ -210,8 +210,8 @@ class DuckDB:
     def load(self, workload):
         self.duck.execute("CREATE TABLE readings (sensor VARCHAR, time TIMESTAMP_NS, value DOUBLE)")
         for name, values in zip(workload.names, workload.values):
-            column = pandas.DataFrame({"time": workload.time.view("datetime64[ns]"), "value": values})  # noqa: F841
-            self.duck.execute("INSERT INTO readings SELECT ?, time, value FROM column", [name])
+            arrivals = pandas.DataFrame({"time": workload.time.view("datetime64[ns]"), "value": values})  # noqa: F841, found by name
+            self.duck.execute("INSERT INTO readings SELECT ?, time, value FROM arrivals", [name])
         self.duck.execute("CHECKPOINT")
 
     def size(self, folder):
@@ -315,7 +315,7 @@ class ClickHouse:
         return dict(zip((name.decode() if isinstance(name, bytes) else name for name in found["name"].to_pylist()), found["value"].to_pylist()))
 
     def q9(self, i):
-        return self.frame(i, f"SELECT sensor, toStartOfHour(time) AS time, avg(value) AS value FROM d.readings WHERE {self.where(i).replace('time ', 'd.readings.time ')} GROUP BY sensor, time ORDER BY sensor, time")
+        return self.frame(i, f"SELECT sensor, toDateTime64(toStartOfHour(time), 9) AS time, avg(value) AS value FROM d.readings WHERE {self.where(i).replace('time ', 'd.readings.time ')} GROUP BY sensor, time ORDER BY sensor, time")
 
     q10 = q9
 
@@ -372,7 +372,7 @@ class ArcticDB:
 
     def q9(self, i):
         query = self.arcticdb.QueryBuilder().resample("1h").agg({name: "mean" for name in i.names})
-        return self.library.read("wide", columns=i.names, date_range=self.span(i), query_builder=query).data[i.names]
+        return self.library.read("wide", date_range=self.span(i), query_builder=query).data[i.names]
 
     q10 = q9
 

@@ -19,7 +19,7 @@ Range = tuple[int | None, int | None]
 # Rows that are sent at once; the body of a request is bounded.
 WRITE_ROWS = 1 << 16
 ERRORS = {
-    "invalid": _tidefall.InvalidError, "not_found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
+    "invalid": _tidefall.InvalidError, "not found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
     "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "limit": _tidefall.LimitError,
     "locked": _tidefall.LockedError, "closed": _tidefall.ClosedError, "unsupported": _tidefall.UnsupportedError,
 }
