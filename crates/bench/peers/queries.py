@@ -1,13 +1,14 @@
 """The twelve queries of the papers' sensor workload, from Python, each answered in its final form.
 
     python queries.py --system tidefall|duckdb|chdb|arcticdb|influxdb|questdb [--sensors 100] [--days 366]
-                      [--model long|short|kv|mixed] [--only q1,q8] [--cold]
+                      [--model long|short|kv|mixed] [--only q1,q8] [--cold | --both]
 
 Ten instances of every query, with other sensors and other dates, the same for all systems. Every answer is
 compared with one computed from the raw values before anything is timed. Warm: each instance is run once to
-warm up and then `--runs` times, of which the median counts. Cold: the caches of the operating system are
-dropped and the database is opened again before each single run (needs root). Prints milliseconds, a line of
-JSON for each query: the median over the instances, with the spread between their quartiles.
+warm up and then `--runs` times (fewer when one takes seconds), of which the median counts. Cold: the caches of
+the operating system are dropped and the database is opened again before each single run (needs root). Prints
+milliseconds, a line of JSON for each query: the median over the instances, with the spread between their
+quartiles. Of a workload of one day only the queries of a day are asked, of a month those of a month as well.
 
 Q1, Q2, Q3: one sensor for a day, a month, a year. Q4, Q5, Q6: ten neighbours. Q7: ten of all. Q8: every sensor
 at one minute, as a dictionary. Q9, Q10: hourly means of a year of one and of twenty sensors. Q11: the smallest
@@ -30,9 +31,13 @@ import common
 NS_PER_HOUR = 3_600_000_000_000
 NS_PER_DAY = 24 * NS_PER_HOUR
 QUERIES = [f"q{number}" for number in range(1, 13)]
-# What can be asked of readings that are a day old at most, or a month.
 OF_A_DAY = ["q1", "q4", "q8", "q11"]
-OF_A_MONTH = [*OF_A_DAY, "q2", "q5"]
+OF_A_MONTH = ["q2", "q5"]
+
+
+def possible(days):
+    """The queries that can be asked of so many days."""
+    return [query for query in QUERIES if days >= (1 if query in OF_A_DAY else 30 if query in OF_A_MONTH else 31)]
 
 
 class Workload:
@@ -53,10 +58,10 @@ class Workload:
         """A wide data frame, whose columns are contiguous."""
         return pandas.DataFrame(self.values.T, index=pandas.DatetimeIndex(self.time, name="time"), columns=self.names, copy=False)
 
-    def instances(self, query, count, first_day):
-        """What to ask: sensors, a period, and the bounds of ordinary values. Days are from `first_day` on."""
+    def instances(self, query, count):
+        """What to ask: sensors, a period, and the bounds of ordinary values."""
         random = numpy.random.default_rng(int(query[1:]))
-        length = {"q1": 1, "q4": 1, "q8": 1, "q11": 1, "q2": 30, "q5": 30}.get(query, self.days)
+        length = 1 if query in OF_A_DAY else 30 if query in OF_A_MONTH else self.days
         wanted = {"q4": 10, "q5": 10, "q6": 10, "q7": 10, "q10": 20}.get(query, 1)
         wanted = min(wanted, self.sensors)
         for _ in range(count):
@@ -67,8 +72,7 @@ class Workload:
             else:
                 first = int(random.integers(0, self.sensors - wanted + 1))
                 sensors = range(first, first + wanted)
-            length = min(length, self.days - first_day)
-            day = int(random.integers(first_day, self.days - length + 1))
+            day = int(random.integers(0, self.days - length + 1))
             minutes = day * common.MINUTES_PER_DAY, (day + length) * common.MINUTES_PER_DAY
             if query == "q8":
                 minute = int(random.integers(*minutes))
@@ -228,8 +232,8 @@ class DuckDB:
     q2 = q3 = q1
 
     def q4(self, i):
-        found = self.ask(i, "SELECT time, value FROM readings WHERE $range AND sensor IN (SELECT unnest(?)) ORDER BY sensor, time" if self.options.subquery else
-                         f"SELECT time, value FROM readings WHERE $range AND sensor IN ({','.join(repr(name) for name in i.names)}) ORDER BY sensor, time", *([i.names] if self.options.subquery else []))
+        names = ",".join(repr(name) for name in i.names)
+        found = self.ask(i, f"SELECT time, value FROM readings WHERE $range AND sensor IN ({names}) ORDER BY sensor, time")
         return side_by_side(found["time"], found["value"], i.names)
 
     q5 = q6 = q7 = q4
@@ -413,14 +417,8 @@ class InfluxDB:
         return subprocess.run(["influxd", "version"], capture_output=True, text=True, check=True).stdout.split()[1]
 
     def load(self, workload):
-        hour = 60
-        heads = [f"readings,sensor={name} value=" for name in workload.names]
-        for start in range(0, len(workload.time), hour):
-            lines = []
-            for minute in range(start, start + hour):
-                tail = f" {workload.time[minute]}"
-                lines.extend(f"{head}{value!r}{tail}" for head, value in zip(heads, workload.values[:, minute].tolist()))
-            self.http_write.get(f"{self.server.url}/write?db=bench", "\n".join(lines).encode())
+        for lines in line_protocol(workload):
+            self.http_write.get(f"{self.server.url}/write?db=bench", lines)
         import influx_sizes
         influx_sizes.settled_bytes(self.folder)
 
@@ -466,7 +464,106 @@ class InfluxDB:
         return self.frame(i, f"SELECT value FROM readings WHERE {self.where(i)} AND (value <= {i.low!r} OR value >= {i.high!r})", "value")
 
 
-SYSTEMS = {"tidefall": Tidefall, "duckdb": DuckDB, "chdb": ClickHouse, "arcticdb": ArcticDB, "influxdb": InfluxDB}
+class QuestDB:
+    """A server on this machine; answers as Parquet. Its jar comes from Maven, org.questdb:questdb."""
+
+    title, release = "QuestDB", "9.3.4"
+    settings = "server on this machine, indexed symbol, partitions of months, answers as Parquet"
+    config = "http.bind.to=127.0.0.1:{port}\nhttp.min.enabled=false\npg.enabled=false\nline.tcp.enabled=false\ntelemetry.enabled=false\n"
+
+    def __init__(self, folder, options):
+        self.folder = folder
+        self.jar = pathlib.Path.home() / f".m2/repository/org/questdb/questdb/{self.release}/questdb-{self.release}.jar"
+        if not self.jar.exists():
+            subprocess.run(["mvn", "-q", "dependency:get", "-Dtransitive=false", f"-Dartifact=org.questdb:questdb:{self.release}"], check=True)
+        self.open()
+
+    def open(self):
+        import http_write
+        self.http_write = http_write
+        port = http_write.free_port()
+        conf = pathlib.Path(self.folder) / "conf"
+        conf.mkdir(exist_ok=True)
+        (conf / "server.conf").write_text(self.config.format(port=port))
+        command = ["java", "-p", str(self.jar), "-m", "io.questdb/io.questdb.ServerMain", "-d", self.folder]
+        self.server = http_write.Server(command, port, open(f"{self.folder}/log", "w"))
+
+    def close(self):
+        self.server.stop()
+
+    def version(self):
+        return self.release
+
+    def get(self, path, **parameters):
+        import urllib.parse
+        import urllib.request
+        with urllib.request.urlopen(f"{self.server.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=600) as answer:
+            return answer.read()
+
+    def load(self, workload):
+        self.get("/exec", query="CREATE TABLE readings (time TIMESTAMP, sensor SYMBOL INDEX, value DOUBLE) TIMESTAMP(time) PARTITION BY MONTH WAL")
+        for lines in line_protocol(workload):
+            self.http_write.get(f"{self.server.url}/write?precision=n", lines)
+        while int(self.get("/exp", query="SELECT count() FROM readings").split()[-1]) < workload.values.size:
+            time.sleep(0.5)
+
+    def size(self, folder):
+        return common.folder_bytes(f"{folder}/db")
+
+    def ask(self, sql):
+        import io
+        import pyarrow.parquet
+        return pyarrow.parquet.read_table(io.BytesIO(self.get("/exp", query=sql, fmt="parquet")))
+
+    def where(self, i):
+        names = ",".join(repr(name) for name in i.names)
+        return f"time >= {i.start // 1000} AND time < {i.end // 1000} AND sensor IN ({names})"
+
+    def frame(self, i, found):
+        # Rows come by time, and at one time by sensor, as they arrived.
+        values = found["value"].to_numpy().reshape(-1, len(i.names))
+        index = pandas.DatetimeIndex(found["time"].to_numpy()[:: len(i.names)])
+        return pandas.DataFrame(values, index=index, columns=i.names, copy=False)
+
+    def q1(self, i):
+        return self.frame(i, self.ask(f"SELECT time, value FROM readings WHERE {self.where(i)}"))
+
+    q2 = q3 = q4 = q5 = q6 = q7 = q1
+
+    def q8(self, i):
+        found = self.ask(f"SELECT sensor, value FROM readings WHERE time = {i.start // 1000}")
+        return dict(zip(found["sensor"].to_pylist(), found["value"].to_pylist()))
+
+    def q9(self, i):
+        found = self.ask(f"SELECT time, sensor, avg(value) AS value FROM readings WHERE {self.where(i)} SAMPLE BY 1h ORDER BY sensor, time")
+        return side_by_side(found["time"].to_numpy(), found["value"].to_numpy(), i.names)
+
+    q10 = q9
+
+    def q11(self, i):
+        found = self.ask(f"SELECT time, sensor, value FROM readings WHERE {self.where(i)} ORDER BY value, time LIMIT 1")
+        return found["time"].to_numpy()[0], found["sensor"][0].as_py(), found["value"][0].as_py()
+
+    def q12(self, i):
+        return self.frame(i, self.ask(f"SELECT time, value FROM readings WHERE {self.where(i)} AND (value <= {i.low!r} OR value >= {i.high!r})"))
+
+
+def line_protocol(workload):
+    """The readings of each hour in Influx's line protocol, in the order in which they arrive."""
+    heads = [f"readings,sensor={name} value=" for name in workload.names]
+    for start in range(0, len(workload.time), 60):
+        lines = []
+        for minute in range(start, start + 60):
+            tail = f" {workload.time[minute]}"
+            lines.extend(f"{head}{value!r}{tail}" for head, value in zip(heads, workload.values[:, minute].tolist()))
+        yield "\n".join(lines).encode()
+
+
+SYSTEMS = {"tidefall": Tidefall, "duckdb": DuckDB, "chdb": ClickHouse, "arcticdb": ArcticDB, "influxdb": InfluxDB, "questdb": QuestDB}
+
+
+# Repeats of an instance stop when they have taken this long.
+MS_MAX = 2_000
 
 
 def milliseconds(action, instance):
@@ -477,20 +574,31 @@ def milliseconds(action, instance):
     return seconds * 1e3
 
 
+def warm(action, instance, runs):
+    """The median of some runs."""
+    found = []
+    while len(found) < runs and sum(found) < MS_MAX:
+        found.append(milliseconds(action, instance))
+    return statistics.median(found)
+
+
 def drop_caches():
     subprocess.run(["sync"], check=True)
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
 
 
-def measure(system, query, instances, options):
-    """The milliseconds of each instance."""
+def measure(system, query, instances, runs):
+    """The milliseconds of each instance, warm; raises when an answer is wrong."""
+    action = getattr(system, query)
     for instance in instances:
-        instance.check(getattr(system, query)(instance))
-    if not options.cold:
-        action = getattr(system, query)
-        return [statistics.median(milliseconds(action, instance) for _ in range(options.runs)) for instance in instances]
+        instance.check(action(instance))
+    return [warm(action, instance, runs) for instance in instances]
+
+
+def measure_cold(system, query, instances):
+    """The milliseconds of each instance with all caches empty."""
     found = []
-    for instance in instances[: options.runs]:
+    for instance in instances:
         system.close()
         drop_caches()
         system.open()
@@ -498,12 +606,12 @@ def measure(system, query, instances, options):
     return found
 
 
-def report(query, system, options, found):
+def report(query, caches, system, options, found):
     quartiles = statistics.quantiles(found, n=4)
     median = statistics.median(found)
     print(json.dumps({
-        "bench": f"{query.upper()}, {'cold' if options.cold else 'warm'}", "system": system.title, "version": system.version(),
-        "model": options.model if isinstance(system, Tidefall) else None, "settings": system.settings, "unit": "ms",
+        "bench": "query", "query": query, "caches": caches, "sensors": options.sensors, "days": options.days, "system": system.title,
+        "version": system.version(), "model": options.model if isinstance(system, Tidefall) else None, "settings": system.settings, "unit": "ms",
         "runs": [round(one, 4) for one in found], "median": round(median, 4), "spread": round((quartiles[2] - quartiles[0]) / median, 4),
     }), flush=True)
 
@@ -517,9 +625,9 @@ def main():
     parser.add_argument("--only", help="queries, separated by commas")
     parser.add_argument("--instances", type=int, default=10)
     parser.add_argument("--memory", type=int, default=512, help="Tidefall's budget in MiB")
-    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--cold", action="store_true", help="measure with empty caches")
+    parser.add_argument("--both", action="store_true", help="measure warm and then cold")
     parser.add_argument("--keep", action="store_true", help="use what an earlier run has loaded")
-    parser.add_argument("--subquery", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     workload = Workload(options.sensors, options.days, options.seed)
     folder = pathlib.Path(options.work) / f"queries-{options.system}-{options.model}-{options.sensors}x{options.days}"
@@ -531,13 +639,19 @@ def main():
     if not is_loaded:
         start = time.perf_counter()
         system.load(workload)
-        print(f"{system.title}: loaded {workload.values.size} rows in {time.perf_counter() - start:.1f} s, {system.size(str(folder)) / workload.values.size:.3f} bytes a row", flush=True)
+        seconds = time.perf_counter() - start
+        print(json.dumps({
+            "bench": "load for queries", "sensors": options.sensors, "days": options.days, "system": system.title, "version": system.version(),
+            "model": options.model if isinstance(system, Tidefall) else None, "settings": system.settings, "unit": "rows/s", "runs": [round(seconds, 4)],
+            "median": round(workload.values.size / seconds), "spread": 0, "bytes_per_reading": round(system.size(str(folder)) / workload.values.size, 4),
+        }), flush=True)
         (folder / "loaded").touch()
-    possible = {"kv": OF_A_DAY, "short": OF_A_MONTH}.get(options.model, QUERIES)
-    first_day = max(workload.days - {"kv": 1, "short": 30}.get(options.model, workload.days), 0)
-    for query in options.only.split(",") if options.only else possible:
-        instances = list(workload.instances(query, options.instances, first_day))
-        report(query, system, options, measure(system, query, instances, options))
+    for query in options.only.split(",") if options.only else possible(options.days):
+        instances = list(workload.instances(query, options.instances))
+        if options.both or not options.cold:
+            report(query, "warm", system, options, measure(system, query, instances, options.runs))
+        if options.both or options.cold:
+            report(query, "cold", system, options, measure_cold(system, query, instances))
     system.close()
 
 

@@ -46,6 +46,34 @@ pub fn decode_into<T: PageValue>(bytes: &[u8], out: &mut [T]) -> Result<usize> {
     decode_numbers(page, out).map(|_| nulls)
 }
 
+/// As [`decode_into`], for the rows from `first` on for which `out` has places. Of most pages only the
+/// vectors are decoded in which these rows lie.
+///
+/// # Errors
+/// As [`decode_into`]; `Invalid` when the page does not have all these rows.
+pub fn decode_rows_into<T: PageValue>(bytes: &[u8], first: usize, out: &mut [T]) -> Result<usize> {
+    let page = open_of_type(bytes, T::TYPE)?;
+    let info = page.info;
+    let rows = first..first.saturating_add(out.len());
+    if rows.end > info.rows {
+        return Err(rows_missing(&rows, info.rows));
+    }
+    if rows.len() == info.rows {
+        return decode_numbers(page, out).map(|_| info.nulls);
+    }
+    if info.nulls == 0 {
+        return decode_some_numbers(page, first, out).map(|()| 0);
+    }
+    let mut all = vec![T::NULL; info.rows];
+    let nulls = decode_numbers(page, &mut all)?;
+    out.copy_from_slice(&all[rows.clone()]);
+    Ok(nulls.map_or(0, |nulls| nulls.slice(rows.start, rows.len()).null_count()))
+}
+
+fn rows_missing(rows: &Range<usize>, held: usize) -> Error {
+    Error::invalid(format!("rows {rows:?} of a page of {held} rows"))
+}
+
 fn open_of_type(bytes: &[u8], ty: FieldType) -> Result<Page<'_>> {
     let page = open_checked(bytes)?;
     if page.info.ty == ty {
@@ -65,6 +93,13 @@ fn decode_numbers<T: Number>(mut page: Page<'_>, out: &mut [T]) -> Result<Option
         spread(out, nulls, T::NULL);
     }
     Ok(nulls)
+}
+
+/// Decodes the values of `page`, which has no nulls, from the row `first` on.
+fn decode_some_numbers<T: Number>(mut page: Page<'_>, first: usize, out: &mut [T]) -> Result<()> {
+    let info = page.info;
+    validity::decode(page.form, info.rows, info.nulls, &mut page.payload)?;
+    numeric::decode_some(info.codec, page.payload.rest(), info.rows, first, out)
 }
 
 /// Collects pages and arrays of one type into one contiguous column. Numbers are decoded straight
@@ -117,6 +152,11 @@ impl<T: Number> Numbers<T> {
 
     fn append_page(&mut self, page: Page<'_>, rows: Range<usize>) -> Result<Option<NullBuffer>> {
         let count = page.info.rows;
+        if rows.len() < count && page.info.nulls == 0 {
+            decode_some_numbers(page, rows.start, self.room(rows.len()))?;
+            self.len += rows.len();
+            return Ok(None);
+        }
         let nulls = decode_numbers(page, self.room(count))?;
         if rows.len() < count {
             let start = self.len;
@@ -276,10 +316,7 @@ impl ColumnBuilder {
     pub fn append_page_rows(&mut self, bytes: &[u8], rows: Range<usize>) -> Result<()> {
         let page = open_of_type(bytes, self.ty())?;
         if rows.start > rows.end || rows.end > page.info.rows {
-            return Err(Error::invalid(format!(
-                "rows {rows:?} of a page of {} rows",
-                page.info.rows
-            )));
+            return Err(rows_missing(&rows, page.info.rows));
         }
         self.append_opened(page, rows)
     }

@@ -272,11 +272,16 @@ fn decimals_of<T: Number>(value: T) -> Option<(usize, i64)> {
     })
 }
 
-/// Decodes `out.len()` values.
+/// Decodes some of `len` values: those from `first` on for which `out` has places.
 ///
 /// # Errors
 /// `Corrupt` when the body does not hold that many.
-pub(crate) fn decode<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
+pub(crate) fn decode<T: Number>(
+    body: &[u8],
+    len: usize,
+    first: usize,
+    out: &mut [T],
+) -> Result<()> {
     let mut reader = Reader::new(body);
     let [decimals, flags] = reader.array()?;
     let low_bits = flags & !(NEAR | FAR);
@@ -287,22 +292,29 @@ pub(crate) fn decode<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
         return Err(corrupt(format_args!("a scale of {decimals} decimals, {low_bits} bits")));
     }
     let scale = Scale::new(usize::from(decimals), low_bits);
-    ints::decode(&mut reader, out, move |digits| scale.value(double_of(digits)))?;
+    let value_of = move |digits| scale.value(double_of(digits));
+    match out.len() == len {
+        true => ints::decode(&mut reader, out, value_of)?,
+        false => ints::decode_some(&mut reader, len, first, out, value_of)?,
+    }
     if flags & NEAR != 0 {
-        let near = reader.count("values near a decimal", out.len())?;
+        let near = reader.count("values near a decimal", len)?;
         let positions = decode_integers(&mut reader, near)?;
         let steps = decode_integers(&mut reader, near)?;
         for (position, steps) in positions.into_iter().zip(steps) {
-            let place = place_of(out, position)?;
-            *place = T::from_int(place.to_int().wrapping_add(steps));
+            if let Some(place) = place_of(out, position, len, first)? {
+                *place = T::from_int(place.to_int().wrapping_add(steps));
+            }
         }
     }
     if flags & FAR != 0 {
-        let far = reader.count("values far from decimals", out.len())?;
+        let far = reader.count("values far from decimals", len)?;
         let positions = decode_integers(&mut reader, far)?;
         let values = reader.take(far * T::WIDTH)?;
         for (position, value) in positions.into_iter().zip(values.chunks(T::WIDTH)) {
-            *place_of(out, position)? = T::get(value);
+            if let Some(place) = place_of(out, position, len, first)? {
+                *place = T::get(value);
+            }
         }
     }
     reader.expect_end()
@@ -314,7 +326,12 @@ fn decode_integers(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
     Ok(integers)
 }
 
-fn place_of<T>(out: &mut [T], position: i64) -> Result<&mut T> {
-    let place = usize::try_from(position).ok().and_then(|position| out.get_mut(position));
-    place.ok_or_else(|| corrupt(format_args!("an exception at row {position}")))
+/// The place of an exception, if it is among those that are decoded.
+fn place_of<T>(out: &mut [T], position: i64, len: usize, first: usize) -> Result<Option<&mut T>> {
+    match usize::try_from(position) {
+        Ok(position) if position < len => {
+            Ok(position.checked_sub(first).and_then(|place| out.get_mut(place)))
+        }
+        _ => Err(corrupt(format_args!("an exception at row {position}"))),
+    }
 }

@@ -316,6 +316,55 @@ fn decode_packing<T>(
     }
 }
 
+/// Reads some values of a stream of `len`: those from `first` on for which `out` has places. Frames in
+/// which none of them lies are passed over.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn decode_some<T: Copy>(
+    reader: &mut Reader<'_>,
+    len: usize,
+    first: usize,
+    out: &mut [T],
+    map: impl Fn(i64) -> T + Copy,
+) -> Result<()> {
+    let end = first + out.len();
+    let mut ahead = reader.clone();
+    let shape = ahead.byte()?;
+    if shape & !UNIT != Packing::Frames.shape() {
+        let mut all = vec![0; len];
+        decode(reader, &mut all, |value| value)?;
+        out.iter_mut().zip(&all[first..end]).for_each(|(to, value)| *to = map(*value));
+        return Ok(());
+    }
+    let (unit, origin) = match shape & UNIT {
+        0 => (1, 0),
+        _ => (ahead.varint()? as i64, ahead.signed()?),
+    };
+    let map = move |value: i64| map(origin.wrapping_add(unit.wrapping_mul(value)));
+    for start in (0..len).step_by(VECTOR) {
+        let vector = start..(start + VECTOR).min(len);
+        if vector.end <= first || vector.start >= end {
+            let width = usize::from(ahead.byte()?);
+            ahead.signed()?;
+            ahead.take(packed_bytes(vector.len(), width))?;
+            continue;
+        }
+        let wanted = vector.start.max(first)..vector.end.min(end);
+        let places = &mut out[wanted.start - first..wanted.end - first];
+        if wanted == vector {
+            decode_frames(&mut ahead, places, map)?;
+        } else {
+            let mut values = [0; VECTOR];
+            decode_frames(&mut ahead, &mut values[..vector.len()], |value| value)?;
+            let values = &values[wanted.start - start..wanted.end - start];
+            places.iter_mut().zip(values).for_each(|(to, value)| *to = map(*value));
+        }
+    }
+    *reader = ahead;
+    Ok(())
+}
+
 fn decode_pco<T>(
     reader: &mut Reader<'_>,
     out: &mut [T],

@@ -38,7 +38,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{ColumnBuilder, decode_into, decode_page};
+pub use builder::{ColumnBuilder, decode_into, decode_page, decode_rows_into};
 pub use encode::{encode_page, encode_slice, encode_with_each};
 pub use page::{
     Codec, MAX_PAGE_ROWS, MAX_PAGE_TEXT_BYTES, PageInfo, Profile, check_page, page_info,

@@ -268,13 +268,38 @@ pub(crate) fn decode<T: Number>(
             ints::decode(&mut reader, out, T::from_int)?;
             reader.expect_end()
         }
-        Codec::Decimal => decimal::decode(body, out),
+        Codec::Decimal => decimal::decode(body, out.len(), 0, out),
         Codec::Runs if place.allows_runs() => decode_runs(body, out),
         Codec::Dictionary if place.allows_dictionary() => dictionary::decode(body, out),
         Codec::Pco => heavy::decode_pco(body, out),
         Codec::Single if T::TYPE == FieldType::F64 => decode_singles(body, out, place),
         Codec::Runs | Codec::Dictionary | Codec::Single | Codec::Zstd => {
             Err(corrupt(format_args!("numbers in the codec {}", codec.name())))
+        }
+    }
+}
+
+/// Decodes some of `len` values of a page: those from `first` on for which `out` has places. Where the codec
+/// has vectors, only those that hold them are decoded.
+pub(crate) fn decode_some<T: Number>(
+    codec: Codec,
+    body: &[u8],
+    len: usize,
+    first: usize,
+    out: &mut [T],
+) -> Result<()> {
+    match codec {
+        Codec::Packed => {
+            let mut reader = Reader::new(body);
+            ints::decode_some(&mut reader, len, first, out, T::from_int)?;
+            reader.expect_end()
+        }
+        Codec::Decimal => decimal::decode(body, len, first, out),
+        _ => {
+            let mut all = vec![T::NULL; len];
+            decode(codec, body, &mut all, Place::Page)?;
+            out.copy_from_slice(&all[first..first + out.len()]);
+            Ok(())
         }
     }
 }

@@ -136,6 +136,13 @@ fn check<T: PageValue>(values: &[T], nulls: Option<&NullBuffer>, rng: &mut StdRn
 
         let start = rng.random_range(0..=values.len());
         let end = rng.random_range(start..=values.len());
+        let mut some = vec![T::default(); end - start];
+        let nulls = decode_rows_into(&page, start, &mut some).unwrap();
+        assert_eq!(nulls, array.slice(start, end - start).null_count());
+        assert!(some.iter().zip(&out[start..end]).all(|(found, expected)| found.same(*expected)));
+        let too_far = decode_rows_into(&page, start, &mut vec![T::default(); values.len() + 1]);
+        assert_eq!(too_far.unwrap_err().kind(), ErrorKind::Invalid);
+
         let mut builder = ColumnBuilder::new(T::TYPE, 3);
         builder.append_nulls(2);
         builder.append_page_rows(&page, start..end).unwrap();
@@ -220,6 +227,7 @@ fn every_codec_comes_back() {
                 decode_into(&page, &mut out).unwrap();
                 let same = out.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
                 assert!(same, "{codec:?} of {len}");
+                assert_some_come_back(&page, &values, &mut rng);
             }
         }
         for values in integer_shapes(len, &mut rng) {
@@ -227,9 +235,19 @@ fn every_codec_comes_back() {
                 let mut out = vec![0; len];
                 decode_into(&page, &mut out).unwrap();
                 assert_eq!(out, values, "{codec:?}");
+                assert_some_come_back(&page, &values, &mut rng);
             }
         }
     }
+}
+
+/// Rows that begin and end anywhere, also within the vectors in which they are packed.
+fn assert_some_come_back<T: PageValue>(page: &[u8], values: &[T], rng: &mut StdRng) {
+    let start = rng.random_range(0..=values.len());
+    let end = rng.random_range(start..=values.len());
+    let mut some = vec![T::default(); end - start];
+    decode_rows_into(page, start, &mut some).unwrap();
+    assert!(some.iter().zip(&values[start..end]).all(|(found, value)| found.same(*value)));
 }
 
 fn text_shapes(len: usize, rng: &mut StdRng) -> Vec<Vec<String>> {

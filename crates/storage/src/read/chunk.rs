@@ -7,11 +7,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_buffer::ScalarBuffer;
-use tidefall_codec::{ColumnBuilder, PageValue, decode_into, page_info};
+use tidefall_codec::{ColumnBuilder, PageValue, decode_rows_into, page_info};
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
-use super::frame::{copy_nulls, copy_values};
+use super::frame::copy_nulls;
 use super::parts::LiveObject;
 use super::request::ReadStats;
 use crate::rows::SensorRows;
@@ -82,14 +82,18 @@ impl PlacedChunk {
         Ok(Opened { placed: self, chunk: self.meta(), places, fetched, stats })
     }
 
-    /// Reads all rows.
+    /// Reads the rows within `time`.
     pub(super) fn read(
         &self,
+        time: &TimeRange,
         fields: &[(FieldId, FieldType)],
         fetched: &mut Fetched,
         stats: &ReadStats,
     ) -> Result<SensorRows> {
-        self.open(fields, fetched, stats)?.rows(fields)
+        let opened = self.open(fields, fetched, stats)?;
+        let times = opened.times()?;
+        let rows = times.within(time);
+        opened.rows(fields, times, rows)
     }
 
     /// Reads the rows together with their pages.
@@ -106,7 +110,7 @@ impl PlacedChunk {
             false => opened.fetched.page(segment, &page).map(<[u8]>::to_vec),
         };
         Ok(WholeChunk {
-            rows: opened.rows(fields)?,
+            rows: opened.rows(fields, opened.times()?, 0..self.rows())?,
             time_page: bytes(opened.chunk.time_page())?,
             field_pages: (0..fields.len())
                 .map(|field| bytes(opened.field_page(field)))
@@ -164,17 +168,13 @@ impl PlacedChunk {
         let page = opened.field_page(0);
         let missing = if page.is_empty() {
             copy_nulls(out)
-        } else if rows.len() == self.rows() {
+        } else {
             ReadStats::add(&stats.pages, 1);
             let bytes = opened.fetched.page(segment, &page)?;
             page_info(bytes)
                 .and_then(|info| opened.check_rows(info.rows))
-                .and_then(|()| decode_into(bytes, out))
+                .and_then(|()| decode_rows_into(bytes, rows.start, out))
                 .map_err(|error| segment.locate(page.start, error))?
-        } else {
-            let column = opened.fetched.decode(segment, &page, T::TYPE, stats)?;
-            opened.check_rows(column.len()).map_err(|error| segment.locate(page.start, error))?;
-            copy_values(&column, rows.clone(), out)
         };
         Ok((times.slice(rows), missing))
     }
@@ -224,22 +224,31 @@ impl Opened<'_> {
         Ok(Times::Listed(times.values().clone()))
     }
 
-    fn rows(&self, fields: &[(FieldId, FieldType)]) -> Result<SensorRows> {
+    /// Some of the rows of the chunk, whose times are `times`.
+    fn rows(
+        &self,
+        fields: &[(FieldId, FieldType)],
+        times: Times,
+        rows: Range<usize>,
+    ) -> Result<SensorRows> {
         let segment = &self.placed.object.segment;
         let mut columns = Vec::with_capacity(fields.len());
         for (field, (_, ty)) in fields.iter().enumerate() {
             let page = self.field_page(field);
-            columns.push(match page.is_empty() {
-                true => None,
-                false => {
-                    let column = self.fetched.decode(segment, &page, *ty, self.stats)?;
-                    self.check_rows(column.len())
-                        .map_err(|error| segment.locate(page.start, error))?;
-                    Some(column)
-                }
-            });
+            if page.is_empty() {
+                columns.push(None);
+                continue;
+            }
+            ReadStats::add(&self.stats.pages, 1);
+            let bytes = self.fetched.page(segment, &page)?;
+            let mut column = ColumnBuilder::new(*ty, rows.len());
+            page_info(bytes)
+                .and_then(|info| self.check_rows(info.rows))
+                .and_then(|()| column.append_page_rows(bytes, rows.clone()))
+                .map_err(|error| segment.locate(page.start, error))?;
+            columns.push(Some(column.finish()));
         }
-        Ok(SensorRows { times: self.times()?.into_buffer(), fields: columns })
+        Ok(SensorRows { times: times.slice(rows).into_buffer(), fields: columns })
     }
 }
 
@@ -264,6 +273,15 @@ impl Times {
         match self {
             Self::Regular { rows, .. } => *rows,
             Self::Listed(times) => times.len(),
+        }
+    }
+
+    /// The time of a row.
+    #[inline]
+    pub(super) fn at(&self, row: usize) -> i64 {
+        match self {
+            Self::Regular { first_ns, step_ns, .. } => first_ns + row as i64 * step_ns,
+            Self::Listed(times) => times[row],
         }
     }
 

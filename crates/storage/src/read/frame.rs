@@ -7,7 +7,6 @@
 //! With a condition on values each column keeps those that meet it, chunk by chunk while they are in the
 //! processor's cache.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -60,12 +59,15 @@ const VALUES_PER_THREAD_MIN: usize = 1 << 16;
 /// What a frame may take at most; more than the memory of any machine that this is made for.
 const FRAME_BYTES_MAX: usize = 1 << 38;
 
-/// A sensor's column as it was read.
+/// A sensor's column as it was read; its values stand elsewhere.
 struct Column {
     times: Vec<Times>,
     rows: usize,
     missing: usize,
 }
+
+/// The times and values of a sensor, one for each other.
+type Readings<T> = (ScalarBuffer<i64>, Vec<T>);
 
 /// Reads the numeric field `field`, whose native type is `T`; all values, or those that are kept.
 pub(super) fn read_frame<T: PageValue>(
@@ -81,17 +83,49 @@ pub(super) fn read_frame<T: PageValue>(
         .iter()
         .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))
         .collect::<Result<_>>()?;
-    let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
-    let mut values = allocate(rows_max, sensors.len())?;
-    let columns = read_columns(streams, time, keep, &mut values, rows_max)?;
-    let missing = columns.iter().map(|column| column.missing).sum();
-    match common_times(&columns) {
-        Some(time) => {
-            compact(&mut values, rows_max, time.len());
-            Ok(Frame { time, values, missing })
-        }
-        None => align(&columns, missing, &values, rows_max),
+    match keep {
+        None => read_all(streams, time),
+        Some(keep) => read_some(streams, time, keep),
     }
+}
+
+fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {
+    let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
+    let mut values = allocate(rows_max, streams.len())?;
+    // Where there is no row, the columns have no place at all.
+    let places = values.chunks_mut(rows_max.max(1)).chain(std::iter::repeat_with(|| &mut [][..]));
+    let work = streams.into_iter().zip(places).collect();
+    let read = |(stream, out): (SensorStream, &mut [T]), fetched: &mut Fetched| {
+        read_column(stream, time, out, fetched)
+    };
+    let columns: Vec<Column> = in_parallel(work, rows_max, read)?;
+    let missing = columns.iter().map(|column| column.missing).sum();
+    if let Some(time) = common_times(&columns) {
+        compact(&mut values, rows_max, time.len());
+        return Ok(Frame { time, values, missing });
+    }
+    let lists: Vec<ScalarBuffer<i64>> = columns.iter().map(Column::listed).collect();
+    let columns: Vec<(&[i64], &[T])> =
+        lists.iter().map(|times| &times[..]).zip(values.chunks(rows_max.max(1))).collect();
+    align(&columns, missing)
+}
+
+/// As [`read_all`], of the values that are kept.
+fn read_some<T: PageValue>(
+    streams: Vec<SensorStream>,
+    time: &TimeRange,
+    keep: &Keep,
+) -> Result<Frame<T>> {
+    let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
+    let read = |stream, fetched: &mut Fetched| read_kept(stream, time, keep, fetched);
+    let mut columns: Vec<Readings<T>> = in_parallel(streams, rows_max, read)?;
+    if columns.len() > 1 {
+        let columns: Vec<(&[i64], &[T])> =
+            columns.iter().map(|(times, values)| (&times[..], &values[..])).collect();
+        return align(&columns, 0);
+    }
+    let (time, values) = columns.pop().unwrap_or_default();
+    Ok(Frame { time, values, missing: 0 })
 }
 
 /// Zeroed memory, which costs nothing until it is written.
@@ -109,31 +143,18 @@ fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Reads each stream into its own `rows_max` places of `values`.
-fn read_columns<T: PageValue>(
-    streams: Vec<SensorStream>,
-    time: &TimeRange,
-    keep: Option<&Keep>,
-    values: &mut [T],
+/// Does each of some pieces of work, which read up to `rows_max` rows each, on as many threads as pay.
+fn in_parallel<W: Send, R: Send>(
+    mut work: Vec<W>,
     rows_max: usize,
-) -> Result<Vec<Column>> {
-    if rows_max == 0 {
-        let none = || Column { times: Vec::new(), rows: 0, missing: 0 };
-        return Ok(streams.iter().map(|_| none()).collect());
-    }
+    read: impl Fn(W, &mut Fetched) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(values.len() / VALUES_PER_THREAD_MIN).max(1);
-    let share = streams.len().div_ceil(threads);
-    let mut work: Vec<(SensorStream, &mut [T])> =
-        streams.into_iter().zip(values.chunks_mut(rows_max)).collect();
-    let read = |part: Vec<(SensorStream, &mut [T])>| {
+    let threads = cores.min(work.len() * rows_max / VALUES_PER_THREAD_MIN).max(1);
+    let share = work.len().div_ceil(threads);
+    let read = |part: Vec<W>| {
         let mut fetched = Fetched::default();
-        part.into_iter()
-            .map(|(stream, out)| match keep {
-                None => read_column(stream, time, out, &mut fetched),
-                Some(keep) => read_kept(stream, time, keep, out, &mut fetched),
-            })
-            .collect::<Result<Vec<Column>>>()
+        part.into_iter().map(|one| read(one, &mut fetched)).collect::<Result<Vec<R>>>()
     };
     std::thread::scope(|scope| {
         let mut others = Vec::new();
@@ -141,12 +162,12 @@ fn read_columns<T: PageValue>(
             let part = work.split_off(work.len() - share);
             others.push(scope.spawn(|| read(part)));
         }
-        let mut columns = read(work)?;
+        let mut done = read(work)?;
         for other in others.into_iter().rev() {
             let part = other.join();
-            columns.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
+            done.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
         }
-        Ok(columns)
+        Ok(done)
     })
 }
 
@@ -166,7 +187,7 @@ fn read_column<T: PageValue>(
         } else if let Some(rows) = stream.next(fetched)? {
             let out = &mut out[column.rows..][..rows.len()];
             let missing = match &rows.fields[0] {
-                Some(values) => copy_values(values, 0..rows.len(), out),
+                Some(values) => copy_values(values, out),
                 None => copy_nulls(out),
             };
             (Times::Listed(rows.times), missing)
@@ -181,86 +202,77 @@ fn read_column<T: PageValue>(
     }
 }
 
-/// As [`read_column`], but of the values that are kept.
+/// As [`read_column`], but the values that are kept alone.
 fn read_kept<T: PageValue>(
     mut stream: SensorStream,
     time: &TimeRange,
     keep: &Keep,
-    out: &mut [T],
     fetched: &mut Fetched,
-) -> Result<Column> {
+) -> Result<Readings<T>> {
     let (fields, stats) = (stream.fields().clone(), stream.stats().clone());
-    let (mut kept, mut times) = (0, Vec::new());
+    let mut kept: (Vec<i64>, Vec<T>) = Default::default();
+    let mut values = Vec::new();
     loop {
         let part = stream.take_part(|part| part.bare_chunk().is_some());
         if let Some((part, chunk)) =
             part.as_ref().and_then(|part| part.bare_chunk().map(|chunk| (part, chunk)))
         {
-            let out = &mut out[kept..];
-            let (found, missing) = chunk.read_into(time, &fields, out, fetched, &stats)?;
+            values.resize(chunk.rows().max(values.len()), T::default());
+            let (times, missing) = chunk.read_into(time, &fields, &mut values, fetched, &stats)?;
             if missing == 0 || T::IS_FLOAT {
-                found.append_to(0..found.len(), &mut times);
-                kept += keep_in_place(keep, &mut times, &mut out[..found.len()]);
+                keep_values(keep, &times, &values[..times.len()], &mut kept);
             } else {
                 // Which of the zeros stand for none is known to the arrays alone.
-                let rows = part.read(&fields, fetched, &stats)?;
-                kept += keep_rows(keep, &rows, &mut times, out);
+                keep_rows(keep, &part.read(&fields, fetched, &stats)?, &mut kept);
             }
         } else if let Some(rows) = stream.next(fetched)? {
-            kept += keep_rows(keep, &rows, &mut times, &mut out[kept..]);
+            keep_rows(keep, &rows, &mut kept);
         } else {
-            let times = vec![Times::Listed(times.into())];
-            return Ok(Column { times, rows: kept, missing: 0 });
+            return Ok((kept.0.into(), kept.1));
         }
     }
 }
 
-/// Moves the values that are kept to the start of `values`, and takes the others out of the end of
-/// `times`, which has a time for each of them. Returns how many are kept.
-fn keep_in_place<T: PageValue>(keep: &Keep, times: &mut Vec<i64>, values: &mut [T]) -> usize {
-    let before = times.len() - values.len();
-    let times_here = &mut times[before..];
-    let mut kept = 0;
-    for row in 0..values.len() {
-        let value = values[row];
-        // Written whether it stays or not: a branch that nobody can foresee costs more.
-        values[kept] = value;
-        times_here[kept] = times_here[row];
-        kept += usize::from(keep.keeps(value.to_f64()));
+/// Rows that are looked through at once.
+const KEEP_ROWS: usize = 1024;
+
+/// Appends the values that are kept, and their times.
+fn keep_values<T: PageValue>(
+    keep: &Keep,
+    times: &Times,
+    values: &[T],
+    kept: &mut (Vec<i64>, Vec<T>),
+) {
+    let mut rows = [0_usize; KEEP_ROWS];
+    for (place, values) in values.chunks(KEEP_ROWS).enumerate() {
+        let mut count = 0;
+        for (row, value) in values.iter().enumerate() {
+            // Written whether it stays or not: a branch that nobody can foresee costs more.
+            rows[count] = row;
+            count += usize::from(keep.keeps(value.to_f64()));
+        }
+        let rows = &rows[..count];
+        kept.1.extend(rows.iter().map(|row| values[*row]));
+        kept.0.extend(rows.iter().map(|row| times.at(place * KEEP_ROWS + row)));
     }
-    times.truncate(before + kept);
-    kept
 }
 
-/// Copies the values that are kept, and their times.
-fn keep_rows<T: PageValue>(
-    keep: &Keep,
-    rows: &SensorRows,
-    times: &mut Vec<i64>,
-    out: &mut [T],
-) -> usize {
-    let Some(values) = &rows.fields[0] else { return 0 };
-    let mut kept = 0;
+/// As [`keep_values`], of an array.
+fn keep_rows<T: PageValue>(keep: &Keep, rows: &SensorRows, kept: &mut (Vec<i64>, Vec<T>)) {
+    let Some(values) = &rows.fields[0] else { return };
     for (time, value) in rows.times.iter().zip(values.as_primitive::<T::Arrow>()) {
         if let Some(value) = value.filter(|value| keep.keeps(value.to_f64())) {
-            times.push(*time);
-            out[kept] = value;
-            kept += 1;
+            kept.0.push(*time);
+            kept.1.push(value);
         }
     }
-    kept
 }
 
-/// Copies rows of an array of `T`, and returns how many are null.
-pub(super) fn copy_values<T: PageValue>(
-    values: &ArrayRef,
-    rows: Range<usize>,
-    out: &mut [T],
-) -> usize {
+/// Copies an array of `T`, and returns how many are null.
+fn copy_values<T: PageValue>(values: &ArrayRef, out: &mut [T]) -> usize {
     let values = values.as_primitive::<T::Arrow>();
-    out.copy_from_slice(&values.values()[rows.clone()]);
+    out.copy_from_slice(values.values());
     let Some(nulls) = values.nulls() else { return 0 };
-    let nulls = nulls.slice(rows.start, rows.len());
     out.iter_mut().enumerate().filter(|(row, _)| nulls.is_null(*row)).for_each(|(_, value)| {
         *value = T::NULL;
     });
@@ -310,23 +322,16 @@ fn compact<T: Copy>(values: &mut Vec<T>, rows_max: usize, rows: usize) {
     }
 }
 
-/// Lays columns with different times on the union of them.
-fn align<T: PageValue>(
-    columns: &[Column],
-    missing: usize,
-    values: &[T],
-    rows_max: usize,
-) -> Result<Frame<T>> {
-    let lists: Vec<ScalarBuffer<i64>> = columns.iter().map(Column::listed).collect();
+/// Lays columns with different times on the union of them; `missing` of their values stand for none.
+fn align<T: PageValue>(columns: &[(&[i64], &[T])], missing: usize) -> Result<Frame<T>> {
     let mut union: Vec<i64> = Vec::new();
-    for list in lists.iter().filter(|list| !list.is_empty()) {
-        union = merge_times(&union, list);
+    for (times, _) in columns.iter().filter(|(times, _)| !times.is_empty()) {
+        union = merge_times(&union, times);
     }
     let rows = union.len();
     let mut aligned = allocate(rows, columns.len())?;
-    let places = aligned.chunks_mut(rows.max(1)).zip(values.chunks(rows_max.max(1)));
-    for ((out, values), times) in places.zip(&lists) {
-        let mut given = times.iter().zip(values).peekable();
+    for (out, (times, values)) in aligned.chunks_mut(rows.max(1)).zip(columns) {
+        let mut given = times.iter().zip(*values).peekable();
         for (time, place) in union.iter().zip(out) {
             *place = match given.next_if(|(given, _)| *given == time) {
                 Some((_, value)) => *value,
@@ -334,7 +339,7 @@ fn align<T: PageValue>(
             };
         }
     }
-    let given: usize = columns.iter().map(|column| column.rows).sum();
+    let given: usize = columns.iter().map(|(times, _)| times.len()).sum();
     let missing = missing + rows * columns.len() - given;
     Ok(Frame { time: union.into(), values: aligned, missing })
 }

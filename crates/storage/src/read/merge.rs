@@ -31,9 +31,17 @@ impl SensorStream {
         fields: &Arc<[(FieldId, FieldType)]>,
         stats: &Arc<ReadStats>,
     ) -> Result<Self> {
-        let parts = sources.parts(sensor, range)?.into();
+        Ok(Self::of(sources.parts(sensor, range)?, fields, stats))
+    }
+
+    /// The rows of some parts of a sensor, which are ordered by their first times.
+    pub(crate) fn of(
+        parts: Vec<Part>,
+        fields: &Arc<[(FieldId, FieldType)]>,
+        stats: &Arc<ReadStats>,
+    ) -> Self {
         let (fields, stats) = (Arc::clone(fields), Arc::clone(stats));
-        Ok(Self { fields, stats, parts, open: Vec::new() })
+        Self { fields, stats, parts: parts.into(), open: Vec::new() }
     }
 
     /// The parts that are not read yet, ordered by their first times.

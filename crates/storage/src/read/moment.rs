@@ -207,8 +207,11 @@ impl Lookup<'_> {
                 return Ok(None);
             };
             let window = TimeRange::new(newest.time.first_ns, range.last_ns);
-            let mut stream =
-                SensorStream::new(self.sources, sensor, &window, &self.fields, &self.stats)?;
+            let parts = match parts.len() {
+                1 => parts,
+                _ => self.sources.parts(sensor, &window)?,
+            };
+            let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
             let mut last = None;
             while let Some(rows) = stream.next(&mut self.fetched)? {
                 let Some(values) = &rows.fields[0] else { continue };

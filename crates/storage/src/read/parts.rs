@@ -175,12 +175,7 @@ impl Part {
                 ReadStats::add(&stats.rows_from_memory, place.len() as u64);
                 run.read(place.clone(), &ids)?
             }
-            Place::Chunk(chunk) => {
-                let rows = chunk.read(fields, fetched, stats)?;
-                let first = rows.times.partition_point(|&time| time < self.time.first_ns);
-                let end = rows.times.partition_point(|&time| time <= self.time.last_ns);
-                if (first, end) == (0, rows.len()) { rows } else { rows.slice(first, end - first) }
-            }
+            Place::Chunk(chunk) => chunk.read(&self.time, fields, fetched, stats)?,
         };
         hide(rows, &self.hidden)
     }
