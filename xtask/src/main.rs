@@ -110,18 +110,25 @@ impl Xtask {
         cargo
     }
 
-    /// Runs the tests of the Python package, whose compiled part is one of the libraries just built.
-    fn test_package(&self) -> Outcome {
-        let python = self.python(&["package"])?;
+    /// Puts the compiled part of the Python package, one of the libraries just built, in its place, and
+    /// returns the folder from which Python imports it.
+    fn place_package(&self) -> Result<PathBuf, String> {
         let built = self.target.join("release").join("lib_tidefall.so");
-        let place = self.root.join("crates/python/tidefall/_tidefall.abi3.so");
+        let folder = self.root.join("crates/python");
+        let place = folder.join("tidefall/_tidefall.abi3.so");
         // Removed first: a process may still run the one that is there.
         let _ = fs::remove_file(&place);
         fs::copy(&built, &place)
             .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+        Ok(folder)
+    }
+
+    /// Runs the tests of the Python package.
+    fn test_package(&self) -> Outcome {
+        let python = self.python(&["package"])?;
         run(Command::new(python)
             .current_dir(&self.root)
-            .env("PYTHONPATH", self.root.join("crates/python"))
+            .env("PYTHONPATH", self.place_package()?)
             .env("TIDEFALL_BINARY", self.target.join("release").join("tidefall"))
             .args(["-m", "pytest", "-q", "tests/python"]))
     }
@@ -137,10 +144,11 @@ impl Xtask {
 
     fn bench(&self) -> Outcome {
         let binary = self.build()?;
-        let engine = ["build", "--release", "--workspace", "--bin", "tidefall-bench"];
+        let engine = ["build", "--release", "--workspace", "--lib", "--bin", "tidefall-bench"];
         run(self.cargo().args(engine))?;
-        let mut bench = Command::new(self.python(&["peers"])?);
-        bench.current_dir(&self.root).arg("crates/bench/peers/run.py");
+        let mut bench = Command::new(self.python(&["peers", "package"])?);
+        bench.current_dir(&self.root).env("PYTHONPATH", self.place_package()?);
+        bench.arg("crates/bench/peers/run.py");
         bench.arg("--binary").arg(&binary);
         bench.arg("--engine").arg(binary.with_file_name("tidefall-bench"));
         self.add_data(&mut bench);

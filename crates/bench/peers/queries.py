@@ -139,7 +139,8 @@ class Tidefall:
         self.db.close()
 
     def version(self):
-        return common.version("tidefall")
+        import tidefall
+        return tidefall.__version__
 
     def load(self, workload):
         frame, model = workload.frame(), self.options.model

@@ -14,6 +14,9 @@ import shutil
 import subprocess
 import sys
 
+import query_report
+
+PLOT = "benchmarks.svg"
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 
@@ -27,6 +30,7 @@ def steps(options):
     data = ["--data", options.data] if options.data else []
     binary = ["--binary", options.binary]
     has_influx = shutil.which("influxd") and shutil.which("wrk")
+    peers = ["duckdb", "chdb", "arcticdb", *(["influxdb"] if has_influx else []), *(["questdb"] if shutil.which("mvn") else [])]
     return {
         "load": [
             engine("load", "--days", "14", "--runs", "5"),
@@ -40,6 +44,11 @@ def steps(options):
         "sizes": [
             driver("sizes.py", "--days", "7", *data, *binary),
             *([driver("influx_sizes.py", "--days", "7", *data)] if has_influx else []),
+        ],
+        "queries": [
+            driver("queries.py", "--both", "--system", system, "--days", str(days), *(["--model", model] if model else []))
+            for days, models in {366: ("long", "mixed"), 30: ("short",), 1: ("kv",)}.items()
+            for system, model in [*[("tidefall", model) for model in models], *[(peer, None) for peer in peers]]
         ],
     }
 
@@ -72,6 +81,12 @@ def is_ours(line):
 
 def tables(results):
     """Markdown: a table for each benchmark with several systems, one for all that have only ours."""
+    queries = [line for line in results if line["bench"] == "query"]
+    loads = [line for line in results if line["bench"] == "load for queries"]
+    if queries:
+        yield f"![the twelve queries]({PLOT})\n"
+        yield from query_report.tables(queries, loads)
+    results = [line for line in results if line["step"] != "queries"]
     benches = {}
     for line in results:
         key = line["bench"] + (f", {line['clients']} clients" if "clients" in line else "")
@@ -143,6 +158,7 @@ def main():
     intro = (HERE / "benchmarks.head.md").read_text()
     text = "\n".join([intro, f"Machine: {machine()}.\n", *tables(kept)])
     pathlib.Path(options.out).write_text(text)
+    query_report.plot([line for line in kept if line["bench"] == "query"], pathlib.Path(options.out).with_name(PLOT))
 
 
 if __name__ == "__main__":

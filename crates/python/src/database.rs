@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 
 use crate::array::Array;
 use crate::errors::to_python;
-use crate::question::{Aggregate, Question, Tags, find_field};
+use crate::question::{Aggregate, Block, Question, Tags, find_field};
 use crate::stream::{Stream, arrow_error, reader};
 
 /// Which sensors: for each of some tags the values that it may have.
@@ -304,7 +304,7 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
-    ) -> PyResult<(Tags, Vec<(Array, Array, usize)>)> {
+    ) -> PyResult<(Tags, Vec<Block>)> {
         py.detach(|| {
             let mut question = self.question(table, chosen, field)?;
             let tags = question.tags(&question.sensors);
@@ -377,7 +377,7 @@ impl Database {
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
         bin: (i64, String),
-    ) -> PyResult<(Tags, Array, Array)> {
+    ) -> PyResult<(Tags, Array, Array, usize)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
             if bin.0 <= 0 {
@@ -385,8 +385,9 @@ impl Database {
             }
             let width = Bin { width_ns: bin.0, origin_ns: 0 };
             let time = time_range(time.0, time.1);
-            let (bins, values) = question.resample(time, width, Aggregate::parse(&bin.1)?)?;
-            Ok((question.tags(&question.sensors), bins, values))
+            let what = Aggregate::parse(&bin.1)?;
+            let (bins, values, missing) = question.resample(time, width, what)?;
+            Ok((question.tags(&question.sensors), bins, values, missing))
         })
         .map_err(to_python)
     }

@@ -23,5 +23,6 @@ fn _tidefall(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<database::Database>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<stream::Batch>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::add_to(module)
 }

@@ -8,7 +8,7 @@ use arrow_array::types::Float64Type;
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use tidefall_storage::{
-    AggregateRequest, Bin, Extreme, Keep, ReadStats, SensorValues, TableSnapshot,
+    AggregateRequest, Bin, Extreme, Keep, ReadStats, SensorValues, TableSnapshot, cores,
 };
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
 
@@ -17,6 +17,8 @@ use crate::stream::arrow_error;
 
 /// The tags of some sensors: for each tag its name and the value of each sensor.
 pub(crate) type Tags = Vec<(String, Vec<Option<String>>)>;
+/// Times, values (a line for each sensor, a place for each time), and how many are missing.
+pub(crate) type Block = (Array, Array, usize);
 
 /// Expands `$read!(native type)` for the type of a question's field, which must hold numbers.
 macro_rules! for_number {
@@ -81,12 +83,8 @@ impl Question {
         names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()
     }
 
-    /// Times, values (a line for each sensor, a place for each time), and how many are missing.
-    pub(crate) fn frame(
-        &self,
-        time: &TimeRange,
-        keep: Option<&Keep>,
-    ) -> Result<(Array, Array, usize)> {
+    /// The sensors side by side.
+    pub(crate) fn frame(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<Block> {
         macro_rules! read {
             ($native:ty) => {{
                 let (snapshot, sensors) = (&self.snapshot, &self.sensors);
@@ -101,18 +99,14 @@ impl Question {
                     return self.frame_of_doubles(time, keep);
                 }
                 let values = Array::matrix(frame.values, self.sensors.len(), rows);
-                Ok((Array::times(frame.time.to_vec()), values, missing))
+                Ok((Array::times(frame.time.into()), values, missing))
             }};
         }
         for_number!(self, read)
     }
 
     /// Integers with gaps, which only floats can express.
-    fn frame_of_doubles(
-        &self,
-        time: &TimeRange,
-        keep: Option<&Keep>,
-    ) -> Result<(Array, Array, usize)> {
+    fn frame_of_doubles(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<Block> {
         let mut columns = Vec::with_capacity(self.sensors.len());
         let mut times: Vec<i64> = Vec::new();
         for sensor in &self.sensors {
@@ -179,13 +173,8 @@ impl Question {
         Ok((self.tags(&found.sensors), Array::times(found.time), values))
     }
 
-    /// Bins, values (a line for each sensor, a place for each bin) of one aggregate.
-    pub(crate) fn resample(
-        &self,
-        time: TimeRange,
-        bin: Bin,
-        what: Aggregate,
-    ) -> Result<(Array, Array)> {
+    /// The sensors side by side in bins, of each of which one aggregate is made.
+    pub(crate) fn resample(&self, time: TimeRange, bin: Bin, what: Aggregate) -> Result<Block> {
         let lines = in_parallel(&self.sensors, |sensor| self.bins_of(*sensor, time, bin, what))?;
         let mut lists = lines.iter().map(|line| &line.0).filter(|bins| !bins.is_empty());
         let mut bins = lists.next().cloned().unwrap_or_default();
@@ -204,8 +193,8 @@ impl Question {
             let value = |bin: &i64| own.next_if(|(own, _)| own == bin).map_or(f64::NAN, |v| v.1);
             matrix.extend(bins.iter().map(value));
         }
-        let rows = bins.len();
-        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows)))
+        let (rows, missing) = (bins.len(), matrix.iter().filter(|value| value.is_nan()).count());
+        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows), missing))
     }
 
     fn bins_of(
@@ -281,7 +270,7 @@ fn in_parallel<R: Send>(
     sensors: &[u32],
     work: impl Fn(&u32) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores();
     let share = sensors.len().div_ceil(threads).max(1);
     let run = |part: &[u32]| part.iter().map(&work).collect::<Result<Vec<R>>>();
     std::thread::scope(|scope| {

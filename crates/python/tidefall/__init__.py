@@ -20,6 +20,7 @@ from ._tidefall import (
     LockedError,
     NotFoundError,
     UnsupportedError,
+    __version__,
 )
 from .answers import Columns, Frame, Rows, Values
 from .database import Database, Table, connect, open
@@ -41,6 +42,7 @@ __all__ = [
     "Table",
     "UnsupportedError",
     "Values",
+    "__version__",
     "connect",
     "open",
 ]

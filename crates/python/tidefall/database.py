@@ -168,9 +168,8 @@ class Table:
         in a bin. A bin without a reading of any sensor is left out.
         """
         bin_ = (_tidefall.Database.parse_duration(every), how)
-        tags, time, values = self._core.resample(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), bin_)
-        values = numpy.asarray(values)
-        return Frame(tags, numpy.asarray(time), values, int(numpy.isnan(values).sum()))
+        tags, time, values, missing = self._core.resample(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), bin_)
+        return Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
 
     def _chosen(self, sensors: Sensors) -> list[tuple[str, list[str]]]:
         if sensors is None:

@@ -269,7 +269,7 @@ class Database:
         what = f"first_value({name(time_name)} {order}) AS moment, first_value({value} {order}) AS value"
         return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL AND {value} = {value} AND NOT isnan({value}::DOUBLE)", tags, what), tags)
 
-    def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, bin: tuple[int, str]) -> tuple[Tags, Any, Any]:
+    def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, bin: tuple[int, str]) -> tuple[Tags, Any, Any, int]:
         field, tags = self.field(table, field), self.sensors(table, chosen)
         where, time_name, names_ = self.where(table, chosen, time)
         width_ns, how = bin
@@ -284,4 +284,4 @@ class Database:
         keys = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
         values = numpy.full((len(sensors), len(bins)), numpy.nan)
         values[[sensors[key] for key in keys], places] = found["value"].to_numpy().astype(float)
-        return tags, bins, values
+        return tags, bins, values, int(numpy.isnan(values).sum())

@@ -42,6 +42,7 @@ pub use options::{
     Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
     MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
 };
+pub use parallel::cores;
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
     FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,

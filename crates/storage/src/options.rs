@@ -28,7 +28,7 @@ impl Default for DbOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 512 << 20,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: crate::parallel::cores(),
             cascade_pause: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
         }

@@ -1,7 +1,7 @@
 //! Work on many items by several threads, results in the order of the items.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use tidefall_types::{Error, Result};
 
@@ -19,6 +19,43 @@ struct Shared<R> {
     consumed: usize,
     ready: BTreeMap<usize, Result<R>>,
     is_over: bool,
+}
+
+/// How many threads run at once on this machine. The system is asked once, as its answer takes longer than a
+/// small read does.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Does each of some pieces of work, on up to `threads` threads with a state of their own, and returns the
+/// results in the order of the pieces.
+pub(crate) fn spread<W: Send, S: Default, R: Send>(
+    threads: usize,
+    mut work: Vec<W>,
+    act: impl Fn(W, &mut S) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let share = work.len().div_ceil(threads.max(1));
+    let act = |part: Vec<W>| {
+        let mut state = S::default();
+        part.into_iter().map(|piece| act(piece, &mut state)).collect::<Result<Vec<R>>>()
+    };
+    if work.len() <= share {
+        return act(work);
+    }
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        while work.len() > share {
+            let part = work.split_off(work.len() - share);
+            others.push(scope.spawn(|| act(part)));
+        }
+        let mut done = act(work)?;
+        for other in others.into_iter().rev() {
+            let part = other.join();
+            done.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
+        }
+        Ok(done)
+    })
 }
 
 /// Calls `work` for each item on `threads` threads, and `consume` with the results in the order of

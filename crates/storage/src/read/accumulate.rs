@@ -7,38 +7,56 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use hashbrown::HashMap;
-use tidefall_types::{FieldId, FieldType, Result};
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::aggregate::block_time;
+use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult, FieldMetrics};
 use crate::rows::{SensorRows, arrow_error};
-use crate::segment::metrics::{Blocks, Columns, NumberBlocks};
+use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks};
 use crate::segment::numbers::{Number, NumberKind, number_kind};
 
-/// Metrics by group and bin while they grow.
+/// Metrics by group and bin while they grow: columns, with one entry for each group and bin, a *line*.
 #[derive(Debug)]
 pub(crate) struct Accumulator<'a> {
     request: &'a AggregateRequest,
     fields: &'a [(FieldId, FieldType)],
+    bins: Option<Bins>,
     /// Where the line of a key is; not needed as long as keys only grow, which they do where each
     /// sensor is a group of its own.
     lines: Option<HashMap<(u32, i64), usize>>,
     /// The line used last: blocks and rows come in the order of time.
     last: Option<((u32, i64), usize)>,
-    keys: Vec<(u32, i64)>,
+    groups: Vec<u32>,
+    bin_start_ns: Vec<i64>,
     rows: Vec<u64>,
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
-    sums: Vec<Sums>,
+    sums: Vec<FieldSums>,
 }
 
-/// The metrics of one field, one entry a line.
+/// The metrics of one field.
 #[derive(Debug)]
-enum Sums {
+enum FieldSums {
     Count(Vec<u64>),
-    Float(Vec<Sum<f64>>),
-    Int(Vec<Sum<i64>>),
-    UInt(Vec<Sum<u64>>),
+    Float(Sums<f64>),
+    Int(Sums<i64>),
+    UInt(Sums<u64>),
+}
+
+/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing.
+#[derive(Debug, Default)]
+struct Sums<T> {
+    count: Vec<u64>,
+    min: Vec<T>,
+    max: Vec<T>,
+    sum: Vec<T>,
+    sum_f64: Vec<f64>,
+    m2: Vec<f64>,
+    first: Vec<T>,
+    first_ns: Vec<i64>,
+    last: Vec<T>,
+    last_ns: Vec<i64>,
 }
 
 /// The metrics of one field of one line.
@@ -103,6 +121,25 @@ impl<T: Number> Sum<T> {
     }
 }
 
+/// Blocks of a sensor, and the times at which the first and the last of their rows lie.
+struct TimedBlocks<'a> {
+    blocks: &'a Blocks,
+    block_ns: i64,
+}
+
+impl TimedBlocks<'_> {
+    fn time(&self, block: usize) -> TimeRange {
+        block_time(self.blocks, block, self.block_ns)
+    }
+
+    /// When the first and the last value of a field came.
+    fn value_times(&self, field: &FieldBlocks, block: usize) -> (i64, i64) {
+        let rows = self.time(block);
+        let first_ns = rows.first_ns.saturating_add(field.first_delay_ns[block]);
+        (first_ns, rows.last_ns.saturating_sub(field.last_lead_ns[block]))
+    }
+}
+
 impl<'a> Accumulator<'a> {
     pub(crate) fn new(
         request: &'a AggregateRequest,
@@ -111,18 +148,20 @@ impl<'a> Accumulator<'a> {
         let sums = fields
             .iter()
             .map(|(_, ty)| match number_kind(*ty) {
-                None => Sums::Count(Vec::new()),
-                Some(NumberKind::Float) => Sums::Float(Vec::new()),
-                Some(NumberKind::Int) => Sums::Int(Vec::new()),
-                Some(NumberKind::UInt) => Sums::UInt(Vec::new()),
+                None => FieldSums::Count(Vec::new()),
+                Some(NumberKind::Float) => FieldSums::Float(Sums::default()),
+                Some(NumberKind::Int) => FieldSums::Int(Sums::default()),
+                Some(NumberKind::UInt) => FieldSums::UInt(Sums::default()),
             })
             .collect();
         Self {
             request,
             fields,
+            bins: request.bin.map(Bins::new),
             lines: None,
             last: None,
-            keys: Vec::new(),
+            groups: Vec::new(),
+            bin_start_ns: Vec::new(),
             rows: Vec::new(),
             first_ns: Vec::new(),
             last_ns: Vec::new(),
@@ -135,7 +174,7 @@ impl<'a> Accumulator<'a> {
         &mut self,
         group: u32,
         blocks: &Blocks,
-        range: Range<usize>,
+        mut range: Range<usize>,
         held: &[(FieldId, FieldType)],
         block_ns: i64,
     ) {
@@ -144,18 +183,85 @@ impl<'a> Accumulator<'a> {
             .iter()
             .map(|(id, _)| held.iter().position(|(other, _)| other == id))
             .collect();
-        for block in range {
-            let time = block_time(blocks, block, block_ns);
-            let line = self.line(group, time.first_ns);
-            self.rows[line] += blocks.rows[block] as u64;
-            self.first_ns[line] = self.first_ns[line].min(time.first_ns);
-            self.last_ns[line] = self.last_ns[line].max(time.last_ns);
-            for (sums, place) in self.sums.iter_mut().zip(&places) {
-                if let Some(place) = place {
-                    sums.add_block(line, blocks, *place, block, (time.first_ns, time.last_ns));
-                }
+        let blocks = TimedBlocks { blocks, block_ns };
+        while !range.is_empty() {
+            let new = self.append_keys(group, &blocks, range.clone());
+            if new.is_empty() {
+                self.add_block(group, &blocks, range.start, &places);
+                range.start += 1;
+            } else {
+                self.append_blocks(&blocks, new.clone(), &places);
+                range.start = new.end;
             }
         }
+    }
+
+    /// Begins lines for the first of some blocks, as many as each begin a bin behind all that were before.
+    fn append_keys(
+        &mut self,
+        group: u32,
+        blocks: &TimedBlocks<'_>,
+        range: Range<usize>,
+    ) -> Range<usize> {
+        if self.lines.is_some() {
+            return range.start..range.start;
+        }
+        let mut last = self.last_key();
+        for block in range.clone() {
+            let key = (group, self.bin_of(blocks.time(block).first_ns));
+            if last.is_some_and(|last| last >= key) {
+                return range.start..block;
+            }
+            self.groups.push(group);
+            self.bin_start_ns.push(key.1);
+            last = Some(key);
+        }
+        range
+    }
+
+    fn last_key(&self) -> Option<(u32, i64)> {
+        self.groups.last().copied().zip(self.bin_start_ns.last().copied())
+    }
+
+    /// Adds blocks whose lines [`Self::append_keys`] has just begun.
+    fn append_blocks(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        range: Range<usize>,
+        places: &[Option<usize>],
+    ) {
+        self.rows.extend(blocks.blocks.rows[range.clone()].iter().map(|rows| *rows as u64));
+        self.first_ns.extend(range.clone().map(|block| blocks.time(block).first_ns));
+        self.last_ns.extend(range.clone().map(|block| blocks.time(block).last_ns));
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            match place {
+                Some(place) => sums.append(blocks, &blocks.blocks.fields[*place], range.clone()),
+                None => sums.resize(self.rows.len()),
+            }
+        }
+    }
+
+    fn add_block(
+        &mut self,
+        group: u32,
+        blocks: &TimedBlocks<'_>,
+        block: usize,
+        places: &[Option<usize>],
+    ) {
+        let time = blocks.time(block);
+        let line = self.line(group, time.first_ns);
+        self.rows[line] += blocks.blocks.rows[block] as u64;
+        self.first_ns[line] = self.first_ns[line].min(time.first_ns);
+        self.last_ns[line] = self.last_ns[line].max(time.last_ns);
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            if let Some(place) = place {
+                sums.add(line, blocks, &blocks.blocks.fields[*place], block);
+            }
+        }
+    }
+
+    fn bin_of(&mut self, time_ns: i64) -> i64 {
+        self.bins.as_mut().map_or(i64::MIN, |bins| bins.start_of(time_ns))
     }
 
     /// Adds rows of one sensor, ordered by time.
@@ -185,151 +291,244 @@ impl<'a> Accumulator<'a> {
     }
 
     fn line(&mut self, group: u32, time_ns: i64) -> usize {
-        let bin = self.request.bin.map_or(i64::MIN, |bin| bin.start_of(time_ns));
-        let key = (group, bin);
+        let key = (group, self.bin_of(time_ns));
         if let Some((last, line)) = self.last
             && last == key
         {
             return line;
         }
-        let next = self.keys.len();
+        let (next, last) = (self.groups.len(), self.last_key());
         let line = match &mut self.lines {
-            None if self.keys.last().is_none_or(|last| *last < key) => next,
+            None if last == Some(key) => next - 1,
+            None if last.is_none_or(|last| last < key) => next,
             None => {
-                let lines = self.keys.iter().copied().zip(0..);
-                let lines = self.lines.insert(lines.collect());
+                let keys = self.groups.iter().copied().zip(self.bin_start_ns.iter().copied());
+                let lines = self.lines.insert(keys.zip(0..).collect());
                 *lines.entry(key).or_insert(next)
             }
             Some(lines) => *lines.entry(key).or_insert(next),
         };
         if line == next {
-            self.keys.push(key);
+            self.groups.push(group);
+            self.bin_start_ns.push(key.1);
             self.rows.push(0);
             self.first_ns.push(i64::MAX);
             self.last_ns.push(i64::MIN);
             for sums in &mut self.sums {
-                sums.push();
+                sums.resize(next + 1);
             }
         }
         self.last = Some((key, line));
         line
     }
 
-    pub(crate) fn finish(self) -> Result<AggregateResult> {
-        let mut order: Vec<usize> = (0..self.keys.len()).collect();
+    pub(crate) fn finish(mut self) -> Result<AggregateResult> {
         if self.lines.is_some() {
-            order.sort_unstable_by_key(|line| self.keys[*line]);
+            self.sort();
         }
-        let fields = self
-            .sums
-            .iter()
-            .zip(self.fields)
-            .map(|(sums, (_, ty))| sums.finish(&order, *ty))
-            .collect::<Result<_>>()?;
+        let fields = self.sums.into_iter().zip(self.fields);
         Ok(AggregateResult {
-            group: order.iter().map(|line| self.keys[*line].0).collect(),
-            bin_start_ns: order.iter().map(|line| self.keys[*line].1).collect(),
-            rows: order.iter().map(|line| self.rows[*line]).collect(),
-            first_time_ns: order.iter().map(|line| self.first_ns[*line]).collect(),
-            last_time_ns: order.iter().map(|line| self.last_ns[*line]).collect(),
-            fields,
+            group: self.groups,
+            bin_start_ns: self.bin_start_ns,
+            rows: self.rows,
+            first_time_ns: self.first_ns,
+            last_time_ns: self.last_ns,
+            fields: fields.map(|(sums, (_, ty))| sums.finish(*ty)).collect::<Result<_>>()?,
         })
+    }
+
+    /// Puts the lines into the order of their keys.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        order.sort_unstable_by_key(|line| (self.groups[*line], self.bin_start_ns[*line]));
+        self.groups = reorder(&self.groups, &order);
+        self.bin_start_ns = reorder(&self.bin_start_ns, &order);
+        self.rows = reorder(&self.rows, &order);
+        self.first_ns = reorder(&self.first_ns, &order);
+        self.last_ns = reorder(&self.last_ns, &order);
+        for sums in &mut self.sums {
+            match sums {
+                FieldSums::Count(counts) => *counts = reorder(counts, &order),
+                FieldSums::Float(sums) => *sums = sums.reordered(&order),
+                FieldSums::Int(sums) => *sums = sums.reordered(&order),
+                FieldSums::UInt(sums) => *sums = sums.reordered(&order),
+            }
+        }
     }
 }
 
-impl Sums {
-    fn push(&mut self) {
+fn reorder<T: Copy>(values: &[T], order: &[usize]) -> Vec<T> {
+    order.iter().map(|place| values[*place]).collect()
+}
+
+impl FieldSums {
+    fn resize(&mut self, lines: usize) {
         match self {
-            Self::Count(counts) => counts.push(0),
-            Self::Float(sums) => sums.push(Sum::default()),
-            Self::Int(sums) => sums.push(Sum::default()),
-            Self::UInt(sums) => sums.push(Sum::default()),
+            Self::Count(counts) => counts.resize(lines, 0),
+            Self::Float(sums) => sums.resize(lines),
+            Self::Int(sums) => sums.resize(lines),
+            Self::UInt(sums) => sums.resize(lines),
         }
     }
 
-    fn add_block(
-        &mut self,
-        line: usize,
-        blocks: &Blocks,
-        place: usize,
-        block: usize,
-        row_times: (i64, i64),
-    ) {
-        let field = &blocks.fields[place];
-        let count = field.count[block] as u64;
-        let times = (
-            row_times.0.saturating_add(field.first_delay_ns[block]),
-            row_times.1.saturating_sub(field.last_lead_ns[block]),
-        );
+    fn append(&mut self, blocks: &TimedBlocks<'_>, field: &FieldBlocks, range: Range<usize>) {
         match (self, &field.numbers) {
-            (Self::Count(counts), _) => counts[line] += count,
+            (Self::Count(counts), _) => {
+                counts.extend(field.count[range].iter().map(|count| *count as u64));
+            }
             (Self::Float(sums), NumberBlocks::Float(columns)) => {
-                sums[line].add(&Sum::of_block(columns, block, count, times));
+                sums.append(blocks, field, columns, range);
             }
             (Self::Int(sums), NumberBlocks::Int(columns)) => {
-                sums[line].add(&Sum::of_block(columns, block, count, times));
+                sums.append(blocks, field, columns, range);
             }
             (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
-                sums[line].add(&Sum::of_block(columns, block, count, times));
+                sums.append(blocks, field, columns, range);
             }
             _ => debug_assert!(false, "a field changed its type"),
         }
     }
 
-    fn finish(&self, order: &[usize], ty: FieldType) -> Result<FieldMetrics> {
+    fn add(&mut self, line: usize, blocks: &TimedBlocks<'_>, field: &FieldBlocks, block: usize) {
+        let count = field.count[block] as u64;
+        let times = blocks.value_times(field, block);
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => counts[line] += count,
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                sums.add(line, &Sum::of_block(columns, block, count, times));
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                sums.add(line, &Sum::of_block(columns, block, count, times));
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                sums.add(line, &Sum::of_block(columns, block, count, times));
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    fn finish(self, ty: FieldType) -> Result<FieldMetrics> {
         match self {
-            Self::Count(counts) => {
-                let nothing = arrow_array::new_null_array(&ty.arrow(), order.len());
+            Self::Count(count) => {
+                let lines = count.len();
+                let nothing = arrow_array::new_null_array(&ty.arrow(), lines);
                 Ok(FieldMetrics {
-                    count: order.iter().map(|line| counts[*line]).collect(),
+                    count,
                     min: Arc::clone(&nothing),
                     max: Arc::clone(&nothing),
-                    sum: arrow_array::new_null_array(&FieldType::F64.arrow(), order.len()),
-                    sum_f64: vec![0.0; order.len()],
-                    m2: vec![0.0; order.len()],
+                    sum: arrow_array::new_null_array(&FieldType::F64.arrow(), lines),
+                    sum_f64: vec![0.0; lines],
+                    m2: vec![0.0; lines],
                     first: Arc::clone(&nothing),
                     last: nothing,
                 })
             }
-            Self::Float(sums) => {
-                finish(sums, order, ty, |v, n| Arc::new(Float64Array::new(v.into(), Some(n))))
-            }
-            Self::Int(sums) => {
-                finish(sums, order, ty, |v, n| Arc::new(Int64Array::new(v.into(), Some(n))))
-            }
-            Self::UInt(sums) => {
-                finish(sums, order, ty, |v, n| Arc::new(UInt64Array::new(v.into(), Some(n))))
-            }
+            Self::Float(sums) => finish(sums, ty, |v, n| Arc::new(Float64Array::new(v.into(), n))),
+            Self::Int(sums) => finish(sums, ty, |v, n| Arc::new(Int64Array::new(v.into(), n))),
+            Self::UInt(sums) => finish(sums, ty, |v, n| Arc::new(UInt64Array::new(v.into(), n))),
+        }
+    }
+}
+
+impl<T: Number> Sums<T> {
+    fn resize(&mut self, lines: usize) {
+        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
+        {
+            column.resize(lines, T::default());
+        }
+        self.count.resize(lines, 0);
+        self.sum_f64.resize(lines, 0.0);
+        self.m2.resize(lines, 0.0);
+        self.first_ns.resize(lines, 0);
+        self.last_ns.resize(lines, 0);
+    }
+
+    fn append(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+        columns: &Columns<T>,
+        range: Range<usize>,
+    ) {
+        self.count.extend(field.count[range.clone()].iter().map(|count| *count as u64));
+        self.min.extend_from_slice(&columns.min[range.clone()]);
+        self.max.extend_from_slice(&columns.max[range.clone()]);
+        self.sum.extend_from_slice(&columns.sum[range.clone()]);
+        self.sum_f64.extend_from_slice(&columns.sum_f64[range.clone()]);
+        self.m2.extend_from_slice(&columns.m2[range.clone()]);
+        self.first.extend_from_slice(&columns.first[range.clone()]);
+        self.last.extend_from_slice(&columns.last[range.clone()]);
+        self.first_ns.extend(range.clone().map(|block| blocks.value_times(field, block).0));
+        self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
+    }
+
+    fn add(&mut self, line: usize, more: &Sum<T>) {
+        let mut sum = Sum {
+            count: self.count[line],
+            min: self.min[line],
+            max: self.max[line],
+            sum: self.sum[line],
+            sum_f64: self.sum_f64[line],
+            m2: self.m2[line],
+            first: self.first[line],
+            first_ns: self.first_ns[line],
+            last: self.last[line],
+            last_ns: self.last_ns[line],
+        };
+        sum.add(more);
+        self.count[line] = sum.count;
+        self.min[line] = sum.min;
+        self.max[line] = sum.max;
+        self.sum[line] = sum.sum;
+        self.sum_f64[line] = sum.sum_f64;
+        self.m2[line] = sum.m2;
+        self.first[line] = sum.first;
+        self.first_ns[line] = sum.first_ns;
+        self.last[line] = sum.last;
+        self.last_ns[line] = sum.last_ns;
+    }
+
+    fn reordered(&self, order: &[usize]) -> Self {
+        Self {
+            count: reorder(&self.count, order),
+            min: reorder(&self.min, order),
+            max: reorder(&self.max, order),
+            sum: reorder(&self.sum, order),
+            sum_f64: reorder(&self.sum_f64, order),
+            m2: reorder(&self.m2, order),
+            first: reorder(&self.first, order),
+            first_ns: reorder(&self.first_ns, order),
+            last: reorder(&self.last, order),
+            last_ns: reorder(&self.last_ns, order),
         }
     }
 }
 
 fn finish<T: Number>(
-    sums: &[Sum<T>],
-    order: &[usize],
+    sums: Sums<T>,
     ty: FieldType,
-    to_array: impl Fn(Vec<T>, NullBuffer) -> ArrayRef,
+    to_array: impl Fn(Vec<T>, Option<NullBuffer>) -> ArrayRef,
 ) -> Result<FieldMetrics> {
-    let nulls: NullBuffer =
-        order.iter().map(|line| sums[*line].count > 0).collect::<Vec<_>>().into();
-    let column = |get: fn(&Sum<T>) -> T| {
-        to_array(order.iter().map(|line| get(&sums[*line])).collect(), nulls.clone())
+    let has_value = |count: &u64| *count > 0;
+    let nulls: Option<NullBuffer> = match sums.count.iter().all(has_value) {
+        true => None,
+        false => Some(sums.count.iter().map(has_value).collect::<Vec<_>>().into()),
     };
-    let typed = |get: fn(&Sum<T>) -> T| -> Result<ArrayRef> {
-        let column = column(get);
+    let typed = |values: Vec<T>| -> Result<ArrayRef> {
+        let column = to_array(values, nulls.clone());
         if *column.data_type() == ty.arrow() {
             return Ok(column);
         }
         cast(&column, &ty.arrow()).map_err(arrow_error)
     };
     Ok(FieldMetrics {
-        count: order.iter().map(|line| sums[*line].count).collect(),
-        min: typed(|sum| sum.min)?,
-        max: typed(|sum| sum.max)?,
-        sum: column(|sum| sum.sum),
-        sum_f64: order.iter().map(|line| sums[*line].sum_f64).collect(),
-        m2: order.iter().map(|line| sums[*line].m2).collect(),
-        first: typed(|sum| sum.first)?,
-        last: typed(|sum| sum.last)?,
+        min: typed(sums.min)?,
+        max: typed(sums.max)?,
+        sum: to_array(sums.sum, nulls.clone()),
+        first: typed(sums.first)?,
+        last: typed(sums.last)?,
+        count: sums.count,
+        sum_f64: sums.sum_f64,
+        m2: sums.m2,
     })
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::Accumulator;
+use super::bin::Bins;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::{LiveObject, Part, Place, Sources};
@@ -169,13 +170,12 @@ fn split_object(
     for blocks in object.segment.metrics(sensor, sensor)? {
         let candidates = blocks_of(&blocks, sensor, &request.time, block_ns);
         let mut start = candidates.start;
+        let mut bins = request.bin.map(Bins::new);
         for block in candidates.clone() {
             let time = block_time(&blocks, block, block_ns);
             let wanted_time = time.intersect(&request.time);
             let is_whole = wanted_time == time
-                && request
-                    .bin
-                    .is_none_or(|bin| bin.start_of(time.first_ns) == bin.start_of(time.last_ns))
+                && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
                 && !overlaps_any(foreign, &time)
                 && wanted.iter().all(|field| is_exact(&blocks, *field, block));
             if !is_whole {
@@ -195,8 +195,10 @@ fn split_object(
 
 /// The first and the last time of a block's rows.
 pub(crate) fn block_time(blocks: &Blocks, block: usize, block_ns: i64) -> TimeRange {
-    let start = i128::from(blocks.block[block]) * i128::from(block_ns);
-    let at = |offset: i64| (start + i128::from(offset)) as i64;
+    // The start may lie before the first nanosecond of time; where the rows lie is right all the same, as
+    // all is counted modulo 2^64.
+    let start = blocks.block[block].wrapping_mul(block_ns);
+    let at = |offset: i64| start.wrapping_add(offset);
     TimeRange::new(at(blocks.first_offset_ns[block]), at(blocks.last_offset_ns[block]))
 }
 

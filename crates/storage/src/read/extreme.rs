@@ -11,9 +11,10 @@ use tidefall_codec::PageValue;
 use tidefall_types::{FieldId, FieldType, NS_PER_DAY, Result, TimeRange};
 
 use super::aggregate::aggregate;
+use super::bin::Bin;
 use super::merge::SensorStream;
 use super::parts::Sources;
-use super::request::{AggregateRequest, Bin, ReadStats};
+use super::request::{AggregateRequest, ReadStats};
 use super::series::read_series;
 
 /// Which end of the values.

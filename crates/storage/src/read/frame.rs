@@ -21,6 +21,7 @@ use super::huge::prefer_huge_pages;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
+use crate::parallel::{cores, spread};
 use crate::rows::SensorRows;
 
 /// Readings of several sensors, a row for each time at which one of them has a reading.
@@ -92,13 +93,14 @@ pub(super) fn read_frame<T: PageValue>(
 fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
     let mut values = allocate(rows_max, streams.len())?;
+    let values_max = values.len();
     // Where there is no row, the columns have no place at all.
     let places = values.chunks_mut(rows_max.max(1)).chain(std::iter::repeat_with(|| &mut [][..]));
     let work = streams.into_iter().zip(places).collect();
     let read = |(stream, out): (SensorStream, &mut [T]), fetched: &mut Fetched| {
         read_column(stream, time, out, fetched)
     };
-    let columns: Vec<Column> = in_parallel(work, rows_max, read)?;
+    let columns: Vec<Column> = spread(threads_for(values_max), work, read)?;
     let missing = columns.iter().map(|column| column.missing).sum();
     if let Some(time) = common_times(&columns) {
         compact(&mut values, rows_max, time.len());
@@ -117,8 +119,9 @@ fn read_some<T: PageValue>(
     keep: &Keep,
 ) -> Result<Frame<T>> {
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
+    let values_max = rows_max.saturating_mul(streams.len());
     let read = |stream, fetched: &mut Fetched| read_kept(stream, time, keep, fetched);
-    let mut columns: Vec<Readings<T>> = in_parallel(streams, rows_max, read)?;
+    let mut columns: Vec<Readings<T>> = spread(threads_for(values_max), streams, read)?;
     if columns.len() > 1 {
         let columns: Vec<(&[i64], &[T])> =
             columns.iter().map(|(times, values)| (&times[..], &values[..])).collect();
@@ -143,32 +146,9 @@ fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Does each of some pieces of work, which read up to `rows_max` rows each, on as many threads as pay.
-fn in_parallel<W: Send, R: Send>(
-    mut work: Vec<W>,
-    rows_max: usize,
-    read: impl Fn(W, &mut Fetched) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(work.len() * rows_max / VALUES_PER_THREAD_MIN).max(1);
-    let share = work.len().div_ceil(threads);
-    let read = |part: Vec<W>| {
-        let mut fetched = Fetched::default();
-        part.into_iter().map(|one| read(one, &mut fetched)).collect::<Result<Vec<R>>>()
-    };
-    std::thread::scope(|scope| {
-        let mut others = Vec::new();
-        while work.len() > share {
-            let part = work.split_off(work.len() - share);
-            others.push(scope.spawn(|| read(part)));
-        }
-        let mut done = read(work)?;
-        for other in others.into_iter().rev() {
-            let part = other.join();
-            done.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
-        }
-        Ok(done)
-    })
+/// On how many threads it pays to read so many values.
+fn threads_for(values: usize) -> usize {
+    cores().min(values / VALUES_PER_THREAD_MIN)
 }
 
 fn read_column<T: PageValue>(

@@ -8,6 +8,7 @@
 
 mod accumulate;
 mod aggregate;
+mod bin;
 mod chunk;
 mod extreme;
 mod fetch;
@@ -23,12 +24,13 @@ mod series;
 mod snapshot;
 
 pub use aggregate::AggregatePlan;
+pub use bin::Bin;
 pub use extreme::Extreme;
 pub use frame::{Frame, Keep};
 pub use moment::SensorValues;
 pub use request::{
-    AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, FieldMetrics, ReadStats,
-    RowBatch, ScanRequest, ValueCondition,
+    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, ReadStats, RowBatch,
+    ScanRequest, ValueCondition,
 };
 pub use scan::Scan;
 pub use series::SensorSeries;

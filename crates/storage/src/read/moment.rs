@@ -17,7 +17,11 @@ use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
 use crate::kv::Run;
+use crate::parallel::{cores, spread};
 use crate::rows::arrow_error;
+
+/// With fewer sensors to look up a second thread costs more than it saves.
+const SENSORS_PER_THREAD_MIN: usize = 16;
 
 /// A value of each of some sensors.
 #[derive(Debug, Clone)]
@@ -60,7 +64,7 @@ pub(super) fn at(
     let mut moments = Moments::new(sources, sensors, field);
     let moment = TimeRange::new(time_ns, time_ns);
     if sources.objects.iter().any(|object| object.entry.time.overlaps(&moment)) {
-        moments.look_up(|sensor, lookup| lookup.last(sensor, &moment))?;
+        moments.look_up(&moment)?;
     } else {
         let mut runs: Vec<&Arc<Run>> =
             sources.runs.iter().filter(|run| run.range.overlaps(&moment)).collect();
@@ -85,7 +89,7 @@ pub(super) fn latest(
 ) -> Result<SensorValues> {
     let mut moments = Moments::new(sources, sensors, field);
     moments.walk_back();
-    moments.look_up(|sensor, lookup| lookup.last(sensor, &TimeRange::ALL))?;
+    moments.look_up(&TimeRange::ALL)?;
     moments.finish()
 }
 
@@ -145,21 +149,21 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// Asks for the value of each sensor that has none yet.
-    fn look_up(
-        &mut self,
-        ask: impl Fn(u32, &mut Lookup<'_>) -> Result<Option<(i64, ArrayRef, usize)>>,
-    ) -> Result<()> {
-        let mut lookup = Lookup {
+    /// Looks within `range` for the last value of each sensor that has none yet.
+    fn look_up(&mut self, range: &TimeRange) -> Result<()> {
+        let lookup = Lookup {
             sources: self.sources,
             fields: Arc::new([self.field]),
             stats: Arc::new(ReadStats::default()),
-            fetched: Fetched::default(),
         };
-        for (place, sensor) in self.sensors.iter().enumerate() {
-            if self.found[place].is_none()
-                && let Some((time_ns, values, row)) = ask(*sensor, &mut lookup)?
-            {
+        let is_open = |place: &usize| self.found[*place].is_none();
+        let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
+        let threads = cores().min(places.len() / SENSORS_PER_THREAD_MIN);
+        let found = spread(threads, places, |place, fetched: &mut Fetched| {
+            Ok((place, lookup.last(self.sensors[place], range, fetched)?))
+        })?;
+        for (place, found) in found {
+            if let Some((time_ns, values, row)) = found {
                 self.found[place] = Some(Found { time_ns, array: self.arrays.len(), row });
                 self.arrays.push(values);
             }
@@ -193,13 +197,17 @@ struct Lookup<'a> {
     sources: &'a Sources,
     fields: Arc<[(FieldId, FieldType)]>,
     stats: Arc<ReadStats>,
-    fetched: Fetched,
 }
 
 impl Lookup<'_> {
     /// The last value of a sensor within `range`: its time, and an array with the row in it. The parts
     /// that end last are read first.
-    fn last(&mut self, sensor: u32, range: &TimeRange) -> Result<Option<(i64, ArrayRef, usize)>> {
+    fn last(
+        &self,
+        sensor: u32,
+        range: &TimeRange,
+        fetched: &mut Fetched,
+    ) -> Result<Option<(i64, ArrayRef, usize)>> {
         let mut range = *range;
         loop {
             let parts = self.sources.parts(sensor, &range)?;
@@ -213,7 +221,7 @@ impl Lookup<'_> {
             };
             let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
             let mut last = None;
-            while let Some(rows) = stream.next(&mut self.fetched)? {
+            while let Some(rows) = stream.next(fetched)? {
                 let Some(values) = &rows.fields[0] else { continue };
                 if let Some(row) = (0..rows.len()).rev().find(|row| values.is_valid(*row)) {
                     last = Some((rows.times[row], Arc::clone(values), row));

@@ -6,6 +6,8 @@ use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, TimeRange};
 
+use super::bin::Bin;
+
 /// Rows of a batch at most; also the unit in which a scan allocates.
 pub const BATCH_ROWS: usize = 8192;
 
@@ -66,31 +68,6 @@ impl RowBatch {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.time.len()
-    }
-}
-
-/// Equal stretches of time that an aggregate is cut into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bin {
-    /// The width of a bin in nanoseconds, above 0.
-    pub width_ns: i64,
-    /// A time at which a bin begins.
-    pub origin_ns: i64,
-}
-
-impl Bin {
-    /// The start of the bin that holds `time_ns`; the first nanosecond of time when the bin began
-    /// before it.
-    pub const fn start_of(&self, time_ns: i64) -> i64 {
-        // Nearly all times are far from the ends of what 64 bits hold, where this is faster.
-        if let Some(offset) = time_ns.checked_sub(self.origin_ns)
-            && let Some(start) = time_ns.checked_sub(offset.rem_euclid(self.width_ns))
-        {
-            return start;
-        }
-        let offset = time_ns as i128 - self.origin_ns as i128;
-        let start = time_ns as i128 - offset.rem_euclid(self.width_ns as i128);
-        if start < i64::MIN as i128 { i64::MIN } else { start as i64 }
     }
 }
 
