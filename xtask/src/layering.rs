@@ -11,9 +11,9 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("import", &["types"]),
     ("sql", &["types", "storage", "import"]),
     ("server", &["types", "storage", "import", "sql"]),
-    ("cli", &["types", "storage", "import", "sql", "server"]),
+    ("cli", &["types", "storage", "import", "sql", "server", "bench"]),
     ("python", &["types", "storage", "import", "sql"]),
-    ("bench", &["types", "codec", "storage", "import", "sql"]),
+    ("bench", &["types", "storage"]),
 ];
 
 /// Modules of the engine that must not know others: models do not know each other, and what lies

@@ -7,8 +7,8 @@ use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target, Unknown, Writ
 use tidefall_types::{Result, SeriesBatch, WriteBatch};
 
 use crate::Args;
-use crate::report::{Report, fresh};
-use crate::workload::{MINUTES_PER_DAY, TABLE, Workload};
+use tidefall_bench::report::{Report, fresh};
+use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload};
 
 pub(crate) fn rows(args: &Args) -> Result<()> {
     let workload = Workload::new(args.sensors)?;
@@ -22,7 +22,7 @@ pub(crate) fn rows(args: &Args) -> Result<()> {
     })?;
     fallen.print();
     Report {
-        bench: "load from Arrow, durable",
+        bench: "load from Arrow, durable".into(),
         settings: format!("{} MiB", args.memory),
         unit: "rows/s",
         runs: durable.split_off(1),
@@ -68,11 +68,7 @@ fn one_of(frame: &SeriesBatch, sensor: usize) -> SeriesBatch {
 }
 
 /// Times an action on a fresh database, from opening to closing it.
-fn measure<'a>(
-    args: &Args,
-    bench: &'a str,
-    mut action: impl FnMut(&Db) -> Result<()>,
-) -> Result<Report<'a>> {
+fn measure(args: &Args, bench: &str, mut action: impl FnMut(&Db) -> Result<()>) -> Result<Report> {
     let rows = rows_of(args);
     let mut rates = Vec::new();
     let mut bytes = 0;
@@ -83,7 +79,7 @@ fn measure<'a>(
         rates.push(rows / start.elapsed().as_secs_f64());
     }
     Ok(Report {
-        bench,
+        bench: bench.into(),
         settings: format!("{} MiB, fsync, in long columns at the end", args.memory),
         unit: "rows/s",
         runs: rates.split_off(1),

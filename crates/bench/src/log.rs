@@ -7,8 +7,8 @@ use tidefall_storage::{Ack, Db, DbOptions, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
 use crate::Args;
-use crate::report::{Report, fresh};
-use crate::workload::{TABLE, Workload};
+use tidefall_bench::report::{Report, fresh};
+use tidefall_bench::workload::{TABLE, Workload};
 
 /// Days that are in the log: they must fit into the memory of the key-value model.
 const DAYS: u32 = 3;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let rows = f64::from(args.sensors * DAYS) * 1_440.0;
     Report {
-        bench: "recovery from the log",
+        bench: "recovery from the log".into(),
         settings: format!("{rows} rows in the log, kill -9, open"),
         unit: "rows/s",
         runs: rates.split_off(1),

@@ -7,8 +7,6 @@ mod load;
 mod log;
 mod memory;
 mod read;
-mod report;
-mod workload;
 
 use std::path::PathBuf;
 

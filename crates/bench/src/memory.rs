@@ -6,8 +6,8 @@ use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target, Unknown, Writ
 use tidefall_types::{Error, Result};
 
 use crate::Args;
-use crate::report::{Report, fresh};
-use crate::workload::{MINUTES_PER_DAY, TABLE, Workload};
+use tidefall_bench::report::{Report, fresh};
+use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload};
 
 /// Imports day after day and lets all of it fall to long columns.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     db.close()?;
     let rows = f64::from(args.sensors * args.days) * MINUTES_PER_DAY as f64;
     Report {
-        bench: "peak memory of an import and its cascade",
+        bench: "peak memory of an import and its cascade".into(),
         settings: format!("budget {} MiB, {rows} rows", args.memory),
         unit: "MiB",
         runs: vec![peak_mib()?],

@@ -8,8 +8,8 @@ use tidefall_storage::{Ack, Db, DbOptions, TableSnapshot, TagFilter, Unknown, Wr
 use tidefall_types::{FieldId, NS_PER_DAY, NS_PER_MINUTE, Result, TimeRange};
 
 use crate::Args;
-use crate::report::{Report, fresh};
-use crate::workload::{MINUTES_PER_DAY, TABLE, Workload, sensor_name, start_of};
+use tidefall_bench::report::{Report, fresh};
+use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload, sensor_name, start_of};
 
 /// Reads of which the median is taken.
 const READS: usize = 101;
@@ -98,7 +98,7 @@ fn time(
     }
     micros.sort_by(f64::total_cmp);
     Report {
-        bench,
+        bench: bench.into(),
         settings: format!("{values} values from {place}, warm"),
         unit: "us",
         runs: vec![micros[READS / 10], micros[READS / 2], micros[READS * 9 / 10]],

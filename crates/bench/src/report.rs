@@ -5,21 +5,32 @@ use std::path::{Path, PathBuf};
 use tidefall_types::{Error, Result};
 
 /// A result.
-pub(crate) struct Report<'a> {
-    pub(crate) bench: &'a str,
-    pub(crate) settings: String,
-    pub(crate) unit: &'a str,
-    pub(crate) runs: Vec<f64>,
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was measured.
+    pub bench: String,
+    /// How.
+    pub settings: String,
+    /// The unit of the figures.
+    pub unit: &'static str,
+    /// The figure of each run.
+    pub runs: Vec<f64>,
     /// Further figures, by name.
-    pub(crate) more: Vec<(&'a str, f64)>,
+    pub more: Vec<(&'static str, f64)>,
 }
 
-impl Report<'_> {
-    /// Prints the line; spread is (max - min) / median.
-    pub(crate) fn print(mut self) {
-        self.runs.sort_by(f64::total_cmp);
-        let median = self.runs[self.runs.len() / 2];
-        let spread = (self.runs[self.runs.len() - 1] - self.runs[0]) / median;
+impl Report {
+    /// The median, and (greatest - least) / median.
+    pub fn median_and_spread(&self) -> (f64, f64) {
+        let mut runs = self.runs.clone();
+        runs.sort_by(f64::total_cmp);
+        let median = runs[runs.len() / 2];
+        (median, (runs[runs.len() - 1] - runs[0]) / median)
+    }
+
+    /// Prints a line of JSON.
+    pub fn print(&self) {
+        let (median, spread) = self.median_and_spread();
         let more: String =
             self.more.iter().map(|(name, value)| format!(", \"{name}\": {value:.4}")).collect();
         println!(
@@ -35,7 +46,10 @@ impl Report<'_> {
 }
 
 /// An empty folder for a run.
-pub(crate) fn fresh(work: &Path, name: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// `Io` when it cannot be made.
+pub fn fresh(work: &Path, name: &str) -> Result<PathBuf> {
     let folder = work.join(name);
     let cleared = match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

@@ -14,21 +14,28 @@ use tidefall_types::{
 };
 
 /// 2000-01-01.
-pub(crate) const START_NS: i64 = 10_957 * NS_PER_DAY;
-pub(crate) const TABLE: &str = "plant";
-pub(crate) const MINUTES_PER_DAY: usize = 1_440;
+pub const START_NS: i64 = 10_957 * NS_PER_DAY;
+/// The table of the workload.
+pub const TABLE: &str = "plant";
+/// Readings of a sensor in a day.
+pub const MINUTES_PER_DAY: usize = 1_440;
 /// Minutes of all sensors in one batch of rows: some 60,000 rows, as a collector would send.
 const BATCH_MINUTES: usize = 120;
 const SEED: u64 = 42;
 
 /// Readings of `sensors` sensors, drawn from a seed. No day is like another: what repeats would
 /// pack better than what is measured.
-pub(crate) struct Workload {
+#[derive(Debug)]
+pub struct Workload {
     normals: Vec<Normal<f64>>,
 }
 
 impl Workload {
-    pub(crate) fn new(sensors: u32) -> Result<Self> {
+    /// A workload of so many sensors, the same each time.
+    ///
+    /// # Errors
+    /// None that is known: the parameters of the distributions are in order.
+    pub fn new(sensors: u32) -> Result<Self> {
         let mut rng = SmallRng::seed_from_u64(SEED);
         let normals = (0..sensors)
             .map(|_| Normal::new(rng.random_range(200.0..400.0), rng.random_range(50.0..70.0)))
@@ -44,6 +51,12 @@ impl Workload {
         minutes.map(|normal| (normal.sample(&mut rng) * 1e3).round() / 1e3).collect()
     }
 
+    /// The mean and the deviation of a sensor.
+    pub fn normal_of(&self, sensor: u32) -> (f64, f64) {
+        let normal = &self.normals[sensor as usize];
+        (normal.mean(), normal.std_dev())
+    }
+
     fn sensors(&self) -> u32 {
         self.normals.len() as u32
     }
@@ -53,7 +66,7 @@ impl Workload {
     }
 
     /// A day in the order of arrival: by time, then by sensor.
-    pub(crate) fn arrivals(&self, day: u32) -> Vec<WriteBatch> {
+    pub fn arrivals(&self, day: u32) -> Vec<WriteBatch> {
         let sensors = self.normals.len();
         let batch_rows = BATCH_MINUTES * sensors;
         let names = self.names();
@@ -81,7 +94,7 @@ impl Workload {
     }
 
     /// Some days as a wide frame: one column of times, one of values for each sensor.
-    pub(crate) fn frame(&self, days: u32) -> SeriesBatch {
+    pub fn frame(&self, days: u32) -> SeriesBatch {
         let time: ScalarBuffer<i64> = (0..i64::from(days) * MINUTES_PER_DAY as i64)
             .map(|minute| START_NS + minute * NS_PER_MINUTE)
             .collect();
@@ -107,10 +120,12 @@ impl Workload {
     }
 }
 
-pub(crate) fn sensor_name(number: u32) -> String {
+/// The name of a sensor, the value of its tag.
+pub fn sensor_name(number: u32) -> String {
     format!("s{number:03}")
 }
 
-pub(crate) fn start_of(day: u32) -> i64 {
+/// The first moment of a day.
+pub fn start_of(day: u32) -> i64 {
     START_NS + i64::from(day) * NS_PER_DAY
 }

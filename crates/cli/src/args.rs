@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Verify(DbArgs),
     /// Write the papers' sensor workload to a file
     Generate(GenerateArgs),
+    /// Measure what this machine does with the papers' workloads
+    Bench(BenchArgs),
     /// Import a small real data set, let it fall, and ask a few questions
     Demo(DemoArgs),
 }
@@ -267,6 +269,43 @@ pub(crate) struct GenerateArgs {
     /// The same seed gives the same file
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
+}
+
+/// `bench`
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: BenchWhat,
+}
+
+/// What `bench` measures.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchWhat {
+    /// Ingest by parallel shippers, the speed of each fall, bytes per reading, and twelve queries on each model
+    Cascade(BenchCascadeArgs),
+}
+
+/// `bench cascade`
+#[derive(Debug, Args)]
+pub(crate) struct BenchCascadeArgs {
+    /// Sensors, each with one reading a minute
+    #[arg(long, default_value_t = 100)]
+    pub(crate) sensors: u32,
+    /// Days in the long columns
+    #[arg(long, default_value_t = 366)]
+    pub(crate) days: u32,
+    /// Memory budget in MiB
+    #[arg(long, default_value_t = 512)]
+    pub(crate) memory: usize,
+    /// Seconds that each number of shippers ships
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Scratch folder; what is measured depends on its disk
+    #[arg(long, default_value_os_t = std::env::temp_dir().join("tidefall-bench"))]
+    pub(crate) work: PathBuf,
+    /// Print lines of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `demo`

@@ -1,5 +1,6 @@
 //! One module a command.
 
+pub(crate) mod bench;
 pub(crate) mod cascade;
 pub(crate) mod demo;
 pub(crate) mod generate;

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Generate(args) => commands::generate::run(args),
+        Command::Bench(args) => commands::bench::run(args),
         Command::Demo(args) => commands::demo::run(args),
     };
     match outcome {

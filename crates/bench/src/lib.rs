@@ -1,0 +1,5 @@
+//! The papers' workloads and what is measured with them: `tidefall bench` and the program `tidefall-bench`.
+
+pub mod cascade;
+pub mod report;
+pub mod workload;
