@@ -169,6 +169,26 @@ impl<'a> Accumulator<'a> {
         }
     }
 
+    /// Makes room for so many blocks, if each may begin a line.
+    pub(crate) fn reserve(&mut self, blocks: usize) {
+        if self.request.bin.is_none() || self.lines.is_some() {
+            return;
+        }
+        self.groups.reserve(blocks);
+        self.bin_start_ns.reserve(blocks);
+        self.rows.reserve(blocks);
+        self.first_ns.reserve(blocks);
+        self.last_ns.reserve(blocks);
+        for sums in &mut self.sums {
+            match sums {
+                FieldSums::Count(counts) => counts.reserve(blocks),
+                FieldSums::Float(sums) => sums.reserve(blocks),
+                FieldSums::Int(sums) => sums.reserve(blocks),
+                FieldSums::UInt(sums) => sums.reserve(blocks),
+            }
+        }
+    }
+
     /// Adds blocks of one sensor, each of which lies in one bin. `held` are the fields of `blocks`.
     pub(crate) fn add_blocks(
         &mut self,
@@ -431,6 +451,18 @@ impl FieldSums {
 }
 
 impl<T: Number> Sums<T> {
+    fn reserve(&mut self, lines: usize) {
+        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
+        {
+            column.reserve(lines);
+        }
+        self.count.reserve(lines);
+        self.sum_f64.reserve(lines);
+        self.m2.reserve(lines);
+        self.first_ns.reserve(lines);
+        self.last_ns.reserve(lines);
+    }
+
     fn resize(&mut self, lines: usize) {
         for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
         {

@@ -49,6 +49,7 @@ pub(crate) fn aggregate(
             continue;
         }
         let split = split(sensor, &parts, request, fields)?;
+        accumulator.reserve(split.blocks.iter().map(|(.., range)| range.len()).sum());
         for (object, blocks, range) in &split.blocks {
             ReadStats::add(&stats.blocks_from_metrics, range.len() as u64);
             let held = object.segment.fields()?;
@@ -176,7 +177,7 @@ fn split_object(
             let wanted_time = time.intersect(&request.time);
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
-                && !overlaps_any(foreign, &time)
+                && (foreign.is_empty() || !overlaps_any(foreign, &time))
                 && wanted.iter().all(|field| is_exact(&blocks, *field, block));
             if !is_whole {
                 if start < block {

@@ -15,6 +15,8 @@ use crate::segment::{IndexBlock, Segment};
 pub(crate) struct Fetched {
     name: String,
     buffers: Vec<(u64, Vec<u8>)>,
+    /// Memory of earlier buffers: fresh memory would have to be cleared first.
+    spare: Vec<Vec<u8>>,
     /// The chunks whose pages are in `buffers`.
     chunks: Option<(Arc<IndexBlock>, Range<usize>)>,
 }
@@ -53,10 +55,13 @@ impl Fetched {
             end = position + (end - position) / 2;
             wanted = self.pages(index, position..end, places);
         }
-        self.buffers.clear();
+        self.chunks = None;
+        self.spare.extend(self.buffers.drain(..).map(|(_, bytes)| bytes));
         for range in wanted {
             ReadStats::add(&stats.bytes, range.end - range.start);
-            self.buffers.push((range.start, segment.read(range)?));
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            segment.read_to(range.clone(), &mut bytes)?;
+            self.buffers.push((range.start, bytes));
         }
         self.chunks = Some((Arc::clone(index), position..end));
         Ok(())

@@ -17,10 +17,10 @@ use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::chunk::Times;
 use super::fetch::Fetched;
-use super::huge::prefer_huge_pages;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
+use super::room::{Room, Vacant};
 use crate::parallel::{cores, spread};
 use crate::rows::SensorRows;
 
@@ -92,15 +92,14 @@ pub(super) fn read_frame<T: PageValue>(
 
 fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
-    let mut values = allocate(rows_max, streams.len())?;
-    let values_max = values.len();
-    // Where there is no row, the columns have no place at all.
-    let places = values.chunks_mut(rows_max.max(1)).chain(std::iter::repeat_with(|| &mut [][..]));
-    let work = streams.into_iter().zip(places).collect();
-    let read = |(stream, out): (SensorStream, &mut [T]), fetched: &mut Fetched| {
+    let mut room = Room::new(check_size::<T>(rows_max, streams.len())?);
+    let threads = threads_for(rows_max * streams.len());
+    let work = streams.into_iter().zip(room.columns(rows_max)).collect();
+    let read = |(stream, out): (SensorStream, Vacant<'_, T>), fetched: &mut Fetched| {
         read_column(stream, time, out, fetched)
     };
-    let columns: Vec<Column> = spread(threads_for(values_max), work, read)?;
+    let columns: Vec<Column> = spread(threads, work, read)?;
+    let mut values = room.finish();
     let missing = columns.iter().map(|column| column.missing).sum();
     if let Some(time) = common_times(&columns) {
         compact(&mut values, rows_max, time.len());
@@ -131,19 +130,15 @@ fn read_some<T: PageValue>(
     Ok(Frame { time, values, missing: 0 })
 }
 
-/// Zeroed memory, which costs nothing until it is written.
-fn allocate<T: PageValue>(rows: usize, columns: usize) -> Result<Vec<T>> {
-    match rows.checked_mul(columns) {
-        Some(count) if count <= FRAME_BYTES_MAX / size_of::<T>() => {
-            let mut values = vec![T::default(); count];
-            prefer_huge_pages(&mut values);
-            Ok(values)
-        }
-        _ => Err(Error::limit(format!(
+/// How many values a frame has, if that can be.
+fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
+    let count = rows.checked_mul(columns);
+    count.filter(|count| *count <= FRAME_BYTES_MAX / size_of::<T>()).ok_or_else(|| {
+        Error::limit(format!(
             "a frame of {rows} rows and {columns} columns is too large; ask for fewer sensors or a \
              shorter time"
-        ))),
-    }
+        ))
+    })
 }
 
 /// On how many threads it pays to read so many values.
@@ -154,7 +149,7 @@ fn threads_for(values: usize) -> usize {
 fn read_column<T: PageValue>(
     mut stream: SensorStream,
     time: &TimeRange,
-    out: &mut [T],
+    mut out: Vacant<'_, T>,
     fetched: &mut Fetched,
 ) -> Result<Column> {
     let (fields, stats) = (stream.fields().clone(), stream.stats().clone());
@@ -163,15 +158,17 @@ fn read_column<T: PageValue>(
         let part = stream.take_part(|part| part.bare_chunk().is_some());
         let (times, missing) = if let Some(chunk) = part.as_ref().and_then(|part| part.bare_chunk())
         {
-            chunk.read_into(time, &fields, &mut out[column.rows..], fetched, &stats)?
+            let out = out.at(column.rows, chunk.rows_within(time));
+            chunk.read_into(time, &fields, out, fetched, &stats)?
         } else if let Some(rows) = stream.next(fetched)? {
-            let out = &mut out[column.rows..][..rows.len()];
+            let out = out.at(column.rows, rows.len());
             let missing = match &rows.fields[0] {
                 Some(values) => copy_values(values, out),
                 None => copy_nulls(out),
             };
             (Times::Listed(rows.times), missing)
         } else {
+            out.close();
             return Ok(column);
         };
         column.rows += times.len();
@@ -309,14 +306,13 @@ fn align<T: PageValue>(columns: &[(&[i64], &[T])], missing: usize) -> Result<Fra
         union = merge_times(&union, times);
     }
     let rows = union.len();
-    let mut aligned = allocate(rows, columns.len())?;
+    let mut aligned = vec![T::NULL; check_size::<T>(rows, columns.len())?];
     for (out, (times, values)) in aligned.chunks_mut(rows.max(1)).zip(columns) {
         let mut given = times.iter().zip(*values).peekable();
         for (time, place) in union.iter().zip(out) {
-            *place = match given.next_if(|(given, _)| *given == time) {
-                Some((_, value)) => *value,
-                None => T::NULL,
-            };
+            if let Some((_, value)) = given.next_if(|(given, _)| *given == time) {
+                *place = *value;
+            }
         }
     }
     let given: usize = columns.iter().map(|(times, _)| times.len()).sum();

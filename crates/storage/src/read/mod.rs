@@ -19,6 +19,7 @@ mod moment;
 mod parts;
 mod prune;
 mod request;
+mod room;
 mod scan;
 mod series;
 mod snapshot;

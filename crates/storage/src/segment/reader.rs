@@ -145,6 +145,17 @@ impl Segment {
         read.map_err(|error| of_needed_object(&self.name, error))
     }
 
+    /// Bytes of the segment in place of what `out` has, whose memory is used again.
+    pub(crate) fn read_to(&self, range: std::ops::Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if range.start > range.end || range.end > self.bytes {
+            let why = "a page that reaches over the end of the segment";
+            return Err(self.locate(range.start, Error::corrupt(why)));
+        }
+        out.resize((range.end - range.start) as usize, 0);
+        let read = self.io.read_into(&self.name, range.start, out);
+        read.map_err(|error| of_needed_object(&self.name, error))
+    }
+
     /// The table that the segment says it is of.
     pub(crate) fn table(&self) -> Result<TableId> {
         Ok(self.footer()?.table)
