@@ -37,8 +37,15 @@ def model_of(parts):
     return rows.groupby(["sensor", "time"], as_index=False).agg({"value": "last", "count": "last"})
 
 
+def create(db):
+    """A table in which readings stay where they are put, however old they are."""
+    db.sql("CREATE TABLE plant (time TIMESTAMP, sensor TEXT, value DOUBLE, count BIGINT, PRIMARY KEY (sensor, time)) "
+           "WITH (cascade = 'kv 20000d, short 30000d, long')").to_dict()
+
+
 def filled(db, random, aligned):
     """A table whose readings lie in several models, and the model of it."""
+    create(db)
     parts = []
     for _ in range(random.integers(1, 6)):
         part = readings(random, int(random.integers(1, 4000)), aligned)

@@ -144,9 +144,13 @@ class Tidefall:
 
     def load(self, workload):
         frame, model = workload.frame(), self.options.model
+        # The readings are old; these ages keep them where they are put.
+        self.db.sql("CREATE TABLE readings (time TIMESTAMP, sensor TEXT, value DOUBLE, PRIMARY KEY (sensor, time)) "
+                    "WITH (cascade = 'kv 20000d, short 30000d, long')").to_dict()
         month, day = (max(workload.days - days, 0) * common.MINUTES_PER_DAY for days in (30, 1))
         if model in ("long", "mixed"):
             self.db.write_wide("readings", frame if model == "long" else frame.iloc[:month])
+            self.db.cascade("readings", to="long")
         if model in ("short", "mixed"):
             self.arrive(workload, slice(month if model == "mixed" else 0, day if model == "mixed" else None))
             self.db.cascade("readings", to="short")

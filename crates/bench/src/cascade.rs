@@ -2,6 +2,7 @@
 //! each fall, bytes per reading, and the twelve queries on each model (paper 1).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use tidefall_storage::{
     TableReport, TableSnapshot, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Error, FieldColumn, FieldId, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Result, Series,
-    SeriesBatch, TagColumn, TimeRange, WriteBatch,
+    Error, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Result,
+    Series, SeriesBatch, TagColumn, TimeRange, WriteBatch,
 };
 
 use crate::report::{Report, fresh};
@@ -72,16 +73,18 @@ pub fn run(options: &CascadeOptions, report: &mut dyn FnMut(Report)) -> Result<(
     Ok(())
 }
 
-fn open(options: &CascadeOptions, threads: usize) -> Result<Db> {
+/// A new database, for which it is the end of so many days of the workload: ages count from there.
+fn open(options: &CascadeOptions, threads: usize, days: u32) -> Result<Db> {
     let memory_bytes = options.memory_mib << 20;
     let folder = fresh(&options.work, "cascade")?;
-    Db::open(folder, DbOptions { memory_bytes, threads, ..DbOptions::default() })
+    let clock = Arc::new(ManualClock::new(start_of(days)));
+    Db::open(folder, DbOptions { memory_bytes, threads, clock, ..DbOptions::default() })
 }
 
 /// Every shipper has a share of the sensors. It ships the readings of each minute one by one, or all of its
 /// sensors at once, and waits until they are durable before it ships the next.
 fn ship(options: &CascadeOptions, shippers: usize, is_single: bool) -> Result<Report> {
-    let db = open(options, tidefall_storage::cores())?;
+    let db = open(options, tidefall_storage::cores(), 1)?;
     let names: Vec<String> = (0..options.sensors).map(crate::workload::sensor_name).collect();
     let is_over = AtomicBool::new(false);
     let share = names.len().div_ceil(shippers);
@@ -144,7 +147,7 @@ fn ship_until(
                 }],
                 fields: vec![FieldColumn {
                     name: "value".into(),
-                    values: std::sync::Arc::new(Float64Array::from_iter_values(
+                    values: Arc::new(Float64Array::from_iter_values(
                         values.map(|value| f64::from(value) / 1e3),
                     )),
                 }],
@@ -167,11 +170,14 @@ fn fall(
     let (mut to_short, mut to_long) = (Vec::new(), Vec::new());
     let rows = f64::from(options.sensors * FALLING_DAYS) * MINUTES_PER_DAY as f64;
     for run in 0..=RUNS {
-        let db = open(options, threads)?;
+        let db = open(options, threads, FALLING_DAYS)?;
         arrive(&db, workload, 0..FALLING_DAYS)?;
         for (target, rates) in [(Target::Short, &mut to_short), (Target::Long, &mut to_long)] {
             let start = Instant::now();
-            db.cascade(&CascadeRequest { table: None, target })?;
+            let moved = db.cascade(&CascadeRequest { table: None, target })?.rows as f64;
+            if moved != rows {
+                return Err(Error::invalid(format!("{moved} readings fell instead of {rows}")));
+            }
             if run > 0 {
                 rates.push(rows / start.elapsed().as_secs_f64() / threads as f64);
             }
@@ -210,7 +216,7 @@ fn query_model(
     days: u32,
     report: &mut dyn FnMut(Report),
 ) -> Result<()> {
-    let db = open(options, tidefall_storage::cores())?;
+    let db = open(options, tidefall_storage::cores(), days)?;
     let fall = |target| db.cascade(&CascadeRequest { table: None, target });
     match model {
         "long" => drop(db.load(TABLE, &workload.frame(days), Unknown::Create)?),

@@ -296,6 +296,24 @@ impl Database {
         .map_err(to_python)
     }
 
+    /// The first and the last time of the chosen sensors, the most rows that one of them has, and how many
+    /// sensors there are; from the index, so neither time nor rows are less than they are.
+    fn extent(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        time: (Option<i64>, Option<i64>),
+    ) -> PyResult<Option<(i64, i64, usize, usize)>> {
+        py.detach(|| {
+            let snapshot = self.db()?.snapshot(table)?;
+            let sensors = choose(&snapshot, chosen)?;
+            let found = snapshot.extent(&sensors, &time_range(time.0, time.1))?;
+            Ok(found.map(|(time, rows)| (time.first_ns, time.last_ns, rows, sensors.len())))
+        })
+        .map_err(to_python)
+    }
+
     /// The times and values of each sensor.
     fn series(
         &self,

@@ -1,7 +1,7 @@
 """Databases and their tables."""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -12,6 +12,9 @@ from .answers import Columns, Frame, Rows, Values
 
 Time = str | int | datetime.datetime | datetime.date | numpy.datetime64 | None
 """A time: text as SQL reads it, a datetime of any kind (without a zone it is UTC), or nanoseconds since 1970."""
+
+# What a piece of `Table.frames` takes, if nobody says how many rows it shall have.
+FRAME_BYTES = 16 << 20
 
 Sensors = str | Iterable[str] | Mapping[str, str | Iterable[str]] | None
 """Which sensors: all (None), the values of the only tag, or for each of some tags its values."""
@@ -133,6 +136,27 @@ class Table:
         keep = (True, *between) if between is not None else (False, *outside) if outside is not None else None
         tags, time, values, missing = self._core.frame(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), keep)
         return Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
+
+    def frames(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None, rows: int | None = None) -> Iterator[Frame]:
+        """As `rows`, in pieces that follow each other in time, for what is larger than memory.
+
+        A piece has about `rows` rows, or 16 MiB of values. Every piece shows the moment at which it is read.
+        """
+        chosen = self._chosen(sensors)
+        found = self._core.extent(self.name, chosen, (to_ns(start), to_ns(end)))
+        if found is None:
+            return
+        first, last, rows_max, sensor_count = found
+        if rows is None:
+            rows = max(FRAME_BYTES // (8 * sensor_count), 1)
+        elif rows < 1:
+            raise _tidefall.InvalidError("a piece must have at least one row")
+        width = max(-(-(last - first + 1) * rows // max(rows_max, 1)), 1)
+        for begin in range(first, last + 1, width):
+            piece = (begin, min(begin + width, last + 1))
+            tags, time, values, missing = self._core.frame(self.name, chosen, field, piece, None)
+            if len(time):
+                yield Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
 
     def columns(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Columns:
         """Every sensor by itself: its times and its values."""

@@ -226,6 +226,15 @@ class Database:
         missing = int(numpy.isnan(values).sum()) if values.dtype.kind == "f" else 0
         return tags, times, values, missing
 
+    def extent(self, table: str, chosen: Chosen, time: Range) -> tuple[int, int, int, int] | None:
+        where, time_name, tags = self.where(table, chosen, time)
+        groups = f"GROUP BY {', '.join(map(name, tags))}" if tags else ""
+        found = self.ask(
+            f"SELECT min(first) AS first, max(last) AS last, max(rows) AS rows, count(*) AS sensors FROM (SELECT min({name(time_name)}) AS first, "
+            f"max({name(time_name)}) AS last, count(*) AS rows FROM {name(table)} WHERE {where} {groups}) WHERE rows > 0")
+        first, last, rows, sensors = (found[column][0] for column in ("first", "last", "rows", "sensors"))
+        return (first.value, last.value, rows.as_py(), sensors.as_py()) if first.is_valid else None
+
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
         field, tags = self.field(table, field), self.sensors(table, chosen)
         where, _, names_ = self.where(table, chosen, time)

@@ -1,0 +1,104 @@
+"""Threads read side by side, and answers may be larger than the memory that the database has."""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy
+import pandas
+import pytest
+
+import tidefall
+
+MINUTES_PER_YEAR = 366 * 1440
+
+
+@pytest.fixture
+def plant(tmp_path):
+    with tidefall.open(str(tmp_path / "db"), memory_mib=128) as db:
+        times = pandas.date_range("2024-01-01", periods=MINUTES_PER_YEAR, freq="1min")
+        random = numpy.random.default_rng(5)
+        db.write_wide("plant", pandas.DataFrame({name: random.normal(300, 60, MINUTES_PER_YEAR).round(3) for name in "abcd"}, index=times))
+        yield db.table("plant")
+
+
+def seconds_of(action, threads, count):
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        start = time.perf_counter()
+        list(pool.map(lambda _: action(), range(count)))
+        return time.perf_counter() - start
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core")
+@pytest.mark.parametrize("query", ["rows", "columns", "outliers"])
+def test_four_threads_use_two_cores(plant, query):
+    # One sensor at a time: the engine itself reads it with one thread.
+    action = {
+        "rows": lambda: plant.rows("a"),
+        "columns": lambda: plant.columns("b"),
+        "outliers": lambda: plant.rows("c", outside=(200, 400)),
+    }[query]
+    action()
+    # The machine may be busy with something else; it is enough that it can be seen once.
+    gains = [seconds_of(action, 1, 80) / seconds_of(action, 4, 80) for _ in range(6)]
+    assert max(gains) > 1.4, f"four threads are at best {max(gains):.2f} times as fast as one"
+
+
+def test_python_goes_on_while_a_query_runs(plant):
+    query = "SELECT sensor, median(value), stddev(value) FROM plant GROUP BY sensor"
+    counted = 0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(lambda: plant._database.sql(query).to_dict())
+        while not answer.done():
+            counted += 1
+            time.sleep(0.0005)
+    assert counted > 5 and len(answer.result()["sensor"]) == 4
+
+
+BUDGET_MIB = 64
+# Times and values alone are ten times the budget; text for the sensors comes on top.
+SENSORS = BUDGET_MIB * 10 * 2**20 // (16 * MINUTES_PER_YEAR) + 1
+READ = """
+    import resource, sys
+    import tidefall
+    peak_mib = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with tidefall.open(sys.argv[1], memory_mib=int(sys.argv[2]), read_only=True) as db:
+        plant = db.table("plant")
+        db.sql("SELECT count(*) FROM plant").to_dict()
+        before, rows, total = peak_mib(), 0, 0.0
+        if sys.argv[3] == "sql":
+            for batch in db.sql("SELECT sensor, time, value FROM plant"):
+                rows += batch.num_rows
+                total += batch.column(2).to_numpy().sum()
+        else:
+            for frame in plant.frames():
+                rows += frame.values.size
+                total += frame.values.sum()
+        print(rows, total, peak_mib() - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("large") / "db")
+    times = pandas.date_range("2024-01-01", periods=MINUTES_PER_YEAR, freq="1min")
+    total = 0.0
+    with tidefall.open(folder, memory_mib=BUDGET_MIB) as db:
+        for sensor in range(SENSORS):
+            values = numpy.random.default_rng(sensor).normal(300, 60, MINUTES_PER_YEAR).round(3)
+            total += values.sum()
+            db.write_wide("plant", pandas.DataFrame({f"s{sensor:03}": values}, index=times))
+    return folder, total
+
+
+@pytest.mark.parametrize("way", ["sql", "frames"])
+def test_an_answer_of_ten_times_the_budget_is_iterated(large, way):
+    folder, expected = large
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(READ), folder, str(BUDGET_MIB), way], capture_output=True, text=True, check=True)
+    rows, total, grown_mib = done.stdout.split()
+    assert int(rows) == SENSORS * MINUTES_PER_YEAR
+    assert float(total) == pytest.approx(expected, rel=1e-9)
+    assert float(grown_mib) < 2 * BUDGET_MIB, f"{grown_mib} MiB for a budget of {BUDGET_MIB}"
