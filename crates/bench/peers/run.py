@@ -17,6 +17,8 @@ import sys
 import query_report
 
 PLOT = "benchmarks.svg"
+# Where Tidefall's readings lie, and how many days of them there are.
+MODELS = {"long": 366, "mixed": 366, "short": 30, "kv": 1}
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 
@@ -30,7 +32,8 @@ def steps(options):
     data = ["--data", options.data] if options.data else []
     binary = ["--binary", options.binary]
     has_influx = shutil.which("influxd") and shutil.which("wrk")
-    peers = ["duckdb", "chdb", "arcticdb", *(["influxdb"] if has_influx else []), *(["questdb"] if shutil.which("mvn") else [])]
+    servers = [*(["influxdb"] if has_influx else []), *(["questdb"] if shutil.which("mvn") else [])]
+    queries = lambda system, days, model="long": driver("queries.py", "--both", "--system", system, "--days", str(days), "--model", model)
     return {
         "load": [
             engine("load", "--days", "14", "--runs", "5"),
@@ -45,11 +48,13 @@ def steps(options):
             driver("sizes.py", "--days", "7", *data, *binary),
             *([driver("influx_sizes.py", "--days", "7", *data)] if has_influx else []),
         ],
+        "cascade": [[options.binary, "bench", "cascade", "--json"]],
         "queries": [
-            driver("queries.py", "--both", "--system", system, "--days", str(days), *(["--model", model] if model else []))
-            for days, models in {366: ("long", "mixed"), 30: ("short",), 1: ("kv",)}.items()
-            for system, model in [*[("tidefall", model) for model in models], *[(peer, None) for peer in peers]]
+            *(queries("tidefall", days, model) for model, days in MODELS.items()),
+            *(queries(peer, days) for days in sorted(set(MODELS.values()), reverse=True) for peer in ("duckdb", "chdb", "arcticdb")),
         ],
+        # Servers take minutes to load and seconds to start: a year alone, and fewer cold starts.
+        "servers": [[*queries(server, max(MODELS.values())), "--cold-instances", "3"] for server in servers],
     }
 
 
@@ -86,7 +91,7 @@ def tables(results):
     if queries:
         yield f"![the twelve queries]({PLOT})\n"
         yield from query_report.tables(queries, loads)
-    results = [line for line in results if line["step"] != "queries"]
+    results = [line for line in results if line["step"] not in ("queries", "servers")]
     benches = {}
     for line in results:
         key = line["bench"] + (f", {line['clients']} clients" if "clients" in line else "")
@@ -101,7 +106,7 @@ def tables(results):
         yield "| benchmark | median | unit | spread | settings |\n|---|---|---|---|---|"
         for name, lines in alone.items():
             for line in lines:
-                more = ", ".join(f"{key.replace('_', ' ')} {number(line[key])}" for key in ("after_import_mib", "rows_per_s") if key in line)
+                more = ", ".join(f"{key.replace('_', ' ')} {number(line[key])}" for key in ("after_import_mib", "rows_per_s", "median_wait_ms", "p99_wait_ms") if key in line)
                 yield f"| {name} | {number(line['median'])} | {line['unit']} | {line['spread']:.0%} | {line['settings']}{'; ' + more if more else ''} |"
         yield ""
     if sizes:

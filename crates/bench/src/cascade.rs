@@ -19,7 +19,7 @@ use tidefall_types::{
 };
 
 use crate::report::{Report, fresh};
-use crate::workload::{MINUTES_PER_DAY, TABLE, Workload, start_of};
+use crate::workload::{MINUTES_PER_DAY, SEED, TABLE, Workload, start_of};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ pub fn run(options: &CascadeOptions, report: &mut dyn FnMut(Report)) -> Result<(
     if options.sensors == 0 || options.days == 0 {
         return Err(Error::invalid("there must be at least one sensor and one day"));
     }
-    let workload = Workload::new(options.sensors)?;
+    let workload = Workload::new(options.sensors, SEED)?;
     for is_single in [true, false] {
         for shippers in SHIPPERS.into_iter().filter(|count| *count <= options.sensors as usize) {
             report(ship(options, shippers, is_single)?);

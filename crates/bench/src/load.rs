@@ -8,10 +8,10 @@ use tidefall_types::{Result, SeriesBatch, WriteBatch};
 
 use crate::Args;
 use tidefall_bench::report::{Report, fresh};
-use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload};
+use tidefall_bench::workload::{MINUTES_PER_DAY, SEED, TABLE, Workload};
 
 pub(crate) fn rows(args: &Args) -> Result<()> {
-    let workload = Workload::new(args.sensors)?;
+    let workload = Workload::new(args.sensors, SEED)?;
     let arrivals: Vec<WriteBatch> = (0..args.days).flat_map(|day| workload.arrivals(day)).collect();
     let mut durable = Vec::new();
     let fallen = measure(args, "load from Arrow, sorted", |db| {
@@ -33,7 +33,7 @@ pub(crate) fn rows(args: &Args) -> Result<()> {
 }
 
 pub(crate) fn columns(args: &Args) -> Result<()> {
-    let frame = Workload::new(args.sensors)?.frame(args.days);
+    let frame = Workload::new(args.sensors, SEED)?.frame(args.days);
     measure(args, "load from a wide frame", |db| {
         db.load(TABLE, &frame, Unknown::Create).map(drop)
     })?

@@ -8,7 +8,7 @@ use tidefall_types::{Error, Result};
 
 use crate::Args;
 use tidefall_bench::report::{Report, fresh};
-use tidefall_bench::workload::{TABLE, Workload};
+use tidefall_bench::workload::{SEED, TABLE, Workload};
 
 /// Days that are in the log: they must fit into the memory of the key-value model.
 const DAYS: u32 = 3;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// Writes durable rows and dies.
 pub(crate) fn fill(args: &Args) -> Result<()> {
     let db = Db::open(&args.work, options(args))?;
-    let workload = Workload::new(args.sensors)?;
+    let workload = Workload::new(args.sensors, SEED)?;
     let write = WriteOptions { ack: Ack::Durable, unknown: Unknown::Create, ..Default::default() };
     for batch in (0..DAYS).flat_map(|day| workload.arrivals(day)) {
         db.write(TABLE, &batch, &write)?;

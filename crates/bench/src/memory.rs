@@ -7,13 +7,13 @@ use tidefall_types::{Error, Result};
 
 use crate::Args;
 use tidefall_bench::report::{Report, fresh};
-use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload};
+use tidefall_bench::workload::{MINUTES_PER_DAY, SEED, TABLE, Workload};
 
 /// Imports day after day and lets all of it fall to long columns.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = fresh(&args.work, "memory")?;
     let options = DbOptions { memory_bytes: args.memory << 20, ..DbOptions::default() };
-    let workload = Workload::new(args.sensors)?;
+    let workload = Workload::new(args.sensors, SEED)?;
     drop(workload.arrivals(0));
     let before = peak_mib()?;
     let start = Instant::now();

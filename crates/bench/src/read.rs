@@ -9,7 +9,7 @@ use tidefall_types::{FieldId, NS_PER_DAY, NS_PER_MINUTE, Result, TimeRange};
 
 use crate::Args;
 use tidefall_bench::report::{Report, fresh};
-use tidefall_bench::workload::{MINUTES_PER_DAY, TABLE, Workload, sensor_name, start_of};
+use tidefall_bench::workload::{MINUTES_PER_DAY, SEED, TABLE, Workload, sensor_name, start_of};
 
 /// Reads of which the median is taken.
 const READS: usize = 101;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = fresh(&args.work, "read")?;
     let options = DbOptions { memory_bytes: args.memory << 20, ..DbOptions::default() };
     let db = Db::open(&folder, options.clone())?;
-    let workload = Workload::new(args.sensors)?;
+    let workload = Workload::new(args.sensors, SEED)?;
     db.load(TABLE, &workload.frame(args.days), Unknown::Create)?;
     let snapshot = db.snapshot(TABLE)?;
     read_one(args, &snapshot, "read one sensor, one day", 1)?;

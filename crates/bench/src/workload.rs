@@ -21,32 +21,34 @@ pub const TABLE: &str = "plant";
 pub const MINUTES_PER_DAY: usize = 1_440;
 /// Minutes of all sensors in one batch of rows: some 60,000 rows, as a collector would send.
 const BATCH_MINUTES: usize = 120;
-const SEED: u64 = 42;
+/// What benchmarks draw from.
+pub const SEED: u64 = 42;
 
 /// Readings of `sensors` sensors, drawn from a seed. No day is like another: what repeats would
 /// pack better than what is measured.
 #[derive(Debug)]
 pub struct Workload {
     normals: Vec<Normal<f64>>,
+    seed: u64,
 }
 
 impl Workload {
-    /// A workload of so many sensors, the same each time.
+    /// A workload of so many sensors, the same for the same seed.
     ///
     /// # Errors
     /// None that is known: the parameters of the distributions are in order.
-    pub fn new(sensors: u32) -> Result<Self> {
-        let mut rng = SmallRng::seed_from_u64(SEED);
+    pub fn new(sensors: u32, seed: u64) -> Result<Self> {
+        let mut rng = SmallRng::seed_from_u64(seed);
         let normals = (0..sensors)
             .map(|_| Normal::new(rng.random_range(200.0..400.0), rng.random_range(50.0..70.0)))
             .collect::<std::result::Result<Vec<_>, _>>()
             .map_err(|error| Error::invalid(error.to_string()))?;
-        Ok(Self { normals })
+        Ok(Self { normals, seed })
     }
 
     /// The values of a day, minute by minute, in each minute sensor by sensor.
-    fn values(&self, day: u32) -> Vec<f64> {
-        let mut rng = SmallRng::seed_from_u64(SEED + 1 + u64::from(day));
+    pub fn values(&self, day: u32) -> Vec<f64> {
+        let mut rng = SmallRng::seed_from_u64(self.seed.wrapping_add(1 + u64::from(day)));
         let minutes = (0..MINUTES_PER_DAY).flat_map(|_| &self.normals);
         minutes.map(|normal| (normal.sample(&mut rng) * 1e3).round() / 1e3).collect()
     }
@@ -61,7 +63,8 @@ impl Workload {
         self.normals.len() as u32
     }
 
-    fn names(&self) -> StringArray {
+    /// The names of all sensors.
+    pub fn names(&self) -> StringArray {
         StringArray::from_iter_values((0..self.sensors()).map(sensor_name))
     }
 

@@ -4,14 +4,16 @@
 //! define or change tables go to the storage from `statements`; everything else is planned by
 //! DataFusion over `table`, which pushes conditions (`pushdown`) into `scan`, or, when `metrics`
 //! can answer an aggregate from block metrics, asks for those instead of rows. `layers` shows the same
-//! tables with a column or a row for each sensor.
+//! tables with a column or a row for each sensor, `asof` joins two of them by the nearest time.
 
+mod asof;
 mod catalog;
 mod depth;
 mod error;
 mod functions;
 mod layers;
 mod metrics;
+mod planner;
 mod pushdown;
 mod reads;
 mod scan;

@@ -22,12 +22,14 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
+use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::depth::check_depth;
 use crate::error::from_datafusion;
 use crate::functions;
 use crate::layers::{RowsFunction, name_arguments};
-use crate::metrics::{MetricsRule, Planner};
+use crate::metrics::MetricsRule;
+use crate::planner::Planner;
 use crate::reads::Reads;
 use crate::settings::Settings;
 use crate::statements::{self, Action};
@@ -82,19 +84,22 @@ impl Session {
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
             .unwrap_or_default();
-        // Ours goes first: it reads texts before they are coerced to times.
-        let mut analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(ReadTimes)];
+        // Ours go first: marks must not be looked at, and texts be read before they are coerced to times.
+        let mut analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+            vec![Arc::new(AsOfJoins), Arc::new(ReadTimes)];
         analyzers.extend(Analyzer::new().rules);
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
+            .with_optimizer_rule(Arc::new(AsOfFilters))
             .with_optimizer_rule(Arc::new(MetricsRule))
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
         functions::register(&context);
+        asof::register(&context);
         context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
         Self { db, clock: Arc::clone(&options.clock), context }
     }
@@ -146,6 +151,7 @@ impl Session {
     async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
         name_arguments(&mut statement)?;
         functions::write_out(&mut statement)?;
+        asof::write_out(&mut statement)?;
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),

@@ -10,30 +10,21 @@ use std::sync::Arc;
 
 use arrow_array::types::UInt32Type;
 use arrow_array::{
-    ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray,
-    UInt32Array,
+    Array, ArrayRef, DictionaryArray, Float64Array, RecordBatch, TimestampNanosecondArray,
 };
 use parquet::arrow::ArrowWriter;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution, Normal};
-use tidefall_types::{Error, NS_PER_DAY, NS_PER_MINUTE, Result};
+use tidefall_bench::workload::{Workload, start_of};
+use tidefall_types::{Error, NS_PER_MINUTE, Result};
 
 use crate::args::GenerateArgs;
 use crate::size::show_count;
 
-/// 2000-01-01, where the papers' data begins.
-const START_NS: i64 = 10_957 * NS_PER_DAY;
-/// Minutes that are written at once.
-const BATCH_MINUTES: u32 = 240;
-
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
-    let mut workload = Workload::new(&args)?;
+    let workload = Workload::new(args.sensors, args.seed)?;
     let mut out = Output::create(&args)?;
-    let minutes = args.days * 24 * 60;
     let mut rows = 0;
-    for first in (0..minutes).step_by(BATCH_MINUTES as usize) {
-        let batch = workload.next(first, BATCH_MINUTES.min(minutes - first))?;
+    for day in 0..args.days {
+        let batch = arrivals(&workload, day)?;
         rows += batch.num_rows() as u64;
         out.write(&batch)?;
     }
@@ -42,48 +33,21 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     Ok(())
 }
 
-struct Workload {
-    rng: StdRng,
-    sensors: Vec<Normal<f64>>,
-    names: Arc<StringArray>,
-}
-
-impl Workload {
-    fn new(args: &GenerateArgs) -> Result<Self> {
-        let mut rng = StdRng::seed_from_u64(args.seed);
-        let sensors = (0..args.sensors)
-            .map(|_| Normal::new(rng.random_range(200.0..400.0), rng.random_range(50.0..70.0)))
-            .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(|error| Error::invalid(format!("a distribution: {error}")))?;
-        let names = (0..args.sensors).map(|sensor| format!("s{sensor:03}"));
-        Ok(Self { rng, sensors, names: Arc::new(StringArray::from_iter_values(names)) })
-    }
-
-    fn next(&mut self, first_minute: u32, minutes: u32) -> Result<RecordBatch> {
-        let rows = minutes as usize * self.sensors.len();
-        let mut time = Vec::with_capacity(rows);
-        let mut keys = Vec::with_capacity(rows);
-        let mut values = Vec::with_capacity(rows);
-        for minute in first_minute..first_minute + minutes {
-            let time_ns = START_NS + i64::from(minute) * NS_PER_MINUTE;
-            for (key, sensor) in self.sensors.iter().enumerate() {
-                time.push(time_ns);
-                keys.push(key as u32);
-                values.push((sensor.sample(&mut self.rng) * 1e3).round() / 1e3);
-            }
-        }
-        let sensors = DictionaryArray::<UInt32Type>::try_new(
-            UInt32Array::from(keys),
-            Arc::clone(&self.names) as ArrayRef,
-        );
-        let sensors = sensors.map_err(|error| failed(&error))?;
-        RecordBatch::try_from_iter([
-            ("time", Arc::new(TimestampNanosecondArray::from(time)) as ArrayRef),
-            ("sensor", Arc::new(sensors) as ArrayRef),
-            ("value", Arc::new(Float64Array::from(values)) as ArrayRef),
-        ])
-        .map_err(|error| failed(&error))
-    }
+/// A day of rows, by time, then by sensor.
+fn arrivals(workload: &Workload, day: u32) -> Result<RecordBatch> {
+    let names = workload.names();
+    let values = workload.values(day);
+    let minute_ns = |row: usize| (row / names.len()) as i64 * NS_PER_MINUTE;
+    let time = (0..values.len()).map(|row| start_of(day) + minute_ns(row));
+    let keys = (0..values.len()).map(|row| (row % names.len()) as u32);
+    let sensors = DictionaryArray::<UInt32Type>::try_new(keys.collect(), Arc::new(names.clone()));
+    let sensors = sensors.map_err(|error| failed(&error))?;
+    RecordBatch::try_from_iter([
+        ("time", Arc::new(TimestampNanosecondArray::from_iter_values(time)) as ArrayRef),
+        ("sensor", Arc::new(sensors) as ArrayRef),
+        ("value", Arc::new(Float64Array::from(values)) as ArrayRef),
+    ])
+    .map_err(|error| failed(&error))
 }
 
 enum Output {

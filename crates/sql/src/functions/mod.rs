@@ -1,18 +1,19 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs` and `histogram.rs` compute something new. What DataFusion can say already, only longer, is
+//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new. What DataFusion can say already, only longer, is
 //! put into its words before a statement is planned (`short_forms.rs`), so that it is optimised, and
 //! answered from metrics, like the long form.
 
 mod counters;
 mod histogram;
+mod interpolate;
 mod short_forms;
 
 use std::sync::Arc;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
-use datafusion::logical_expr::AggregateUDF;
+use datafusion::logical_expr::{AggregateUDF, WindowUDF};
 
 pub(crate) use short_forms::write_out;
 
@@ -22,6 +23,7 @@ pub(crate) fn register(context: &SessionContext) {
         context.register_udaf(AggregateUDF::new_from_impl(function));
     }
     context.register_udaf(AggregateUDF::new_from_impl(histogram::Histogram));
+    context.register_udwf(WindowUDF::new_from_impl(interpolate::Interpolate));
     if let Ok(date_bin) = context.udf("date_bin") {
         context.register_udf(Arc::unwrap_or_clone(date_bin).with_aliases(["time_bucket"]));
     }

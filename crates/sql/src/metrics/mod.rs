@@ -19,5 +19,5 @@ mod rule;
 mod spec;
 
 pub(crate) use exec::MetricsExec;
-pub(crate) use node::Planner;
+pub(crate) use node::MetricsPlanner;
 pub(crate) use rule::MetricsRule;

@@ -9,13 +9,12 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::DFSchemaRef;
 use datafusion::error::Result;
-use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::exec::MetricsExec;
 use super::spec::{Group, Measure};
@@ -101,27 +100,11 @@ impl UserDefinedLogicalNodeCore for MetricsNode {
     }
 }
 
-/// Plans queries as DataFusion does, and knows our node too.
-#[derive(Debug)]
-pub(crate) struct Planner;
+/// Plans the question.
+pub(crate) struct MetricsPlanner;
 
 #[async_trait]
-impl QueryPlanner for Planner {
-    async fn create_physical_plan(
-        &self,
-        logical_plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(NodePlanner)])
-            .create_physical_plan(logical_plan, session)
-            .await
-    }
-}
-
-struct NodePlanner;
-
-#[async_trait]
-impl ExtensionPlanner for NodePlanner {
+impl ExtensionPlanner for MetricsPlanner {
     async fn plan_extension(
         &self,
         _planner: &dyn PhysicalPlanner,

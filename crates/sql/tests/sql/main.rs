@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // A test that cannot go on should stop.
 
+mod asof;
 mod compare;
 mod docs;
 mod faults;

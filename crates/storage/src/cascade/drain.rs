@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidefall_types::{Day, FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::rewrite::{Estimate, Output, write_object};
+use super::rewrite::{Estimate, Output, write_object, write_objects};
 use crate::engine::Engine;
 use crate::kv::{Run, SortedRuns, sort_runs};
 use crate::manifest::{Drained, Edit, Model};
@@ -92,8 +92,7 @@ fn drain_batch(
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
     let sorted = sort_runs(&taken, &types)?;
     drop(taken);
-    let mut outputs = Vec::new();
-    for (model, time) in spans(&sorted, boundaries) {
+    let outputs = write_objects(&spans(&sorted, boundaries), |&(model, time)| {
         let rows = |place: &usize| {
             let (sensor, range) = &sorted.sensors[*place];
             let rows = sorted.rows(range.clone())?;
@@ -104,7 +103,7 @@ fn drain_batch(
             sensors: sorted.sensors.len() as u64,
             time: sorted.time_range().map_or(time, |all| all.intersect(&time)),
         };
-        outputs.extend(write_object(
+        write_object(
             engine,
             table.id,
             Output { model, fields: &fields, block_ns: schema.options.block_ns },
@@ -112,8 +111,8 @@ fn drain_batch(
             estimate,
             &(0..sorted.sensors.len()).collect::<Vec<usize>>(),
             |place| rows(place).map(|(sensor, rows)| (sensor, vec![vec![Stretch::Rows(rows)]])),
-        )?);
-    }
+        )
+    })?;
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;

@@ -13,7 +13,7 @@ use tidefall_types::{Day, Error, FieldId, FieldType, Result, Seq, TimeRange};
 use super::boundaries::Boundaries;
 use super::drain::{Take, cut, drain};
 use super::pieces::PIECE_ROWS;
-use super::rewrite::{Estimate, Output, write_object};
+use super::rewrite::{Estimate, Output, write_object, write_objects};
 use super::short_to_long::segment_spans;
 use crate::engine::Engine;
 use crate::ingest::commit::{Change, Commit};
@@ -39,7 +39,7 @@ pub(crate) fn load(
         return Ok(());
     };
     let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
-    let mut entries = write_objects(engine, table, &boundaries, &series, &time)?;
+    let mut entries = write_series(engine, table, &boundaries, &series, &time)?;
     drop(series);
     let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
     let seq = take_place(engine, table)?;
@@ -51,7 +51,7 @@ pub(crate) fn load(
     engine.install(table, edits, |_| {})
 }
 
-fn write_objects(
+fn write_series(
     engine: &Engine,
     table: &Table,
     boundaries: &Boundaries,
@@ -65,25 +65,23 @@ fn write_objects(
         .enumerate()
         .map(|(id, field)| (FieldId(id as u16), field.ty))
         .collect();
-    let mut entries = Vec::new();
-    for (model, span) in spans(boundaries, series, time, fields.len()) {
-        let pieces = pieces(series, &span);
+    write_objects(&spans(boundaries, series, time, fields.len()), |(model, span)| {
+        let pieces = pieces(series, span);
         let estimate = Estimate {
             rows: pieces.iter().map(|(_, rows)| rows.len() as u64).sum(),
             sensors: series.len() as u64,
             time: span.intersect(time),
         };
-        entries.extend(write_object(
+        write_object(
             engine,
             table.id,
-            Output { model, fields: &fields, block_ns: schema.options.block_ns },
+            Output { model: *model, fields: &fields, block_ns: schema.options.block_ns },
             Seq::default(),
             estimate,
             &pieces,
             |(sensor, rows)| Ok((*sensor, vec![vec![Stretch::Rows(rows.clone())]])),
-        )?);
-    }
-    Ok(entries)
+        )
+    })
 }
 
 /// Where the rows go: days of short columns, and months of long ones that fill a segment.

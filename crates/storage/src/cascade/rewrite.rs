@@ -1,10 +1,12 @@
 //! Writing segments: from rows of a source, sensor by sensor, by several threads.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
-use tidefall_types::{FieldId, FieldType, Result, Seq, TableId, TimeRange};
+use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::drain::{last_seq, only};
 use super::pieces::take_pieces;
@@ -42,6 +44,64 @@ const fn encode_profile(model: Model) -> Profile {
     }
 }
 
+/// An object whose rows are written, but not durable yet.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    writer: SegmentWriter,
+    id: ObjectId,
+    model: Model,
+    seq: Seq,
+}
+
+impl Unfinished {
+    /// Makes the object durable.
+    fn finish(self) -> Result<ObjectEntry> {
+        let summary = self.writer.finish()?;
+        Ok(ObjectEntry {
+            id: self.id,
+            model: self.model,
+            last_seq: self.seq,
+            time: summary.time,
+            first_sensor: summary.first_sensor,
+            last_sensor: summary.last_sensor,
+            rows: summary.rows,
+            bytes: summary.bytes,
+        })
+    }
+}
+
+/// Objects that become durable while the next one is written.
+const FINISHING_MAX: usize = 4;
+
+/// Writes an object for each of some spans of time. A disk takes longer to make a day durable than it takes
+/// to encode it, so that is done aside.
+pub(super) fn write_objects<S>(
+    spans: &[S],
+    write: impl Fn(&S) -> Result<Option<Unfinished>>,
+) -> Result<Vec<ObjectEntry>> {
+    if let [span] = spans {
+        return write(span)?.into_iter().map(Unfinished::finish).collect();
+    }
+    let join = |finishing: ScopedJoinHandle<'_, Result<ObjectEntry>>| {
+        finishing.join().map_err(|_| Error::closed("a writer panicked; this is a bug"))?
+    };
+    std::thread::scope(|scope| {
+        let mut finishing = VecDeque::new();
+        let mut finished = Vec::with_capacity(spans.len());
+        for span in spans {
+            let Some(object) = write(span)? else { continue };
+            finishing.push_back(scope.spawn(move || object.finish()));
+            if finishing.len() > FINISHING_MAX {
+                finished.extend(finishing.pop_front().map(join).transpose()?);
+            }
+        }
+        for last in finishing {
+            finished.push(join(last)?);
+        }
+        Ok(finished)
+    })
+}
+
 /// Writes one object with the rows that `read` gives for each item; items are in the order of
 /// their sensors. No object is written when there is no row.
 pub(super) fn write_object<T: Sync>(
@@ -52,7 +112,7 @@ pub(super) fn write_object<T: Sync>(
     estimate: Estimate,
     items: &[T],
     read: impl Fn(&T) -> Result<(u32, Vec<Vec<Stretch>>)> + Sync,
-) -> Result<Option<ObjectEntry>> {
+) -> Result<Option<Unfinished>> {
     let span_ns = estimate.time.last_ns.saturating_sub(estimate.time.first_ns);
     let block_ns = metrics_interval_ns(output.block_ns, estimate.rows, estimate.sensors, span_ns);
     let profile = encode_profile(output.model);
@@ -80,18 +140,7 @@ pub(super) fn write_object<T: Sync>(
         }
         Ok(())
     })?;
-    let Some(writer) = writer else { return Ok(None) };
-    let summary = writer.finish()?;
-    Ok(Some(ObjectEntry {
-        id,
-        model: output.model,
-        last_seq: seq,
-        time: summary.time,
-        first_sensor: summary.first_sensor,
-        last_sensor: summary.last_sensor,
-        rows: summary.rows,
-        bytes: summary.bytes,
-    }))
+    Ok(writer.map(|writer| Unfinished { writer, id, model: output.model, seq }))
 }
 
 /// Rewrites objects, which must be all that overlap each other, into the given spans.
@@ -112,15 +161,14 @@ pub(super) fn rewrite(
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
-    let mut outputs: Vec<ObjectEntry> = Vec::new();
-    for (model, time) in spans {
+    let outputs = write_objects(spans, |(model, time)| {
         let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
             let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
             Ok((*sensor, take_pieces(stream, time, may_stay)?))
         };
-        outputs.extend(write_object(
+        write_object(
             engine,
             table.id,
             Output { model: *model, fields: &fields, block_ns: schema.options.block_ns },
@@ -128,8 +176,8 @@ pub(super) fn rewrite(
             estimate(inputs, time, sensors.len()),
             &stretches(inputs, &sensors, time)?,
             read,
-        )?);
-    }
+        )
+    })?;
     let before: u64 = inputs.iter().map(|object| object.entry.rows).sum();
     let after: u64 = outputs.iter().map(|entry| entry.rows).sum();
     let mut report = CascadeReport {
