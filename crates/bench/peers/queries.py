@@ -160,15 +160,15 @@ class Tidefall:
         self.table = self.db.table("readings")
 
     def arrive(self, workload, span):
-        """Writes rows in the order in which they arrive."""
+        """Writes rows in the order in which they arrive, an hour at a time."""
         import pyarrow
         minutes = workload.time[span]
-        for start in range(0, len(minutes), common.MINUTES_PER_DAY):
-            day = minutes[start : start + common.MINUTES_PER_DAY]
-            keys = numpy.tile(numpy.arange(workload.sensors, dtype=numpy.int32), len(day))
-            values = workload.values[:, span][:, start : start + len(day)].T.ravel()
+        for start in range(0, len(minutes), 60):
+            hour = minutes[start : start + 60]
+            keys = numpy.tile(numpy.arange(workload.sensors, dtype=numpy.int32), len(hour))
+            values = workload.values[:, span][:, start : start + len(hour)].T.ravel()
             self.db.write("readings", pyarrow.table({
-                "time": pyarrow.array(numpy.repeat(day, workload.sensors), pyarrow.timestamp("ns")),
+                "time": pyarrow.array(numpy.repeat(hour, workload.sensors), pyarrow.timestamp("ns")),
                 "sensor": pyarrow.DictionaryArray.from_arrays(keys, pyarrow.array(workload.names)),
                 "value": values,
             }), tags=["sensor"])

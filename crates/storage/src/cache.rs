@@ -66,6 +66,11 @@ impl<T: Weight> Cache<T> {
         Ok(value)
     }
 
+    /// Whether the part of an object is there.
+    pub(crate) fn contains(&self, object: ObjectId, part: u32) -> bool {
+        self.lock().entries.contains_key(&(object, part))
+    }
+
     pub(crate) fn forget(&self, object: ObjectId) {
         let mut inner = self.lock();
         let mut freed = 0;

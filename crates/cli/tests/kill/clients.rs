@@ -188,7 +188,7 @@ impl<'a> Client<'a> {
         };
         let sensors = match self.rng.random_range(0..10) {
             0..6 => Some(vec![sensor]),
-            6..8 => Some((0..SENSORS).filter(|other| (other + sensor) % 3 == 0).collect()),
+            6..8 => Some((0..SENSORS).filter(|other| (other + sensor).is_multiple_of(3)).collect()),
             _ => None,
         };
         let reach_ns = match self.rng.random_range(0..20) {

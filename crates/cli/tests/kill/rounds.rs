@@ -151,7 +151,7 @@ impl Run {
                 88..96 => self.import()?,
                 _ => self.command("verify", &[], Some(1.2)).map(drop)?,
             }
-            if round % VERIFY_ROUNDS == 0 {
+            if round.is_multiple_of(VERIFY_ROUNDS) {
                 self.command("verify", &[], None)?;
             }
         }

@@ -14,6 +14,9 @@ use futures::StreamExt;
 
 use super::Nearest;
 
+/// The keys of a side, and its time behind them.
+pub(super) type Exprs = Vec<Arc<dyn PhysicalExpr>>;
+
 /// The state of the pass.
 pub(super) struct Merge {
     left: Side,
@@ -31,8 +34,7 @@ pub(super) struct Merge {
 
 struct Side {
     stream: SendableRecordBatchStream,
-    /// The keys, and the time behind them.
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    exprs: Exprs,
     converters: Arc<Converters>,
 }
 
@@ -92,7 +94,7 @@ impl Side {
 impl Merge {
     pub(super) fn try_new(
         (left, right): (SendableRecordBatchStream, SendableRecordBatchStream),
-        exprs: (Vec<Arc<dyn PhysicalExpr>>, Vec<Arc<dyn PhysicalExpr>>),
+        exprs: (Exprs, Exprs),
         nearest: Nearest,
         schema: SchemaRef,
         order: SortOptions,

@@ -41,6 +41,7 @@ pub(crate) fn aggregate(
     fields: &Arc<[(FieldId, FieldType)]>,
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
+    sources.open(&request.sensors, &request.time, true)?;
     let mut accumulator = Accumulator::new(request, fields);
     let mut fetched = Fetched::default();
     for (&sensor, &group) in request.sensors.iter().zip(&request.groups) {

@@ -80,6 +80,7 @@ pub(super) fn read_frame<T: PageValue>(
 ) -> Result<Frame<T>> {
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([field]);
     let stats = Arc::new(ReadStats::default());
+    sources.open(sensors, time, false)?;
     let streams: Vec<SensorStream> = sensors
         .iter()
         .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))

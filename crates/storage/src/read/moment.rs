@@ -151,6 +151,7 @@ impl<'a> Moments<'a> {
 
     /// Looks within `range` for the last value of each sensor that has none yet.
     fn look_up(&mut self, range: &TimeRange) -> Result<()> {
+        self.sources.open(self.sensors, range, false)?;
         let lookup = Lookup {
             sources: self.sources,
             fields: Arc::new([self.field]),

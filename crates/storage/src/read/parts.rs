@@ -11,6 +11,7 @@ use super::fetch::Fetched;
 use super::request::ReadStats;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
+use crate::parallel::spread;
 use crate::rows::SensorRows;
 use crate::segment::Segment;
 
@@ -64,7 +65,34 @@ pub(crate) enum Place {
     Chunk(PlacedChunk),
 }
 
+/// Objects that are opened at the same time. A disk, and all the more a network, answers several small reads
+/// at once nearly as fast as one.
+const OPENING_MAX: usize = 8;
+
 impl Sources {
+    /// Reads the footers, the index and, if wanted, the metrics of all objects that may hold rows of `sensors`
+    /// within `range`, unless they are in memory.
+    pub(super) fn open(&self, sensors: &[u32], range: &TimeRange, metrics: bool) -> Result<()> {
+        let is_wanted = |object: &&Arc<LiveObject>| {
+            object.entry.time.overlaps(range) && !object.segment.is_open()
+        };
+        let closed: Vec<&Arc<LiveObject>> = self.objects.iter().filter(is_wanted).collect();
+        if closed.len() < 2 {
+            return Ok(());
+        }
+        let open = |object: &Arc<LiveObject>, _: &mut ()| {
+            let known = object.entry.first_sensor..=object.entry.last_sensor;
+            for sensor in sensors.iter().filter(|sensor| known.contains(sensor)) {
+                object.segment.index_blocks(*sensor, *sensor)?;
+                if metrics {
+                    object.segment.metrics(*sensor, *sensor)?;
+                }
+            }
+            Ok(())
+        };
+        spread(OPENING_MAX, closed, open).map(drop)
+    }
+
     /// The parts that hold rows of `sensor` within `range`, ordered by their first time.
     pub(crate) fn parts(&self, sensor: u32, range: &TimeRange) -> Result<Vec<Part>> {
         let mut parts = Vec::new();

@@ -93,6 +93,11 @@ impl Segment {
         &self.name
     }
 
+    /// Whether its footer is in memory, and with it probably its index.
+    pub(crate) fn is_open(&self) -> bool {
+        self.caches.footers.contains(self.id, 0)
+    }
+
     /// The fields that it holds, in the order of its pages.
     pub(crate) fn fields(&self) -> Result<Vec<(FieldId, FieldType)>> {
         Ok(self.footer()?.description.fields.clone())
