@@ -1,7 +1,7 @@
-//! From a condition on tags to the sensors that meet it, through the inverted index: the
-//! condition is tried on each distinct value once, not on each sensor.
+//! From a condition on tags to the sensors that meet it, through the inverted index: a value is looked up, a
+//! pattern is tried on each distinct value once, not on each sensor.
 
-use arrow_array::{Array, StringArray};
+use arrow_array::Array;
 use regex::RegexBuilder;
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, NO_TAG, Result, TableSchema};
@@ -32,19 +32,19 @@ impl SensorsView {
     fn truth(&self, schema: &TableSchema, filter: &TagFilter) -> Result<Truth> {
         Ok(match filter {
             TagFilter::All => Truth { yes: self.all(), no: RoaringBitmap::new() },
-            TagFilter::Eq { tag, value } => self.values_truth(schema, tag, |text| text == value)?,
-            TagFilter::In { tag, values } => {
-                let values: std::collections::HashSet<&str> =
-                    values.iter().map(String::as_str).collect();
-                self.values_truth(schema, tag, |text| values.contains(text))?
+            TagFilter::Eq { tag, value } => {
+                self.values_truth(schema, tag, |values| values.key(value).into_iter().collect())?
             }
+            TagFilter::In { tag, values: wanted } => self.values_truth(schema, tag, |values| {
+                wanted.iter().filter_map(|value| values.key(value)).collect()
+            })?,
             TagFilter::Like { tag, pattern, case } => {
                 let regex = build(&like_to_regex(pattern), pattern, *case)?;
-                self.values_truth(schema, tag, |text| regex.is_match(text))?
+                self.values_truth(schema, tag, |values| matching(values, &regex))?
             }
             TagFilter::Regex { tag, pattern, case } => {
                 let regex = build(pattern, pattern, *case)?;
-                self.values_truth(schema, tag, |text| regex.is_match(text))?
+                self.values_truth(schema, tag, |values| matching(values, &regex))?
             }
             TagFilter::IsNull { tag } => {
                 let yes = match self.tag(find_tag(schema, tag)?) {
@@ -88,12 +88,15 @@ impl SensorsView {
         &self,
         schema: &TableSchema,
         tag: &str,
-        matches: impl Fn(&str) -> bool,
+        keys: impl Fn(&TagValues) -> Vec<u32>,
     ) -> Result<Truth> {
         let Some(values) = self.tag(find_tag(schema, tag)?) else {
             return Ok(Truth { yes: RoaringBitmap::new(), no: RoaringBitmap::new() });
         };
-        let yes = sensors_where(values, &values.values, matches);
+        let mut yes = RoaringBitmap::new();
+        for key in keys(values) {
+            yes.extend(values.sensors_with(key));
+        }
         let mut no = self.all() - &yes;
         for &sensor in values.sensors_with(NO_TAG) {
             no.remove(sensor);
@@ -102,16 +105,11 @@ impl SensorsView {
     }
 }
 
-fn sensors_where(
-    tag: &TagValues,
-    values: &StringArray,
-    matches: impl Fn(&str) -> bool,
-) -> RoaringBitmap {
-    let mut sensors = RoaringBitmap::new();
-    for key in (0..values.len()).filter(|&key| matches(values.value(key))) {
-        sensors.extend(tag.sensors_with(key as u32));
-    }
-    sensors
+/// The keys of the values that match.
+fn matching(tag: &TagValues, regex: &regex::Regex) -> Vec<u32> {
+    (0..tag.values.len() as u32)
+        .filter(|key| regex.is_match(tag.values.value(*key as usize)))
+        .collect()
 }
 
 fn find_tag(schema: &TableSchema, name: &str) -> Result<usize> {

@@ -106,7 +106,7 @@ impl SensorDictionary {
     /// The sensors as they are now.
     pub(crate) fn view(&self) -> Arc<SensorsView> {
         Arc::clone(self.view.get_or_init(|| {
-            let tags = self.tags.iter().map(TagValues::new).collect();
+            let tags = self.tags.iter().map(|tag| TagValues::new(tag, &self.hasher)).collect();
             Arc::new(SensorsView { count: self.count, tags })
         }))
     }
@@ -209,6 +209,8 @@ pub(crate) struct TagValues {
     pub(crate) values: StringArray,
     /// The key of each sensor, or [`NO_TAG`].
     pub(crate) key_of_sensor: Vec<u32>,
+    hasher: DefaultHashBuilder,
+    by_value: HashTable<u32>,
     inverted: OnceLock<Inverted>,
 }
 
@@ -220,9 +222,20 @@ struct Inverted {
 }
 
 impl TagValues {
-    fn new(tag: &TagDictionary) -> Self {
-        let values = StringArray::from_iter_values(tag.values.iter());
-        Self { values, key_of_sensor: tag.key_of_sensor.clone(), inverted: OnceLock::new() }
+    fn new(tag: &TagDictionary, hasher: &DefaultHashBuilder) -> Self {
+        Self {
+            values: StringArray::from_iter_values(tag.values.iter()),
+            key_of_sensor: tag.key_of_sensor.clone(),
+            hasher: hasher.clone(),
+            by_value: tag.by_value.clone(),
+            inverted: OnceLock::new(),
+        }
+    }
+
+    /// The key of a value, if some sensor has it.
+    pub(crate) fn key(&self, value: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(value);
+        self.by_value.find(hash, |&key| self.values.value(key as usize) == value).copied()
     }
 
     /// The sensors with a key, in order; those without a value for [`NO_TAG`].
