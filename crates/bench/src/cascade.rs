@@ -219,7 +219,10 @@ fn query_model(
     let db = open(options, tidefall_storage::cores(), days)?;
     let fall = |target| db.cascade(&CascadeRequest { table: None, target });
     match model {
-        "long" => drop(db.load(TABLE, &workload.frame(days), Unknown::Create)?),
+        "long" => {
+            db.load(TABLE, &workload.frame(days), Unknown::Create)?;
+            fall(Target::Long)?;
+        }
         "short" => {
             arrive(&db, workload, 0..days)?;
             fall(Target::Short)?;
