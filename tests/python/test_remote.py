@@ -1,8 +1,8 @@
 """The client of a server answers as the database in this process does."""
 
-import os
 import re
 import subprocess
+import sys
 
 import numpy
 import pandas
@@ -13,15 +13,12 @@ import pytest
 import tidefall
 from test_layers import SENSORS, START, readings
 
-BINARY = os.environ.get("TIDEFALL_BINARY")
-pytestmark = pytest.mark.skipif(not BINARY, reason="TIDEFALL_BINARY does not say where the program is")
-
 
 class Served:
     """A server over a database, and the same database opened to read."""
 
     def __init__(self, folder):
-        command = [BINARY, "serve", "--db", folder, "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "tidefall", "serve", "--db", folder, "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.process.stdout:
             if found := re.search(r"127\.0\.0\.1:(\d+)", line):

@@ -12,7 +12,7 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("sql", &["types", "storage", "import"]),
     ("server", &["types", "storage", "import", "sql"]),
     ("cli", &["types", "storage", "import", "sql", "server", "bench"]),
-    ("python", &["types", "storage", "import", "sql"]),
+    ("python", &["types", "storage", "import", "sql", "cli"]),
     ("bench", &["types", "storage"]),
 ];
 

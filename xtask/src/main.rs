@@ -6,7 +6,6 @@
 mod fuzz;
 mod layering;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -91,46 +90,32 @@ impl Xtask {
 
     fn ci(&self) -> Outcome {
         self.check_text()?;
-        run(&mut self.checking_cargo("test"))?;
-        run(self.checking_cargo("build").args(["--lib", "--bin", "tidefall"]))?;
+        run(checking(self.cargo().args(["test", "--release", "--workspace"])))?;
+        let binary = ["build", "--release", "--workspace", "--bin", "tidefall"];
+        run(checking(self.cargo().args(binary)))?;
         self.test_package()?;
         self.compare_with_duckdb(&self.target.join("release").join("tidefall"))
     }
 
-    /// Cargo with assertions and overflow checks in Tidefall's own crates, which are compiled by
-    /// clippy: so linting all of them takes no second pass over DataFusion.
-    fn checking_cargo(&self, command: &str) -> Command {
-        let mut cargo = self.cargo();
-        cargo
-            .args([command, "--release", "--workspace"])
-            .args(["--config", "profile.release.debug-assertions=true"])
-            .args(["--config", "profile.release.overflow-checks=true"])
-            .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
-            .env("CLIPPY_ARGS", "");
-        cargo
-    }
-
-    /// Puts the compiled part of the Python package, one of the libraries just built, in its place, and
-    /// returns the folder from which Python imports it.
-    fn place_package(&self) -> Result<PathBuf, String> {
-        let built = self.target.join("release").join("lib_tidefall.so");
-        let folder = self.root.join("crates/python");
-        let place = folder.join("tidefall/_tidefall.abi3.so");
-        // Removed first: a process may still run the one that is there.
-        let _ = fs::remove_file(&place);
-        fs::copy(&built, &place)
-            .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
-        Ok(folder)
-    }
-
-    /// Runs the tests of the Python package.
+    /// Installs the Python package into its environment, as `pip install .` does for everyone, and runs its
+    /// tests there.
     fn test_package(&self) -> Outcome {
         let python = self.python(&["package"])?;
-        run(Command::new(python)
-            .current_dir(&self.root)
-            .env("PYTHONPATH", self.place_package()?)
-            .env("TIDEFALL_BINARY", self.target.join("release").join("tidefall"))
-            .args(["-m", "pytest", "-q", "tests/python"]))
+        run(checking(&mut self.install_package(&python)))?;
+        run(Command::new(python).current_dir(&self.root).args([
+            "-m",
+            "pytest",
+            "-q",
+            "tests/python",
+        ]))
+    }
+
+    /// `pip install .`, which finds DataFusion compiled.
+    fn install_package(&self, python: &Path) -> Command {
+        let mut pip = Command::new(python);
+        pip.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "."]);
+        pip
     }
 
     /// Asks Tidefall and DuckDB the same questions; its closing line is that of the whole run.
@@ -144,10 +129,12 @@ impl Xtask {
 
     fn bench(&self) -> Outcome {
         let binary = self.build()?;
-        let engine = ["build", "--release", "--workspace", "--lib", "--bin", "tidefall-bench"];
+        let engine = ["build", "--release", "--workspace", "--bin", "tidefall-bench"];
         run(self.cargo().args(engine))?;
-        let mut bench = Command::new(self.python(&["peers", "package"])?);
-        bench.current_dir(&self.root).env("PYTHONPATH", self.place_package()?);
+        let python = self.python(&["peers", "package"])?;
+        run(&mut self.install_package(&python))?;
+        let mut bench = Command::new(python);
+        bench.current_dir(&self.root);
         bench.arg("crates/bench/peers/run.py");
         bench.arg("--binary").arg(&binary);
         bench.arg("--engine").arg(binary.with_file_name("tidefall-bench"));
@@ -175,6 +162,16 @@ impl Xtask {
             _ => println!("The large data sets are not here: only the carried ones are used."),
         }
     }
+}
+
+/// Cargo with assertions and overflow checks in Tidefall's own crates, which are compiled by clippy: so linting
+/// all of them takes no second pass over DataFusion.
+fn checking(cargo: &mut Command) -> &mut Command {
+    cargo
+        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
+        .env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")
+        .env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
+        .env("CLIPPY_ARGS", "--deny=warnings__CLIPPY_HACKERY__")
 }
 
 fn run(command: &mut Command) -> Outcome {

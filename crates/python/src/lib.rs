@@ -10,6 +10,8 @@ mod errors;
 mod question;
 mod stream;
 
+use std::ffi::OsString;
+
 use pyo3::prelude::*;
 
 // Answers are large, short-lived buffers of similar sizes. This allocator keeps their memory for the next one;
@@ -17,12 +19,19 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Runs a command line, whose first part is the program's name; returns the status to exit with.
+#[pyfunction]
+fn command(py: Python<'_>, line: Vec<OsString>) -> u8 {
+    py.detach(|| tidefall_cli::run(line))
+}
+
 #[pymodule]
 fn _tidefall(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<array::Array>()?;
     module.add_class::<database::Database>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<stream::Batch>()?;
+    module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::add_to(module)
 }

@@ -1,0 +1,35 @@
+"""What `pip install .` leaves behind: the package, its command, and the README that describes them."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import tidefall
+
+README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_readme_examples_run_as_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), {})
+    with tidefall.open("plant.tide") as db:
+        assert db.table("plant").latest().to_dict() == {"north": 21.0, "south": 19.5}
+
+
+def command(*line):
+    return subprocess.run([sys.executable, "-m", "tidefall", *line], capture_output=True, text=True)
+
+
+def test_the_command_comes_with_the_package(tmp_path):
+    assert command("--version").stdout.split() == ["tidefall", tidefall.__version__]
+    with tidefall.open(str(tmp_path / "db")) as db:
+        db.write("plant", {"time": [0, 1_000_000_000], "value": [1.5, 2.5]})
+    answer = command("query", "--db", str(tmp_path / "db"), "--format", "csv", "SELECT sum(value) AS s FROM plant")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "s\n4.0\n", "")
+    missing = command("query", "--db", str(tmp_path / "db"), "SELECT * FROM nothing")
+    assert missing.returncode == 1 and "nothing" in missing.stderr
+    assert command("no-such-command").returncode == 2
