@@ -59,7 +59,8 @@ def steps(options):
 
 
 def run(commands):
-    lines = []
+    """The lines that some commands print, and whether all of them ended well."""
+    lines, well = [], True
     for command in commands:
         print("$", *command, file=sys.stderr)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -69,7 +70,8 @@ def run(commands):
                     lines.append(json.loads(line))
         if process.returncode:
             print(f"{command[0]} ended with {process.returncode}: its figures are missing", file=sys.stderr)
-    return lines
+            well = False
+    return lines, well
 
 
 def number(value):
@@ -156,15 +158,24 @@ def main():
     results = pathlib.Path(options.results)
     kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     wanted = options.only.split(",") if options.only else list(steps(options))
+    all_well = True
     for step in [] if options.only == "none" else wanted:
-        lines = [dict(line, step=step) for line in run(steps(options)[step])]
-        kept = [line for line in kept if line["step"] != step] + lines
+        lines, well = run(steps(options)[step])
+        all_well &= well
+        kept = [line for line in kept if line["step"] != step] + [dict(line, step=step) for line in lines]
         results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        # After every step, as all of them take more than an hour.
+        write_page(kept, pathlib.Path(options.out))
+    if options.only == "none":
+        write_page(kept, pathlib.Path(options.out))
+    return 0 if all_well else 1
+
+
+def write_page(results, page):
     intro = (HERE / "benchmarks.head.md").read_text()
-    text = "\n".join([intro, f"Machine: {machine()}.\n", *tables(kept)])
-    pathlib.Path(options.out).write_text(text)
-    query_report.plot([line for line in kept if line["bench"] == "query"], pathlib.Path(options.out).with_name(PLOT))
+    page.write_text("\n".join([intro, f"Machine: {machine()}.\n", *tables(results)]))
+    query_report.plot([line for line in results if line["bench"] == "query"], page.with_name(PLOT))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
