@@ -8,7 +8,8 @@ use arrow_array::types::Float64Type;
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use tidefall_storage::{
-    AggregateRequest, Bin, Extreme, Keep, ReadStats, SensorValues, TableSnapshot, cores,
+    AggregateRequest, Bin, Extreme, Frame, Keep, ReadStats, SensorValues, TableSnapshot, cores,
+    spread,
 };
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
 
@@ -38,6 +39,9 @@ macro_rules! for_number {
         }
     };
 }
+
+/// The times and values of a sensor; NaN stands for none.
+type Column = (Vec<i64>, Vec<f64>);
 
 /// What is asked of a table.
 pub(crate) struct Question {
@@ -107,30 +111,13 @@ impl Question {
 
     /// Integers with gaps, which only floats can express.
     fn frame_of_doubles(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<Block> {
-        let mut columns = Vec::with_capacity(self.sensors.len());
-        let mut times: Vec<i64> = Vec::new();
-        for sensor in &self.sensors {
+        let read = |sensor: &u32| -> Result<Column> {
             let series = self.snapshot.read_sensor(*sensor, time, &[self.field])?;
             let values = self.doubles(&series.fields[0])?;
             let rows = series.time.iter().copied().zip(values);
-            let rows = rows.filter(|(_, value)| keep.is_none_or(|keep| keep.keeps(*value)));
-            let rows: Vec<(i64, f64)> = rows.collect();
-            times.extend(rows.iter().map(|(time, _)| *time));
-            columns.push(rows);
-        }
-        times.sort_unstable();
-        times.dedup();
-        let mut values = vec![f64::NAN; times.len() * columns.len()];
-        for (line, column) in values.chunks_mut(times.len().max(1)).zip(columns) {
-            let mut places = 0..times.len();
-            for (time, value) in column {
-                if let Some(place) = places.find(|place| times[*place] == time) {
-                    line[place] = value;
-                }
-            }
-        }
-        let (rows, missing) = (times.len(), values.iter().filter(|value| value.is_nan()).count());
-        Ok((Array::times(times), Array::matrix(values, self.sensors.len(), rows), missing))
+            Ok(rows.filter(|(_, value)| keep.is_none_or(|keep| keep.keeps(*value))).unzip())
+        };
+        block(&self.sensors.iter().map(read).collect::<Result<Vec<_>>>()?)
     }
 
     fn not_numeric(&self) -> Error {
@@ -175,35 +162,11 @@ impl Question {
 
     /// The sensors side by side in bins, of each of which one aggregate is made.
     pub(crate) fn resample(&self, time: TimeRange, bin: Bin, what: Aggregate) -> Result<Block> {
-        let lines = in_parallel(&self.sensors, |sensor| self.bins_of(*sensor, time, bin, what))?;
-        let mut lists = lines.iter().map(|line| &line.0).filter(|bins| !bins.is_empty());
-        let mut bins = lists.next().cloned().unwrap_or_default();
-        if lists.any(|other| *other != bins) {
-            bins = lines.iter().flat_map(|line| &line.0).copied().collect();
-            bins.sort_unstable();
-            bins.dedup();
-        }
-        let mut matrix = Vec::with_capacity(bins.len() * lines.len());
-        for (own, values) in lines {
-            if own == bins {
-                matrix.extend_from_slice(&values);
-                continue;
-            }
-            let mut own = own.into_iter().zip(values).peekable();
-            let value = |bin: &i64| own.next_if(|(own, _)| own == bin).map_or(f64::NAN, |v| v.1);
-            matrix.extend(bins.iter().map(value));
-        }
-        let (rows, missing) = (bins.len(), matrix.iter().filter(|value| value.is_nan()).count());
-        Ok((Array::times(bins), Array::matrix(matrix, self.sensors.len(), rows), missing))
+        let bins_of = |sensor, _: &mut ()| self.bins_of(sensor, time, bin, what);
+        block(&spread(cores(), self.sensors.clone(), bins_of)?)
     }
 
-    fn bins_of(
-        &self,
-        sensor: u32,
-        time: TimeRange,
-        bin: Bin,
-        what: Aggregate,
-    ) -> Result<(Vec<i64>, Vec<f64>)> {
+    fn bins_of(&self, sensor: u32, time: TimeRange, bin: Bin, what: Aggregate) -> Result<Column> {
         let request = AggregateRequest {
             groups: vec![0],
             group_count: 1,
@@ -265,25 +228,14 @@ impl Aggregate {
     }
 }
 
-/// Does something with each of some sensors, on as many threads as there are cores.
-fn in_parallel<R: Send>(
-    sensors: &[u32],
-    work: impl Fn(&u32) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let threads = cores();
-    let share = sensors.len().div_ceil(threads).max(1);
-    let run = |part: &[u32]| part.iter().map(&work).collect::<Result<Vec<R>>>();
-    std::thread::scope(|scope| {
-        let mut parts = sensors.chunks(share);
-        let first = parts.next().unwrap_or_default();
-        let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
-        let mut all = run(first)?;
-        for other in others {
-            let part = other.join();
-            all.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
-        }
-        Ok(all)
-    })
+/// Lays columns side by side.
+fn block(columns: &[Column]) -> Result<Block> {
+    let missing =
+        columns.iter().flat_map(|(_, values)| values).filter(|value| value.is_nan()).count();
+    let slices: Vec<(&[i64], &[f64])> = columns.iter().map(|(t, v)| (&t[..], &v[..])).collect();
+    let Frame { time, values, missing } = Frame::side_by_side(&slices, missing)?;
+    let values = Array::matrix(values, columns.len(), time.len());
+    Ok((Array::times(time.into()), values, missing))
 }
 
 /// The deviation of a sample, as in SQL and pandas.

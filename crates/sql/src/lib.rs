@@ -4,7 +4,8 @@
 //! define or change tables go to the storage from `statements`; everything else is planned by
 //! DataFusion over `table`, which pushes conditions (`pushdown`) into `scan`, or, when `metrics`
 //! can answer an aggregate from block metrics, asks for those instead of rows. `layers` shows the same
-//! tables with a column or a row for each sensor, `asof` joins two of them by the nearest time.
+//! tables with a column or a row for each sensor, `asof` joins two of them by the nearest time. All that
+//! is read comes into a plan by the node in `source`.
 
 mod asof;
 mod catalog;
@@ -16,10 +17,12 @@ mod metrics;
 mod planner;
 mod pushdown;
 mod reads;
+mod rewrite;
 mod scan;
 mod session;
 mod settings;
 mod sink;
+mod source;
 mod statements;
 mod table;
 mod times;

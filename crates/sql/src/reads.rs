@@ -8,9 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
 use tidefall_storage::ReadStats;
 
-use crate::layers::LayerNode;
-use crate::metrics::MetricsExec;
-use crate::scan::ScanNode;
+use crate::source::SourceNode;
 
 /// What a query has read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,12 +84,8 @@ impl Reads {
         let mut all = Self::default();
         let mut waiting = vec![plan];
         while let Some(node) = waiting.pop() {
-            if let Some(scan) = node.downcast_ref::<ScanNode>() {
-                all.add(&scan.tally().sum());
-            } else if let Some(metrics) = node.downcast_ref::<MetricsExec>() {
-                all.add(&metrics.tally().sum());
-            } else if let Some(layer) = node.downcast_ref::<LayerNode>() {
-                all.add(&layer.tally().sum());
+            if let Some(node) = node.downcast_ref::<SourceNode>() {
+                all.add(&node.tally().sum());
             }
             waiting.extend(node.children());
         }

@@ -1,4 +1,4 @@
-//! The plan node that reads rows.
+//! Reads rows.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,30 +9,18 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{
-    ConstExpr, EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
-};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
-};
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_expr::{ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{BATCH_ROWS, Comparison, RowBatch, ScanRequest, ValueCondition};
 use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
 
 use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
-use crate::reads::{self, Tally};
+use crate::reads::Tally;
+use crate::source::{Deliver, Source, SourceNode};
 use crate::table::View;
-
-/// Batches that a partition reads ahead of its consumer: one to hide the hand-over, no more, as
-/// nobody counts their memory.
-const BATCHES_AHEAD: usize = 2;
 
 /// What is wanted of a table.
 #[derive(Debug, Clone)]
@@ -49,54 +37,42 @@ pub(crate) struct Wanted {
 
 /// Reads rows of a table, sensor by sensor in the order of their tags, by time within a sensor.
 /// Each partition takes a contiguous part of the sensors.
-#[derive(Debug, Clone)]
-pub(crate) struct ScanNode {
+#[derive(Debug)]
+struct RowScan {
     view: Arc<View>,
-    columns: Arc<[ColumnKind]>,
-    sensors: Arc<[u32]>,
-    parts: Arc<[Range<usize>]>,
+    arrow: SchemaRef,
+    columns: Vec<ColumnKind>,
+    sensors: Vec<u32>,
+    parts: Vec<Range<usize>>,
     time: TimeRange,
-    conditions: Arc<[ValueCondition]>,
-    limit: Option<usize>,
-    properties: Arc<PlanProperties>,
-    tally: Tally,
+    conditions: Vec<ValueCondition>,
 }
 
-impl ScanNode {
-    /// A scan of `view` in at most `partitions_max` partitions.
-    pub(crate) fn try_new(view: Arc<View>, wanted: Wanted, partitions_max: usize) -> Result<Self> {
-        let schema = Arc::new(view.arrow().project(&wanted.columns)?);
-        let kinds: Arc<[ColumnKind]> =
-            wanted.columns.iter().map(|&at| view.schema().columns[at].kind).collect();
-        // The first rows that come will do: a second reader would only read what nobody needs.
-        let few = wanted.limit.is_some_and(|limit| limit <= BATCH_ROWS);
-        let parts = split(wanted.sensors.len(), if few { 1 } else { partitions_max });
-        let equivalence = equivalence(&view, &schema, &kinds, &wanted.sensors)?;
-        let properties = PlanProperties::new(
-            equivalence,
-            Partitioning::UnknownPartitioning(parts.len()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        )
-        .with_scheduling_type(SchedulingType::Cooperative);
-        Ok(Self {
-            view,
-            columns: kinds,
-            sensors: wanted.sensors.into(),
-            parts: parts.into(),
-            time: wanted.conditions.time,
-            conditions: wanted.conditions.values.into(),
-            limit: wanted.limit,
-            properties: Arc::new(properties),
-            tally: Tally::default(),
-        })
-    }
+/// A plan that reads what is wanted of `view` in at most `partitions_max` partitions.
+pub(crate) fn plan(
+    view: &Arc<View>,
+    wanted: Wanted,
+    partitions_max: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let arrow = Arc::new(view.arrow().project(&wanted.columns)?);
+    let columns: Vec<ColumnKind> =
+        wanted.columns.iter().map(|&at| view.schema().columns[at].kind).collect();
+    // The first rows that come will do: a second reader would only read what nobody needs.
+    let few = wanted.limit.is_some_and(|limit| limit <= BATCH_ROWS);
+    let equivalence = equivalence(view, &arrow, &columns, &wanted.sensors)?;
+    let scan = RowScan {
+        view: Arc::clone(view),
+        arrow,
+        columns,
+        parts: split(wanted.sensors.len(), if few { 1 } else { partitions_max }),
+        sensors: wanted.sensors,
+        time: wanted.conditions.time,
+        conditions: wanted.conditions.values,
+    };
+    Ok(Arc::new(SourceNode::new(Arc::new(scan), equivalence, wanted.limit)))
+}
 
-    /// What the scan has read so far.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
+impl RowScan {
     fn fields(&self) -> Vec<FieldId> {
         let field = |kind: &ColumnKind| match kind {
             ColumnKind::Field(id) => Some(*id),
@@ -105,21 +81,11 @@ impl ScanNode {
         self.columns.iter().filter_map(field).collect()
     }
 
-    fn request(&self, partition: usize) -> ScanRequest {
-        ScanRequest {
-            sensors: self.sensors[self.parts[partition].clone()].to_vec(),
-            time: self.time,
-            fields: self.fields(),
-            conditions: self.conditions.to_vec(),
-            limit: self.limit,
-        }
-    }
-
     /// The columns of a batch in the order of the output.
-    fn record_batch(&self, schema: &SchemaRef, rows: &RowBatch) -> Result<RecordBatch> {
+    fn record_batch(&self, rows: &RowBatch) -> Result<RecordBatch> {
         let mut fields = rows.fields.iter();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
-        for kind in self.columns.iter() {
+        for kind in &self.columns {
             match kind {
                 ColumnKind::Time => {
                     let time = TimestampNanosecondArray::new(rows.time.clone(), None);
@@ -132,30 +98,12 @@ impl ScanNode {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.rows()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-    }
-
-    /// Runs on a thread that may block. `deliver` answers whether more is wanted.
-    fn read(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
-        let schema = self.schema();
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        let request = self.request(partition);
-        let scan = self.view.snapshot().scan(&request).map_err(to_datafusion)?;
-        self.tally.add(scan.stats());
-        for rows in scan {
-            let batch = self.record_batch(&schema, &rows.map_err(to_datafusion)?)?;
-            let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
-            left -= batch.num_rows();
-            if !deliver(batch) || left == 0 {
-                break;
-            }
-        }
-        Ok(())
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
     }
 }
 
 /// Splits `count` sensors into at most `parts_max` parts of about the same size; at least one.
-fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
+pub(crate) fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
     let parts = parts_max.min(count).max(1);
     (0..parts).map(|part| count * part / parts..count * (part + 1) / parts).collect()
 }
@@ -194,24 +142,56 @@ fn equivalence(
     Ok(properties)
 }
 
-impl DisplayAs for ScanNode {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Source for RowScan {
+    fn name(&self) -> &'static str {
+        "TidefallScan"
+    }
+
+    fn describe(&self) -> String {
         let schema = self.view.schema();
         let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
-        write!(f, "TidefallScan: table={}, sensors={found} of {all}", schema.name)?;
-        write!(f, ", time=[{}]", TimeText(self.time))?;
         let fields: Vec<&str> =
             self.fields().iter().map(|id| schema.fields[id.index()].name.as_str()).collect();
-        write!(f, ", fields=[{}]", fields.join(", "))?;
+        let mut text = format!(
+            "table={}, sensors={found} of {all}, time=[{}], fields=[{}]",
+            schema.name,
+            TimeText(self.time),
+            fields.join(", ")
+        );
         if !self.conditions.is_empty() {
             let conditions: Vec<String> =
                 self.conditions.iter().map(|one| condition_text(one, schema)).collect();
-            write!(f, ", conditions=[{}]", conditions.join(", "))?;
+            text += &format!(", conditions=[{}]", conditions.join(", "));
         }
-        if let Some(limit) = self.limit {
-            write!(f, ", limit={limit}")?;
+        text
+    }
+
+    fn partitions(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn produce(
+        &self,
+        partition: usize,
+        limit: Option<usize>,
+        tally: &Tally,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<()> {
+        let request = ScanRequest {
+            sensors: self.sensors[self.parts[partition].clone()].to_vec(),
+            time: self.time,
+            fields: self.fields(),
+            conditions: self.conditions.clone(),
+            limit,
+        };
+        let scan = self.view.snapshot().scan(&request).map_err(to_datafusion)?;
+        tally.add(scan.stats());
+        for rows in scan {
+            if !deliver(self.record_batch(&rows.map_err(to_datafusion)?)?) {
+                break;
+            }
         }
-        write!(f, ", partitions={}", self.parts.len())
+        Ok(())
     }
 }
 
@@ -240,65 +220,4 @@ fn condition_text(condition: &ValueCondition, schema: &TableSchema) -> String {
         Comparison::Eq => "=",
     };
     format!("{} {op} {}", schema.fields[condition.field.index()].name, condition.value)
-}
-
-impl ExecutionPlan for ScanNode {
-    fn name(&self) -> &str {
-        "TidefallScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(Arc::new(Self { limit, tally: Tally::default(), ..self.clone() }))
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.limit
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(reads::metrics(&self.tally))
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        _context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let mut stream = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
-        let (sender, node) = (stream.tx(), self.clone());
-        stream.spawn_blocking(move || {
-            node.read(partition, |batch| sender.blocking_send(Ok(batch)).is_ok())
-        });
-        Ok(stream.build())
-    }
 }

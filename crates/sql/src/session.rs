@@ -27,10 +27,11 @@ use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::depth::check_depth;
 use crate::error::from_datafusion;
 use crate::functions;
-use crate::layers::{RowsFunction, name_arguments};
+use crate::layers::RowsFunction;
 use crate::metrics::MetricsRule;
 use crate::planner::Planner;
 use crate::reads::Reads;
+use crate::rewrite::rewrite;
 use crate::settings::Settings;
 use crate::statements::{self, Action};
 use crate::times::ReadTimes;
@@ -149,9 +150,7 @@ impl Session {
     }
 
     async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
-        name_arguments(&mut statement)?;
-        functions::write_out(&mut statement)?;
-        asof::write_out(&mut statement)?;
+        rewrite(&mut statement)?;
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),

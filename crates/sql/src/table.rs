@@ -16,7 +16,7 @@ use tidefall_types::{ColumnKind, Error, NO_TAG, TableSchema, TagId};
 
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, Support, select_sensors};
-use crate::scan::{ScanNode, Wanted};
+use crate::scan::{self, Wanted};
 use crate::sink::Sink;
 
 /// A snapshot of a table with its columns in Arrow's terms.
@@ -173,7 +173,7 @@ impl TableProvider for Table {
         };
         let wanted = Wanted { conditions, sensors, columns, limit };
         let partitions = state.config().target_partitions();
-        Ok(Arc::new(ScanNode::try_new(Arc::clone(&self.view), wanted, partitions)?))
+        scan::plan(&self.view, wanted, partitions)
     }
 
     async fn insert_into(

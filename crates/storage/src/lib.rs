@@ -42,10 +42,10 @@ pub use options::{
     Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
     MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
 };
-pub use parallel::cores;
+pub use parallel::{cores, spread, threads_for};
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
     FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,
-    TableSnapshot, ValueCondition,
+    TableSnapshot, ValueCondition, union_of_times,
 };
 pub use verify::VerifyReport;

@@ -28,9 +28,20 @@ pub fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+/// Below so many values a second thread costs more than it saves.
+const VALUES_PER_THREAD_MIN: usize = 1 << 16;
+
+/// On how many threads it pays to read so many values.
+pub fn threads_for(values: usize) -> usize {
+    cores().min(values / VALUES_PER_THREAD_MIN).max(1)
+}
+
 /// Does each of some pieces of work, on up to `threads` threads with a state of their own, and returns the
 /// results in the order of the pieces.
-pub(crate) fn spread<W: Send, S: Default, R: Send>(
+///
+/// # Errors
+/// The first that a piece of work ends with.
+pub fn spread<W: Send, S: Default, R: Send>(
     threads: usize,
     mut work: Vec<W>,
     act: impl Fn(W, &mut S) -> Result<R> + Sync,

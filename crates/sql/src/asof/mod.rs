@@ -17,7 +17,7 @@ mod syntax;
 
 pub(crate) use node::AsOfPlanner;
 pub(crate) use rules::{AsOfFilters, AsOfJoins};
-pub(crate) use syntax::{register, write_out};
+pub(crate) use syntax::{AsOfSyntax, register};
 
 use datafusion::logical_expr::Operator;
 

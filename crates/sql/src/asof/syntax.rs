@@ -9,13 +9,12 @@ use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Select, TableFactor,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
-use tidefall_types::{Error, Result};
+use tidefall_types::Error;
 
 /// The mark around the condition on times.
 pub(super) const MARK: &str = "asof_match";
@@ -26,25 +25,10 @@ pub(crate) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::new_from_impl(Mark { signature }));
 }
 
-/// Writes every `ASOF JOIN` in a statement as a left join with a mark.
-///
-/// # Errors
-/// `Invalid` for one without `ON`.
-pub(crate) fn write_out(statement: &mut DfStatement) -> Result<()> {
-    let statement = match statement {
-        DfStatement::Statement(statement) => statement,
-        DfStatement::Explain(explain) => return write_out(&mut explain.statement),
-        _ => return Ok(()),
-    };
-    match VisitMut::visit(statement, &mut Joins) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
+/// Writes every `ASOF JOIN` in a statement as a left join with a mark; wrong is one without `ON`.
+pub(crate) struct AsOfSyntax;
 
-struct Joins;
-
-impl VisitorMut for Joins {
+impl VisitorMut for AsOfSyntax {
     type Break = Error;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {

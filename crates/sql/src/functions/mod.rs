@@ -1,8 +1,8 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new. What DataFusion can say already, only longer, is
-//! put into its words before a statement is planned (`short_forms.rs`), so that it is optimised, and
-//! answered from metrics, like the long form.
+//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new. What DataFusion can say already,
+//! only longer, is put into its words before a statement is planned (`short_forms.rs`), so that it is
+//! optimised, and answered from metrics, like the long form.
 
 mod counters;
 mod histogram;
@@ -15,7 +15,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{AggregateUDF, WindowUDF};
 
-pub(crate) use short_forms::write_out;
+pub(crate) use short_forms::ShortForms;
 
 /// Makes all functions known.
 pub(crate) fn register(context: &SessionContext) {

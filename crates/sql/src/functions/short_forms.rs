@@ -10,31 +10,15 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
     FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr, OrderByOptions, Value,
-    VisitMut, VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
+    VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
 };
 use tidefall_types::{Error, Result};
 
-/// Writes the short forms in a statement out.
-///
-/// # Errors
-/// `Invalid` for one with the wrong arguments.
-pub(crate) fn write_out(statement: &mut DfStatement) -> Result<()> {
-    let statement = match statement {
-        DfStatement::Statement(statement) => statement,
-        DfStatement::Explain(explain) => return write_out(&mut explain.statement),
-        _ => return Ok(()),
-    };
-    match VisitMut::visit(statement, &mut ShortForms) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct ShortForms;
+/// Writes the short forms in a statement out; wrong are those with other arguments.
+pub(crate) struct ShortForms;
 
 impl VisitorMut for ShortForms {
     type Break = Error;

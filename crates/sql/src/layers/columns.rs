@@ -17,12 +17,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::SensorSeries;
 use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange};
 
-use super::node::{LayerNode, Source};
-use super::{is_time_range, time_of, unsupported};
+use super::{LAYER, is_time_range, time_of, unsupported};
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_sensors};
 use crate::reads::Tally;
-use crate::scan::TimeText;
+use crate::scan::{TimeText, split};
+use crate::source::{Deliver, Source, SourceNode};
 use crate::table::View;
 
 /// Values that a batch gathers before it goes on: a batch has one sensor at least.
@@ -127,10 +127,7 @@ impl TableProvider for ColumnsTable {
         let columns: Vec<usize> =
             projection.cloned().unwrap_or_else(|| (0..self.held.len()).collect());
         let arrow = Arc::new(self.arrow.project(&columns)?);
-        let parts = state.config().target_partitions().min(sensors.len()).max(1);
-        let parts = (0..parts)
-            .map(|part| sensors.len() * part / parts..sensors.len() * (part + 1) / parts)
-            .collect();
+        let parts = split(sensors.len(), state.config().target_partitions());
         let source = Lists {
             view: Arc::clone(&self.view),
             held: columns.iter().map(|at| self.held[*at]).collect(),
@@ -140,7 +137,7 @@ impl TableProvider for ColumnsTable {
             time,
         };
         let equivalence = EquivalenceProperties::new(arrow);
-        Ok(Arc::new(LayerNode::new(Arc::new(source), equivalence, limit)))
+        Ok(Arc::new(SourceNode::new(Arc::new(source), equivalence, limit)))
     }
 }
 
@@ -212,6 +209,10 @@ impl Lists {
 }
 
 impl Source for Lists {
+    fn name(&self) -> &'static str {
+        LAYER
+    }
+
     fn describe(&self) -> String {
         let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
         format!(
@@ -228,8 +229,9 @@ impl Source for Lists {
     fn produce(
         &self,
         partition: usize,
+        _limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut dyn FnMut(RecordBatch) -> bool,
+        deliver: &mut Deliver<'_>,
     ) -> Result<()> {
         let fields: Vec<FieldId> = self
             .held

@@ -11,12 +11,11 @@ use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    self, FunctionArg, FunctionArgExpr, Ident, TableFactor, VisitMut, VisitorMut,
+    self, FunctionArg, FunctionArgExpr, Ident, TableFactor, VisitorMut,
 };
-use tidefall_storage::{Db, TagFilter};
-use tidefall_types::Error;
+use tidefall_storage::{Bin, Db, TagFilter};
+use tidefall_types::{Error, parse_duration};
 
 use super::labels::Labels;
 use super::rows::RowsTable;
@@ -58,18 +57,20 @@ impl TableFunctionImpl for RowsFunction {
             _ => return Err(wrong()),
         };
         let sensors = next()?;
-        let every_ns = match next()?.as_deref() {
+        let every = match next()?.as_deref() {
             None => None,
-            Some([every]) => Some(tidefall_types::parse_duration(every).map_err(to_datafusion)?),
+            Some([every]) => {
+                Some(Bin { width_ns: parse_duration(every).map_err(to_datafusion)?, origin_ns: 0 })
+            }
             Some(_) => return Err(to_datafusion(Error::invalid(usage("wants one duration")))),
         };
-        if every_ns.is_some_and(|every_ns| every_ns <= 0) {
+        if every.is_some_and(|every| every.width_ns <= 0) {
             return Err(to_datafusion(Error::invalid(usage("wants a duration above zero"))));
         }
         let view = Arc::new(View::new(self.db.snapshot(&table).map_err(to_datafusion)?));
         let sensors = choose(&view, sensors.as_deref()).map_err(to_datafusion)?;
         let memory_bytes = self.db.stats().memory_bytes;
-        Ok(Arc::new(RowsTable::of(view, sensors, every_ns, memory_bytes)?))
+        Ok(Arc::new(RowsTable::of(view, sensors, every, memory_bytes)?))
     }
 }
 
@@ -146,25 +147,11 @@ fn is_like(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Puts the named arguments of `rows` into their places, as DataFusion knows no names.
-///
-/// # Errors
-/// `Invalid` for a name that `rows` does not have.
-pub(crate) fn name_arguments(statement: &mut DfStatement) -> tidefall_types::Result<()> {
-    let statement = match statement {
-        DfStatement::Statement(statement) => statement,
-        DfStatement::Explain(explain) => return name_arguments(&mut explain.statement),
-        _ => return Ok(()),
-    };
-    match VisitMut::visit(statement, &mut Names) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
+/// Puts the named arguments of `rows` into their places, as DataFusion knows no names; wrong are names that `rows`
+/// does not have.
+pub(crate) struct NamedArguments;
 
-struct Names;
-
-impl VisitorMut for Names {
+impl VisitorMut for NamedArguments {
     type Break = Error;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {

@@ -5,12 +5,10 @@
 //! 1. `rows.rs`: sensors side by side. Rows are the times at which one of the columns that a query reads has
 //!    a value; `rows('plant', sensors => ..., every => ...)` chooses sensors and aligns times.
 //! 2. `columns.rs`: lists of times and values.
-//! 3. `node.rs`: the plan node of both.
 
 mod columns;
 mod function;
 mod labels;
-mod node;
 mod rows;
 
 use std::sync::Arc;
@@ -26,8 +24,10 @@ use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, Support};
 use crate::table::View;
 
-pub(crate) use function::{RowsFunction, name_arguments};
-pub(crate) use node::LayerNode;
+pub(crate) use function::{NamedArguments, RowsFunction};
+
+/// The name of what reads a layer in `EXPLAIN`.
+const LAYER: &str = "TidefallLayer";
 
 /// A layer as a schema of SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,15 +20,17 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{BATCH_ROWS, ReadStats, SensorSeries, TagFilter};
-use tidefall_types::{ColumnKind, Error, FieldId, TimeRange};
+use tidefall_storage::{
+    BATCH_ROWS, Bin, ReadStats, SensorSeries, TagFilter, spread, threads_for, union_of_times,
+};
+use tidefall_types::{ColumnKind, FieldId, TimeRange, format_duration};
 
 use super::labels::{Labels, make_unique};
-use super::node::{LayerNode, Source};
-use super::{is_time_range, time_of, unsupported};
+use super::{LAYER, is_time_range, time_of, unsupported};
 use crate::error::to_datafusion;
 use crate::reads::Tally;
 use crate::scan::TimeText;
+use crate::source::{Deliver, Source, SourceNode};
 use crate::table::View;
 
 /// The most columns of a layer: DataFusion looks at all of them several times for each query.
@@ -36,8 +38,6 @@ const COLUMNS_MAX: usize = 20_000;
 /// The share of the memory that the rows of a window may take, and its least.
 const MEMORY_SHARE: u64 = 16;
 const WINDOW_BYTES_MIN: u64 = 4 << 20;
-/// Below so many values a second thread costs more than it saves.
-const VALUES_PER_THREAD_MIN: usize = 1 << 16;
 
 /// A table with a column for each sensor.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(super) struct RowsTable {
     /// What stands in the columns behind that of the time.
     columns: Vec<(u32, FieldId)>,
     arrow: SchemaRef,
-    /// The distance of the rows, if they are aligned.
-    every_ns: Option<i64>,
+    /// The bins at whose starts the rows stand, if they are aligned.
+    every: Option<Bin>,
     window_bytes: u64,
 }
 
@@ -62,12 +62,11 @@ impl RowsTable {
         Self::of(view, named, None, memory_bytes)
     }
 
-    /// Some sensors with their names; with `every_ns` a row for each multiple of so many nanoseconds
-    /// since 1970 that holds the latest value before the next one.
+    /// Some sensors with their names; with `every` a row for each bin, which holds the latest values in it.
     pub(super) fn of(
         view: Arc<View>,
         sensors: Vec<(u32, String)>,
-        every_ns: Option<i64>,
+        every: Option<Bin>,
         memory_bytes: u64,
     ) -> Result<Self> {
         let schema = view.schema();
@@ -98,7 +97,7 @@ impl RowsTable {
         let fields = fields.map(|(name, (ty, nullable))| Field::new(name, ty, nullable));
         let arrow = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let window_bytes = (memory_bytes / MEMORY_SHARE).max(WINDOW_BYTES_MIN);
-        Ok(Self { view, columns, arrow, every_ns, window_bytes })
+        Ok(Self { view, columns, arrow, every, window_bytes })
     }
 }
 
@@ -138,8 +137,8 @@ impl TableProvider for RowsTable {
             read = (1..self.arrow.fields().len()).collect();
         }
         let mut time = time_of(filters, self.view.schema());
-        if let Some(every_ns) = self.every_ns {
-            time = whole_bins(&time, every_ns);
+        if let Some(every) = self.every {
+            time = whole_bins(&time, every);
         }
         let source = SideBySide {
             sensors: by_sensor(read.iter().map(|at| (*at, self.columns[at - 1]))),
@@ -147,7 +146,7 @@ impl TableProvider for RowsTable {
             arrow: Arc::clone(&arrow),
             wanted: wanted.clone(),
             time,
-            every_ns: self.every_ns,
+            every: self.every,
             window_bytes: self.window_bytes,
         };
         let mut equivalence = EquivalenceProperties::new(Arc::clone(&arrow));
@@ -156,22 +155,18 @@ impl TableProvider for RowsTable {
             let ascending = SortOptions { descending: false, nulls_first: false };
             equivalence.add_ordering([PhysicalSortExpr::new(column, ascending)]);
         }
-        Ok(Arc::new(LayerNode::new(Arc::new(source), equivalence, limit)))
+        Ok(Arc::new(SourceNode::new(Arc::new(source), equivalence, limit)))
     }
 }
 
 /// The readings of the bins whose starts lie in `time`.
-fn whole_bins(time: &TimeRange, every_ns: i64) -> TimeRange {
-    let up = |at: i64| match at.rem_euclid(every_ns) {
-        0 => at,
-        over => at.saturating_add(every_ns - over),
+fn whole_bins(time: &TimeRange, every: Bin) -> TimeRange {
+    let rest_ns = every.width_ns - 1;
+    let first = match time.first_ns {
+        i64::MIN => i64::MIN,
+        at => every.start_of(at.saturating_add(rest_ns)).max(at),
     };
-    let last = bin_of(time.last_ns, every_ns).saturating_add(every_ns - 1);
-    TimeRange::new(if time.first_ns == i64::MIN { i64::MIN } else { up(time.first_ns) }, last)
-}
-
-fn bin_of(time_ns: i64, every_ns: i64) -> i64 {
-    time_ns.saturating_sub(time_ns.rem_euclid(every_ns))
+    TimeRange::new(first, every.start_of(time.last_ns).saturating_add(rest_ns))
 }
 
 /// What is read of a sensor: fields, and the columns of the table in which they stand.
@@ -209,7 +204,7 @@ struct SideBySide {
     arrow: SchemaRef,
     sensors: Vec<Wanted>,
     time: TimeRange,
-    every_ns: Option<i64>,
+    every: Option<Bin>,
     window_bytes: u64,
 }
 
@@ -222,14 +217,11 @@ impl SideBySide {
         let columns: usize = self.sensors.iter().map(|wanted| wanted.fields.len() + 1).sum();
         let bytes = (rows_max as u64).saturating_mul(8 * columns as u64);
         let count = i128::from(bytes / self.window_bytes + 1);
-        let first = match self.every_ns {
-            Some(every_ns) => bin_of(extent.first_ns, every_ns),
-            None => extent.first_ns,
-        };
+        let first = self.every.map_or(extent.first_ns, |every| every.start_of(extent.first_ns));
         let span = i128::from(extent.last_ns) - i128::from(first) + 1;
         let mut width = (span + count - 1) / count;
-        if let Some(every_ns) = self.every_ns {
-            let every_ns = i128::from(every_ns);
+        if let Some(every) = self.every {
+            let every_ns = i128::from(every.width_ns);
             width = (width + every_ns - 1) / every_ns * every_ns;
         }
         let mut windows = Vec::new();
@@ -244,25 +236,19 @@ impl SideBySide {
 
     /// The rows of a window.
     fn read(&self, window: &TimeRange, stats: &Arc<ReadStats>) -> Result<Option<RecordBatch>> {
-        let read = |part: &[Wanted]| -> tidefall_types::Result<Vec<SensorSeries>> {
-            part.iter()
-                .map(|wanted| {
-                    let snapshot = self.view.snapshot();
-                    let series = snapshot.read_sensor_counted(
-                        wanted.sensor,
-                        window,
-                        &wanted.fields,
-                        stats,
-                    )?;
-                    Ok(match self.every_ns {
-                        Some(every_ns) => align(series, every_ns),
-                        None => series,
-                    })
-                })
-                .collect()
+        let snapshot = self.view.snapshot();
+        let read = |wanted: &Wanted, _: &mut ()| {
+            let (sensor, fields) = (wanted.sensor, &wanted.fields);
+            let series = snapshot.read_sensor_counted(sensor, window, fields, stats)?;
+            Ok(match self.every {
+                Some(every) => align(series, every),
+                None => series,
+            })
         };
-        let series = in_two(&self.sensors, self.window_values(), read).map_err(to_datafusion)?;
-        let times = union(&series);
+        let threads = threads_for((self.window_bytes / 8) as usize);
+        let series = spread(threads, self.sensors.iter().collect(), read).map_err(to_datafusion)?;
+        let times: Vec<&[i64]> = series.iter().map(|series| &series.time[..]).collect();
+        let times: ScalarBuffer<i64> = union_of_times(&times).into();
         if times.is_empty() {
             return Ok(None);
         }
@@ -291,18 +277,16 @@ impl SideBySide {
         let columns = columns.collect();
         Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?))
     }
-
-    /// About how many values a window has.
-    fn window_values(&self) -> usize {
-        (self.window_bytes / 8) as usize
-    }
 }
 
 impl Source for SideBySide {
+    fn name(&self) -> &'static str {
+        LAYER
+    }
+
     fn describe(&self) -> String {
         let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
-        let every =
-            self.every_ns.map(|ns| format!(", every={}", tidefall_types::format_duration(ns)));
+        let every = self.every.map(|bin| format!(", every={}", format_duration(bin.width_ns)));
         format!(
             "rows of {}, sensors={found} of {all}, time=[{}]{}",
             self.view.schema().name,
@@ -318,8 +302,9 @@ impl Source for SideBySide {
     fn produce(
         &self,
         _partition: usize,
+        _limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut dyn FnMut(RecordBatch) -> bool,
+        deliver: &mut Deliver<'_>,
     ) -> Result<()> {
         let stats = tally.start();
         for window in self.windows()? {
@@ -334,31 +319,12 @@ impl Source for SideBySide {
     }
 }
 
-/// Lets two threads do one half each of what is worth it.
-fn in_two<T: Sync, R: Send>(
-    items: &[T],
-    values: usize,
-    read: impl Fn(&[T]) -> tidefall_types::Result<Vec<R>> + Sync,
-) -> tidefall_types::Result<Vec<R>> {
-    if items.len() < 2 || values < 2 * VALUES_PER_THREAD_MIN {
-        return read(items);
-    }
-    let (here, there) = items.split_at(items.len() / 2);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| read(there));
-        let mut all = read(here)?;
-        let other = other.join().map_err(|_| Error::closed("a reader panicked; this is a bug"))?;
-        all.extend(other?);
-        Ok(all)
-    })
-}
-
 /// The latest value of each field in each bin, at the start of the bin.
-fn align(series: SensorSeries, every_ns: i64) -> SensorSeries {
+fn align(series: SensorSeries, every: Bin) -> SensorSeries {
     let mut bins: Vec<i64> = Vec::new();
     let mut rows: Vec<Range<usize>> = Vec::new();
     for (row, time_ns) in series.time.iter().enumerate() {
-        let bin = bin_of(*time_ns, every_ns);
+        let bin = every.start_of(*time_ns);
         match (bins.last(), rows.last_mut()) {
             (Some(last), Some(range)) if *last == bin => range.end = row + 1,
             _ => {
@@ -378,22 +344,6 @@ fn align(series: SensorSeries, every_ns: i64) -> SensorSeries {
     };
     let fields = series.fields.iter().map(latest).collect();
     SensorSeries { time: bins.into(), fields }
-}
-
-/// All times of some sensors, ascending.
-fn union(series: &[SensorSeries]) -> ScalarBuffer<i64> {
-    let mut lists = series.iter().map(|one| &one.time).filter(|list| !list.is_empty());
-    let Some(first) = lists.next() else { return Vec::new().into() };
-    let others: Vec<&ScalarBuffer<i64>> = lists.filter(|list| *list != first).collect();
-    if others.is_empty() {
-        return first.clone();
-    }
-    let mut all: Vec<i64> = first.to_vec();
-    // Lists that follow each other stay in order, which the sort makes use of.
-    others.iter().for_each(|list| all.extend_from_slice(list));
-    all.sort();
-    all.dedup();
-    all.into()
 }
 
 /// Where the values of a sensor with `own` times stand among `times`; nothing when they are the same.

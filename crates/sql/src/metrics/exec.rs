@@ -1,26 +1,16 @@
-//! The plan node that asks for metrics.
+//! Asks for metrics.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{
-    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
-};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
-};
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, ReadStats};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::columns::{Answer, of_nothing, times};
@@ -28,8 +18,9 @@ use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
 use crate::error::to_datafusion;
-use crate::reads::{self, Tally};
-use crate::scan::TimeText;
+use crate::reads::Tally;
+use crate::scan::{TimeText, split};
+use crate::source::{Deliver, Source, SourceNode};
 
 /// Lines of an answer that are in memory at once: enough to keep the cost of a call small beside
 /// its work, few enough to be a small part of the smallest memory budget.
@@ -38,18 +29,14 @@ const LINES_PER_CALL: i128 = 64 * 1024;
 /// From so many sensors on, groups are shared out among cores.
 const SENSORS_FOR_CORES: usize = 32;
 
-/// Batches that a partition computes ahead of its consumer.
-const BATCHES_AHEAD: usize = 2;
-
 /// Answers a question from metrics.
-#[derive(Debug, Clone)]
-pub(crate) struct MetricsExec {
+#[derive(Debug)]
+struct Answers {
     question: Arc<Question>,
+    arrow: SchemaRef,
     grouped: Grouped,
     /// The groups of each partition.
-    parts: Arc<[Range<u32>]>,
-    properties: Arc<PlanProperties>,
-    tally: Tally,
+    parts: Vec<Range<u32>>,
 }
 
 /// A part of a question that one call answers.
@@ -59,36 +46,22 @@ struct Piece {
     time: TimeRange,
 }
 
-impl MetricsExec {
-    /// A plan for `question`, whose answer has `schema`, in at most `partitions_max` partitions.
-    pub(crate) fn try_new(
-        question: Arc<Question>,
-        schema: SchemaRef,
-        partitions_max: usize,
-    ) -> Result<Self> {
-        let grouped = Grouped::of(&question)?;
-        let parallel = grouped.sensors.len() >= SENSORS_FOR_CORES;
-        let parts_max = if parallel { partitions_max.max(1) as u32 } else { 1 };
-        let (count, parts) = (grouped.count, parts_max.min(grouped.count).max(1));
-        let bound = |part: u32| (u64::from(count) * u64::from(part) / u64::from(parts)) as u32;
-        let parts: Arc<[Range<u32>]> =
-            (0..parts).map(|part| bound(part)..bound(part + 1)).collect();
-        let properties = PlanProperties::new(
-            ordered(&question, &schema),
-            Partitioning::UnknownPartitioning(parts.len()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        )
-        .with_scheduling_type(SchedulingType::Cooperative);
-        let tally = Tally::default();
-        Ok(Self { question, grouped, parts, properties: Arc::new(properties), tally })
-    }
+/// A plan for `question`, whose answer has the columns of `arrow`, in at most `partitions_max` partitions.
+pub(super) fn plan(
+    question: Arc<Question>,
+    arrow: SchemaRef,
+    partitions_max: usize,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let grouped = Grouped::of(&question)?;
+    let parallel = grouped.sensors.len() >= SENSORS_FOR_CORES;
+    let parts = split(grouped.count as usize, if parallel { partitions_max } else { 1 });
+    let parts = parts.into_iter().map(|part| part.start as u32..part.end as u32).collect();
+    let equivalence = ordered(&question, &arrow);
+    let answers = Answers { question, arrow, grouped, parts };
+    Ok(Arc::new(SourceNode::new(Arc::new(answers), equivalence, None)))
+}
 
-    /// What has been read so far.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
+impl Answers {
     fn bin(&self) -> Option<Bin> {
         self.question.groups.iter().find_map(|group| match group {
             Group::Bin(bin) => Some(*bin),
@@ -124,7 +97,7 @@ impl MetricsExec {
 
     /// Cuts a partition into pieces whose answers have a bounded number of lines. The pieces come
     /// in the order of the lines: by group, then by time.
-    fn pieces(&self, groups: Range<u32>) -> Result<Vec<Piece>> {
+    fn pieces(&self, groups: Range<u32>, tally: &Tally) -> Result<Vec<Piece>> {
         let time = self.question.conditions.time;
         let Some(bin) = self.bin() else {
             return Ok(cut_groups(groups, LINES_PER_CALL, time));
@@ -133,7 +106,7 @@ impl MetricsExec {
         if bins(time, bin).saturating_mul(count) <= LINES_PER_CALL {
             return Ok(vec![Piece { groups, time }]);
         }
-        let Some(time) = self.extent(groups.clone())? else { return Ok(Vec::new()) };
+        let Some(time) = self.extent(groups.clone(), tally)? else { return Ok(Vec::new()) };
         let bins_per_group = bins(time, bin);
         if bins_per_group <= LINES_PER_CALL {
             return Ok(cut_groups(groups, LINES_PER_CALL / bins_per_group, time));
@@ -157,44 +130,19 @@ impl MetricsExec {
     }
 
     /// The time from the first to the last reading of the groups, from metrics too.
-    fn extent(&self, groups: Range<u32>) -> Result<Option<TimeRange>> {
+    fn extent(&self, groups: Range<u32>, tally: &Tally) -> Result<Option<TimeRange>> {
         let piece = Piece { groups, ..self.whole() };
         let mut request = self.request(&piece);
         request.groups.fill(0);
         let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
-        let result = self.ask(&request)?;
+        let result = self.ask(&request, tally)?;
         let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
         Ok(ends.map(|(first, last)| TimeRange::new(*first, *last)))
     }
 
-    fn ask(&self, request: &AggregateRequest) -> Result<AggregateResult> {
-        let stats = Arc::new(ReadStats::default());
-        self.tally.add(&stats);
-        self.question.view.snapshot().aggregate(request, &stats).map_err(to_datafusion)
-    }
-
-    /// Runs on a thread that may block. `deliver` answers whether more is wanted.
-    fn answer(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
-        let groups = self.parts[partition].clone();
-        let mut lines = 0;
-        let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups)? };
-        for piece in pieces {
-            let request = self.request(&piece);
-            let result = self.ask(&request)?;
-            let batch = self.batch(&piece, &request, &result)?;
-            lines += batch.num_rows();
-            for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
-                let count = BATCH_ROWS.min(batch.num_rows() - first);
-                if !deliver(batch.slice(first, count)) {
-                    return Ok(());
-                }
-            }
-        }
-        // SQL: without GROUP BY there is one group, even if nothing is in it.
-        if lines == 0 && self.question.groups.is_empty() {
-            deliver(self.nothing()?);
-        }
-        Ok(())
+    fn ask(&self, request: &AggregateRequest, tally: &Tally) -> Result<AggregateResult> {
+        let snapshot = self.question.view.snapshot();
+        snapshot.aggregate(request, &tally.start()).map_err(to_datafusion)
     }
 
     fn batch(
@@ -202,8 +150,9 @@ impl MetricsExec {
         piece: &Piece,
         request: &AggregateRequest,
         result: &AggregateResult,
+        tally: &Tally,
     ) -> Result<RecordBatch> {
-        let schema = self.schema();
+        let schema = Arc::clone(&self.arrow);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         let group_of_line: UInt32Array =
             result.group.iter().map(|group| group + piece.groups.start).collect();
@@ -218,7 +167,7 @@ impl MetricsExec {
                 }
             }
         }
-        let answer = Answer { view: &self.question.view, request, result, tally: &self.tally };
+        let answer = Answer { view: &self.question.view, request, result, tally };
         for measure in &self.question.measures {
             let data_type = schema.field(columns.len()).data_type();
             columns.push(answer.column(*measure, data_type)?);
@@ -228,7 +177,7 @@ impl MetricsExec {
     }
 
     fn nothing(&self) -> Result<RecordBatch> {
-        let schema = self.schema();
+        let schema = Arc::clone(&self.arrow);
         let columns = self
             .question
             .measures
@@ -278,83 +227,65 @@ fn ordered(question: &Question, schema: &SchemaRef) -> EquivalenceProperties {
     EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering])
 }
 
-impl DisplayAs for MetricsExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let view = &self.question.view;
-        let (found, all) = (self.grouped.sensors.len(), view.snapshot().sensor_count());
-        write!(f, "TidefallMetrics: table={}, sensors={found} of {all}", view.schema().name)?;
-        write!(f, ", time=[{}]", TimeText(self.question.conditions.time))?;
-        if let Some(bin) = self.bin() {
-            write!(f, ", bins={}", format_duration(bin.width_ns))?;
-            if bin.origin_ns != 0 {
-                write!(f, " from {}", format_time(bin.origin_ns))?;
-            }
-        }
-        write!(f, ", groups={}", self.grouped.count)?;
-        let fields: Vec<&str> =
-            self.fields().iter().map(|id| view.schema().fields[id.index()].name.as_str()).collect();
-        write!(f, ", fields=[{}]", fields.join(", "))?;
-        // The answer itself may fail later and will say why; a plan without figures is still one.
-        if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {
-            write!(
-                f,
-                ", blocks_from_metrics={}, pages={}, rows_from_memory={}",
-                plan.blocks_from_metrics, plan.pages, plan.rows_from_memory
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl ExecutionPlan for MetricsExec {
-    fn name(&self) -> &str {
+impl Source for Answers {
+    fn name(&self) -> &'static str {
         "TidefallMetrics"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
+    fn describe(&self) -> String {
+        let view = &self.question.view;
+        let (found, all) = (self.grouped.sensors.len(), view.snapshot().sensor_count());
+        let (table, time) = (&view.schema().name, TimeText(self.question.conditions.time));
+        let mut text = format!("table={table}, sensors={found} of {all}, time=[{time}]");
+        if let Some(bin) = self.bin() {
+            text += &format!(", bins={}", format_duration(bin.width_ns));
+            if bin.origin_ns != 0 {
+                text += &format!(" from {}", format_time(bin.origin_ns));
+            }
+        }
+        let fields: Vec<&str> =
+            self.fields().iter().map(|id| view.schema().fields[id.index()].name.as_str()).collect();
+        text += &format!(", groups={}, fields=[{}]", self.grouped.count, fields.join(", "));
+        // The answer itself may fail later and will say why; a plan without figures is still one.
+        if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {
+            text += &format!(
+                ", blocks_from_metrics={}, pages={}, rows_from_memory={}",
+                plan.blocks_from_metrics, plan.pages, plan.rows_from_memory
+            );
+        }
+        text
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
+    fn partitions(&self) -> usize {
+        self.parts.len()
     }
 
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(reads::metrics(&self.tally))
-    }
-
-    fn execute(
+    fn produce(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let mut stream = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
-        let (sender, node) = (stream.tx(), self.clone());
-        stream.spawn_blocking(move || {
-            node.answer(partition, |batch| sender.blocking_send(Ok(batch)).is_ok())
-        });
-        Ok(stream.build())
+        _limit: Option<usize>,
+        tally: &Tally,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<()> {
+        let groups = self.parts[partition].clone();
+        let mut lines = 0;
+        let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups, tally)? };
+        for piece in pieces {
+            let request = self.request(&piece);
+            let result = self.ask(&request, tally)?;
+            let batch = self.batch(&piece, &request, &result, tally)?;
+            lines += batch.num_rows();
+            for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
+                let count = BATCH_ROWS.min(batch.num_rows() - first);
+                if !deliver(batch.slice(first, count)) {
+                    return Ok(());
+                }
+            }
+        }
+        // SQL: without GROUP BY there is one group, even if nothing is in it.
+        if lines == 0 && self.question.groups.is_empty() {
+            deliver(self.nothing()?);
+        }
+        Ok(())
     }
 }

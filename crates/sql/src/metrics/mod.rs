@@ -5,7 +5,7 @@
 //!    aggregate functions can be made of counts, extremes, sums and first and last values.
 //! 2. It replaces the `Aggregate`, and with it everything below, by a [`MetricsNode`]. Expressions
 //!    above, such as `sum(x) / count(*)`, stay with DataFusion.
-//! 3. [`MetricsExec`] asks the storage, piece by piece so that memory stays bounded. The storage
+//! 3. `exec.rs` asks the storage, piece by piece so that memory stays bounded. The storage
 //!    reads whole blocks from their metrics and decodes only the ragged edges.
 //!
 //! Whatever does not fit stays with DataFusion, with the same answer.
@@ -18,6 +18,5 @@ mod node;
 mod rule;
 mod spec;
 
-pub(crate) use exec::MetricsExec;
 pub(crate) use node::MetricsPlanner;
 pub(crate) use rule::MetricsRule;

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
-use super::exec::MetricsExec;
+use super::exec;
 use super::spec::{Group, Measure};
 use crate::pushdown::Conditions;
 use crate::table::View;
@@ -117,7 +117,6 @@ impl ExtensionPlanner for MetricsPlanner {
         let Some(node) = node.as_any().downcast_ref::<MetricsNode>() else { return Ok(None) };
         let schema = Arc::clone(node.schema.inner());
         let partitions = session.config().target_partitions();
-        let plan = MetricsExec::try_new(Arc::clone(&node.question), schema, partitions)?;
-        Ok(Some(Arc::new(plan)))
+        exec::plan(Arc::clone(&node.question), schema, partitions).map(Some)
     }
 }

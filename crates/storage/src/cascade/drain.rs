@@ -3,17 +3,15 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{Day, FieldId, FieldType, Result, Seq, TimeRange};
+use tidefall_types::{Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::rewrite::{Estimate, Output, write_object, write_objects};
+use super::series::{Series, extent, write_series, young_spans};
 use crate::engine::Engine;
-use crate::kv::{Run, SortedRuns, sort_runs};
+use crate::kv::{Run, sort_runs};
 use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::{LiveTombstone, Sources};
-use crate::rows::SensorRows;
-use crate::segment::encode::Stretch;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -66,14 +64,6 @@ fn drain_batch(
     boundaries: &Boundaries,
     drained: Drained,
 ) -> Result<CascadeReport> {
-    let schema = table.schema();
-    let fields: Vec<(FieldId, FieldType)> = schema
-        .fields
-        .iter()
-        .enumerate()
-        .map(|(id, field)| (FieldId(id as u16), field.ty))
-        .collect();
-    let types: Vec<FieldType> = fields.iter().map(|(_, ty)| *ty).collect();
     let tombstones = Arc::clone(&table.live().tombstones);
     let mut taken = Vec::with_capacity(batch.len());
     let mut kept = Vec::new();
@@ -90,29 +80,9 @@ fn drain_batch(
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
-    let sorted = sort_runs(&taken, &types)?;
+    let series = sort_runs(&taken, &table.types(), engine.threads())?;
     drop(taken);
-    let outputs = write_objects(&spans(&sorted, boundaries), |&(model, time)| {
-        let rows = |place: &usize| {
-            let (sensor, range) = &sorted.sensors[*place];
-            let rows = sorted.rows(range.clone())?;
-            Ok((*sensor, cut(&rows, &time)))
-        };
-        let estimate = Estimate {
-            rows: sorted.count_within(&time),
-            sensors: sorted.sensors.len() as u64,
-            time: sorted.time_range().map_or(time, |all| all.intersect(&time)),
-        };
-        write_object(
-            engine,
-            table.id,
-            Output { model, fields: &fields, block_ns: schema.options.block_ns },
-            drained.upto,
-            estimate,
-            &(0..sorted.sensors.len()).collect::<Vec<usize>>(),
-            |place| rows(place).map(|(sensor, rows)| (sensor, vec![vec![Stretch::Rows(rows)]])),
-        )
-    })?;
+    let outputs = write_series(engine, table, &series, &spans(&series, boundaries), drained.upto)?;
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;
@@ -148,29 +118,15 @@ fn without_deleted(
     Ok(run.without(is_hidden)?.map(Arc::new))
 }
 
-/// The objects to write: one for each day in the short columns, one for all older times, one for
-/// all younger.
-fn spans(sorted: &SortedRuns, boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
-    let Some(all) = sorted.time_range() else { return Vec::new() };
-    let mut spans = vec![
-        (Model::Long, boundaries.range(Model::Long)),
-        (Model::Kv, boundaries.range(Model::Kv)),
-    ];
-    let short = boundaries.range(Model::Short).intersect(&all);
-    if !short.is_empty() {
-        for day in Day::of(short.first_ns).0..=Day::of(short.last_ns).0 {
-            spans.push((Model::Short, Day(day).range().intersect(&short)));
-        }
+/// The objects to write: one for all rows of an age for long columns, and younger spans.
+fn spans(series: &[Series], boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
+    let Some(time) = extent(series) else { return Vec::new() };
+    let mut spans = young_spans(boundaries, &time);
+    let long = boundaries.range(Model::Long).intersect(&time);
+    if !long.is_empty() {
+        spans.push((Model::Long, long));
     }
-    spans.retain(|(_, time)| time.overlaps(&all) && !time.is_empty());
     spans
-}
-
-/// The rows within a stretch of time.
-pub(super) fn cut(rows: &SensorRows, time: &TimeRange) -> SensorRows {
-    let first = rows.times.partition_point(|&t| t < time.first_ns);
-    let end = rows.times.partition_point(|&t| t <= time.last_ns);
-    rows.slice(first, end.saturating_sub(first))
 }
 
 /// A view of some objects only, for rewriting them.

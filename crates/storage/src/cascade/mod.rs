@@ -5,7 +5,8 @@
 //! 3. `short_to_long.rs`: days of months that have come of age become long columns, and parts of
 //!    long columns that overlap become one.
 //!
-//! `load.rs` is a way in beside them, for whole columns.
+//! `load.rs` is a way in beside them, for whole columns. It shares `series.rs`, rows on their way to
+//! objects, with the drain.
 //!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
 //! there in one commit, then shows them to readers in one step. A crash in between leaves objects
@@ -19,6 +20,7 @@ mod order;
 mod pieces;
 mod retention;
 mod rewrite;
+mod series;
 mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidefall_types::{Result, TimeRange};
 
-use super::drain::cut;
+use super::series::cut;
 use crate::read::{Fetched, LiveObject, Part, SensorStream};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, Stretch, WholeChunk};

@@ -25,6 +25,8 @@ pub(super) struct Output<'a> {
     pub(super) model: Model,
     pub(super) fields: &'a [(FieldId, FieldType)],
     pub(super) block_ns: i64,
+    /// Threads that encode it.
+    pub(super) threads: usize,
 }
 
 /// Rows and sensors that an object will have at most, from which the interval of its metrics
@@ -73,11 +75,12 @@ impl Unfinished {
 /// Objects that become durable while the next one is written.
 const FINISHING_MAX: usize = 4;
 
-/// Writes an object for each of some spans of time. A disk takes longer to make a day durable than it takes
-/// to encode it, so that is done aside.
-pub(super) fn write_objects<S>(
+/// Writes an object for each of some spans of time, on up to `threads` threads. A disk takes longer to make a day
+/// durable than it takes to encode it, so that is done aside.
+pub(super) fn write_objects<S: Sync>(
+    threads: usize,
     spans: &[S],
-    write: impl Fn(&S) -> Result<Option<Unfinished>>,
+    write: impl Fn(&S) -> Result<Option<Unfinished>> + Sync,
 ) -> Result<Vec<ObjectEntry>> {
     if let [span] = spans {
         return write(span)?.into_iter().map(Unfinished::finish).collect();
@@ -88,13 +91,13 @@ pub(super) fn write_objects<S>(
     std::thread::scope(|scope| {
         let mut finishing = VecDeque::new();
         let mut finished = Vec::with_capacity(spans.len());
-        for span in spans {
-            let Some(object) = write(span)? else { continue };
-            finishing.push_back(scope.spawn(move || object.finish()));
+        ordered(threads, spans, write, |object| {
+            finishing.extend(object.map(|object| scope.spawn(move || object.finish())));
             if finishing.len() > FINISHING_MAX {
                 finished.extend(finishing.pop_front().map(join).transpose()?);
             }
-        }
+            Ok(())
+        })?;
         for last in finishing {
             finished.push(join(last)?);
         }
@@ -127,7 +130,7 @@ pub(super) fn write_object<T: Sync>(
             .map(|piece| encode_piece(sensor, piece, &params))
             .collect::<Result<Vec<_>>>()
     };
-    ordered(engine.threads(), items, encode, |pieces| {
+    ordered(output.threads, items, encode, |pieces| {
         for piece in pieces {
             let writer = match &mut writer {
                 Some(writer) => writer,
@@ -161,7 +164,8 @@ pub(super) fn rewrite(
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
-    let outputs = write_objects(spans, |(model, time)| {
+    let (block_ns, threads) = (schema.options.block_ns, engine.threads());
+    let outputs = write_objects(1, spans, |(model, time)| {
         let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
@@ -171,7 +175,7 @@ pub(super) fn rewrite(
         write_object(
             engine,
             table.id,
-            Output { model: *model, fields: &fields, block_ns: schema.options.block_ns },
+            Output { model: *model, fields: &fields, block_ns, threads },
             seq,
             estimate(inputs, time, sensors.len()),
             &stretches(inputs, &sensors, time)?,

@@ -7,4 +7,4 @@ mod run;
 mod scatter;
 
 pub(crate) use run::Run;
-pub(crate) use scatter::{SortedRuns, sort_runs};
+pub(crate) use scatter::sort_runs;

@@ -7,62 +7,26 @@
 //! 3. A sensor whose times came in order (the rule) is done. Another one is sorted, and of rows
 //!    with one time the latest values are kept.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
-use tidefall_types::{FieldType, Result, TimeRange};
+use tidefall_types::{FieldType, Result};
 
 use super::run::Run;
+use crate::parallel::spread;
 use crate::rows::{SensorRows, gather, pick_latest};
 
-/// The rows of several runs, sensor by sensor.
-#[derive(Debug)]
-pub(crate) struct SortedRuns {
-    /// The sensors that have rows, in order, and where their rows lie.
-    pub(crate) sensors: Vec<(u32, Range<usize>)>,
-    times: ScalarBuffer<i64>,
-    fields: Vec<Option<ArrayRef>>,
-}
-
-impl SortedRuns {
-    /// The first and the last time of all rows.
-    pub(crate) fn time_range(&self) -> Option<TimeRange> {
-        let first = self.times.iter().min()?;
-        let last = self.times.iter().max()?;
-        Some(TimeRange::new(*first, *last))
-    }
-
-    /// The rows within a stretch of time.
-    pub(crate) fn count_within(&self, time: &TimeRange) -> u64 {
-        self.times.iter().filter(|&&t| time.contains(t)).count() as u64
-    }
-
-    /// The rows at a place in `sensors`, ordered by time without repeats.
-    pub(crate) fn rows(&self, place: Range<usize>) -> Result<SensorRows> {
-        let rows = SensorRows {
-            times: self.times.slice(place.start, place.len()),
-            fields: self
-                .fields
-                .iter()
-                .map(|f| f.as_ref().map(|f| f.slice(place.start, place.len())))
-                .collect(),
-        };
-        if rows.times.windows(2).all(|pair| pair[0] < pair[1]) {
-            return Ok(rows);
-        }
-        let mut keys: Vec<(i64, u32)> =
-            rows.times.iter().enumerate().map(|(row, time)| (*time, row as u32)).collect();
-        keys.sort_unstable();
-        pick_latest(&keys, &rows.fields)
-    }
-}
-
-/// Sorts the rows of runs, which follow each other in the order of their writes, by sensor.
-pub(crate) fn sort_runs(runs: &[Arc<Run>], types: &[FieldType]) -> Result<SortedRuns> {
+/// The rows of runs, which follow each other in the order of their writes: for each sensor those that it has,
+/// ordered by time without repeats. Sensors whose times did not come in order are sorted on up to `threads`
+/// threads.
+pub(crate) fn sort_runs(
+    runs: &[Arc<Run>],
+    types: &[FieldType],
+    threads: usize,
+) -> Result<Vec<(u32, SensorRows)>> {
     let sensors = runs
         .iter()
         .flat_map(|run| run.sensor.iter())
@@ -81,19 +45,31 @@ pub(crate) fn sort_runs(runs: &[Arc<Run>], types: &[FieldType]) -> Result<Sorted
     let times = scatter.native(|run| Some(run.time.clone()));
     // Only columns that cannot be scattered directly need the rows' places.
     let mut places = None;
-    let fields = types
+    let fields: Vec<Option<ArrayRef>> = types
         .iter()
         .enumerate()
         .map(|(field, ty)| scatter.field(field, *ty, &mut places))
         .collect::<Result<_>>()?;
-    let sensors = (0..sensors as u32)
-        .map(|sensor| {
-            let range = starts[sensor as usize] as usize..starts[sensor as usize + 1] as usize;
-            (sensor, range)
-        })
-        .filter(|(_, range)| !range.is_empty())
-        .collect();
-    Ok(SortedRuns { sensors, times, fields })
+    let rows_of = |sensor: u32| {
+        let (start, end) = (starts[sensor as usize] as usize, starts[sensor as usize + 1] as usize);
+        let field = |field: &Option<ArrayRef>| field.as_ref().map(|f| f.slice(start, end - start));
+        let times = times.slice(start, end - start);
+        SensorRows { times, fields: fields.iter().map(field).collect() }
+    };
+    let series = (0..sensors as u32).map(|sensor| (sensor, rows_of(sensor)));
+    let series = series.filter(|(_, rows)| rows.len() > 0).collect();
+    spread(threads, series, |(sensor, rows), _: &mut ()| Ok((sensor, ordered(rows)?)))
+}
+
+/// Rows ordered by time without repeats, of rows in the order of their writes.
+fn ordered(rows: SensorRows) -> Result<SensorRows> {
+    if rows.times.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Ok(rows);
+    }
+    let mut keys: Vec<(i64, u32)> =
+        rows.times.iter().enumerate().map(|(row, time)| (*time, row as u32)).collect();
+    keys.sort_unstable();
+    pick_latest(&keys, &rows.fields)
 }
 
 struct Scatter<'a> {

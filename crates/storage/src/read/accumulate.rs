@@ -14,7 +14,7 @@ use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult, FieldMetrics};
 use crate::rows::{SensorRows, arrow_error};
 use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks};
-use crate::segment::numbers::{Number, NumberKind, number_kind};
+use crate::segment::numbers::{Number, NumberKind, number_kind, reorder};
 
 /// Metrics by group and bin while they grow: columns, with one entry for each group and bin, a *line*.
 #[derive(Debug)]
@@ -48,14 +48,8 @@ enum FieldSums {
 #[derive(Debug, Default)]
 struct Sums<T> {
     count: Vec<u64>,
-    min: Vec<T>,
-    max: Vec<T>,
-    sum: Vec<T>,
-    sum_f64: Vec<f64>,
-    m2: Vec<f64>,
-    first: Vec<T>,
+    columns: Columns<T>,
     first_ns: Vec<i64>,
-    last: Vec<T>,
     last_ns: Vec<i64>,
 }
 
@@ -105,17 +99,18 @@ impl<T: Number> Sum<T> {
         }
     }
 
-    fn of_block(columns: &Columns<T>, block: usize, count: u64, times: (i64, i64)) -> Self {
+    /// An entry of columns, with its count and the times of its first and last value.
+    fn of(columns: &Columns<T>, entry: usize, count: u64, times: (i64, i64)) -> Self {
         Self {
             count,
-            min: columns.min[block],
-            max: columns.max[block],
-            sum: columns.sum[block],
-            sum_f64: columns.sum_f64[block],
-            m2: columns.m2[block],
-            first: columns.first[block],
+            min: columns.min[entry],
+            max: columns.max[entry],
+            sum: columns.sum[entry],
+            sum_f64: columns.sum_f64[entry],
+            m2: columns.m2[entry],
+            first: columns.first[entry],
             first_ns: times.0,
-            last: columns.last[block],
+            last: columns.last[entry],
             last_ns: times.1,
         }
     }
@@ -377,10 +372,6 @@ impl<'a> Accumulator<'a> {
     }
 }
 
-fn reorder<T: Copy>(values: &[T], order: &[usize]) -> Vec<T> {
-    order.iter().map(|place| values[*place]).collect()
-}
-
 impl FieldSums {
     fn resize(&mut self, lines: usize) {
         match self {
@@ -415,13 +406,13 @@ impl FieldSums {
         match (self, &field.numbers) {
             (Self::Count(counts), _) => counts[line] += count,
             (Self::Float(sums), NumberBlocks::Float(columns)) => {
-                sums.add(line, &Sum::of_block(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times));
             }
             (Self::Int(sums), NumberBlocks::Int(columns)) => {
-                sums.add(line, &Sum::of_block(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times));
             }
             (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
-                sums.add(line, &Sum::of_block(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times));
             }
             _ => debug_assert!(false, "a field changed its type"),
         }
@@ -452,25 +443,15 @@ impl FieldSums {
 
 impl<T: Number> Sums<T> {
     fn reserve(&mut self, lines: usize) {
-        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
-        {
-            column.reserve(lines);
-        }
         self.count.reserve(lines);
-        self.sum_f64.reserve(lines);
-        self.m2.reserve(lines);
+        self.columns.reserve(lines);
         self.first_ns.reserve(lines);
         self.last_ns.reserve(lines);
     }
 
     fn resize(&mut self, lines: usize) {
-        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
-        {
-            column.resize(lines, T::default());
-        }
         self.count.resize(lines, 0);
-        self.sum_f64.resize(lines, 0.0);
-        self.m2.resize(lines, 0.0);
+        self.columns.resize(lines);
         self.first_ns.resize(lines, 0);
         self.last_ns.resize(lines, 0);
     }
@@ -483,54 +464,33 @@ impl<T: Number> Sums<T> {
         range: Range<usize>,
     ) {
         self.count.extend(field.count[range.clone()].iter().map(|count| *count as u64));
-        self.min.extend_from_slice(&columns.min[range.clone()]);
-        self.max.extend_from_slice(&columns.max[range.clone()]);
-        self.sum.extend_from_slice(&columns.sum[range.clone()]);
-        self.sum_f64.extend_from_slice(&columns.sum_f64[range.clone()]);
-        self.m2.extend_from_slice(&columns.m2[range.clone()]);
-        self.first.extend_from_slice(&columns.first[range.clone()]);
-        self.last.extend_from_slice(&columns.last[range.clone()]);
+        self.columns.extend_from(columns, range.clone());
         self.first_ns.extend(range.clone().map(|block| blocks.value_times(field, block).0));
         self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
     }
 
     fn add(&mut self, line: usize, more: &Sum<T>) {
-        let mut sum = Sum {
-            count: self.count[line],
-            min: self.min[line],
-            max: self.max[line],
-            sum: self.sum[line],
-            sum_f64: self.sum_f64[line],
-            m2: self.m2[line],
-            first: self.first[line],
-            first_ns: self.first_ns[line],
-            last: self.last[line],
-            last_ns: self.last_ns[line],
-        };
+        let times = (self.first_ns[line], self.last_ns[line]);
+        let mut sum = Sum::of(&self.columns, line, self.count[line], times);
         sum.add(more);
+        let columns = &mut self.columns;
         self.count[line] = sum.count;
-        self.min[line] = sum.min;
-        self.max[line] = sum.max;
-        self.sum[line] = sum.sum;
-        self.sum_f64[line] = sum.sum_f64;
-        self.m2[line] = sum.m2;
-        self.first[line] = sum.first;
+        columns.min[line] = sum.min;
+        columns.max[line] = sum.max;
+        columns.sum[line] = sum.sum;
+        columns.sum_f64[line] = sum.sum_f64;
+        columns.m2[line] = sum.m2;
+        columns.first[line] = sum.first;
+        columns.last[line] = sum.last;
         self.first_ns[line] = sum.first_ns;
-        self.last[line] = sum.last;
         self.last_ns[line] = sum.last_ns;
     }
 
     fn reordered(&self, order: &[usize]) -> Self {
         Self {
             count: reorder(&self.count, order),
-            min: reorder(&self.min, order),
-            max: reorder(&self.max, order),
-            sum: reorder(&self.sum, order),
-            sum_f64: reorder(&self.sum_f64, order),
-            m2: reorder(&self.m2, order),
-            first: reorder(&self.first, order),
+            columns: self.columns.reordered(order),
             first_ns: reorder(&self.first_ns, order),
-            last: reorder(&self.last, order),
             last_ns: reorder(&self.last_ns, order),
         }
     }
@@ -553,14 +513,15 @@ fn finish<T: Number>(
         }
         cast(&column, &ty.arrow()).map_err(arrow_error)
     };
+    let columns = sums.columns;
     Ok(FieldMetrics {
-        min: typed(sums.min)?,
-        max: typed(sums.max)?,
-        sum: to_array(sums.sum, nulls.clone()),
-        first: typed(sums.first)?,
-        last: typed(sums.last)?,
+        min: typed(columns.min)?,
+        max: typed(columns.max)?,
+        sum: to_array(columns.sum, nulls.clone()),
+        first: typed(columns.first)?,
+        last: typed(columns.last)?,
         count: sums.count,
-        sum_f64: sums.sum_f64,
-        m2: sums.m2,
+        sum_f64: columns.sum_f64,
+        m2: columns.m2,
     })
 }

@@ -21,7 +21,7 @@ use super::merge::SensorStream;
 use super::parts::Sources;
 use super::request::ReadStats;
 use super::room::{Room, Vacant};
-use crate::parallel::{cores, spread};
+use crate::parallel::{spread, threads_for};
 use crate::rows::SensorRows;
 
 /// Readings of several sensors, a row for each time at which one of them has a reading.
@@ -55,8 +55,6 @@ impl Keep {
     }
 }
 
-/// Below so many values a second thread costs more than it saves.
-const VALUES_PER_THREAD_MIN: usize = 1 << 16;
 /// What a frame may take at most; more than the memory of any machine that this is made for.
 const FRAME_BYTES_MAX: usize = 1 << 38;
 
@@ -107,9 +105,10 @@ fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Resul
         return Ok(Frame { time, values, missing });
     }
     let lists: Vec<ScalarBuffer<i64>> = columns.iter().map(Column::listed).collect();
+    let columns = lists.iter().zip(values.chunks(rows_max.max(1)));
     let columns: Vec<(&[i64], &[T])> =
-        lists.iter().map(|times| &times[..]).zip(values.chunks(rows_max.max(1))).collect();
-    align(&columns, missing)
+        columns.map(|(times, values)| (&times[..], &values[..times.len()])).collect();
+    Frame::side_by_side(&columns, missing)
 }
 
 /// As [`read_all`], of the values that are kept.
@@ -125,14 +124,14 @@ fn read_some<T: PageValue>(
     if columns.len() > 1 {
         let columns: Vec<(&[i64], &[T])> =
             columns.iter().map(|(times, values)| (&times[..], &values[..])).collect();
-        return align(&columns, 0);
+        return Frame::side_by_side(&columns, 0);
     }
     let (time, values) = columns.pop().unwrap_or_default();
     Ok(Frame { time, values, missing: 0 })
 }
 
 /// How many values a frame has, if that can be.
-fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
+pub(super) fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
     let count = rows.checked_mul(columns);
     count.filter(|count| *count <= FRAME_BYTES_MAX / size_of::<T>()).ok_or_else(|| {
         Error::limit(format!(
@@ -140,11 +139,6 @@ fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
              shorter time"
         ))
     })
-}
-
-/// On how many threads it pays to read so many values.
-fn threads_for(values: usize) -> usize {
-    cores().min(values / VALUES_PER_THREAD_MIN)
 }
 
 fn read_column<T: PageValue>(
@@ -298,43 +292,4 @@ fn compact<T: Copy>(values: &mut Vec<T>, rows_max: usize, rows: usize) {
         }
         values.truncate(columns * rows);
     }
-}
-
-/// Lays columns with different times on the union of them; `missing` of their values stand for none.
-fn align<T: PageValue>(columns: &[(&[i64], &[T])], missing: usize) -> Result<Frame<T>> {
-    let mut union: Vec<i64> = Vec::new();
-    for (times, _) in columns.iter().filter(|(times, _)| !times.is_empty()) {
-        union = merge_times(&union, times);
-    }
-    let rows = union.len();
-    let mut aligned = vec![T::NULL; check_size::<T>(rows, columns.len())?];
-    for (out, (times, values)) in aligned.chunks_mut(rows.max(1)).zip(columns) {
-        let mut given = times.iter().zip(*values).peekable();
-        for (time, place) in union.iter().zip(out) {
-            if let Some((_, value)) = given.next_if(|(given, _)| *given == time) {
-                *place = *value;
-            }
-        }
-    }
-    let given: usize = columns.iter().map(|(times, _)| times.len()).sum();
-    let missing = missing + rows * columns.len() - given;
-    Ok(Frame { time: union.into(), values: aligned, missing })
-}
-
-/// The union of two ascending lists.
-fn merge_times(one: &[i64], other: &[i64]) -> Vec<i64> {
-    if one == other {
-        return one.to_vec();
-    }
-    let mut union = Vec::with_capacity(one.len().max(other.len()));
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
-        let least = **a.min(b);
-        one.next_if(|time| **time == least);
-        other.next_if(|time| **time == least);
-        union.push(least);
-    }
-    union.extend(one);
-    union.extend(other);
-    union
 }

@@ -2,12 +2,12 @@
 //!
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `merge.rs` lays
 //! them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
-//! `frame.rs` (sensors side by side), `moment.rs` and
-//! `extreme.rs` (one value a sensor) and `aggregate.rs`. `fetch.rs`
-//! reads ahead, `chunk.rs` decodes.
+//! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
+//! and `aggregate.rs`. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
+mod align;
 mod bin;
 mod chunk;
 mod extreme;
@@ -25,6 +25,7 @@ mod series;
 mod snapshot;
 
 pub use aggregate::AggregatePlan;
+pub use align::union_of_times;
 pub use bin::Bin;
 pub use extreme::Extreme;
 pub use frame::{Frame, Keep};

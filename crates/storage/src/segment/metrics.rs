@@ -128,15 +128,22 @@ impl Blocks {
         self.first_offset_ns.extend(other.first_offset_ns);
         self.last_offset_ns.extend(other.last_offset_ns);
         for (mine, theirs) in self.fields.iter_mut().zip(other.fields) {
+            let all = 0..theirs.count.len();
             mine.count.extend(theirs.count);
             mine.first_delay_ns.extend(theirs.first_delay_ns);
             mine.last_lead_ns.extend(theirs.last_lead_ns);
-            match (&mut mine.numbers, theirs.numbers) {
-                (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => mine.extend(theirs),
-                (NumberBlocks::Int(mine), NumberBlocks::Int(theirs)) => mine.extend(theirs),
-                (NumberBlocks::UInt(mine), NumberBlocks::UInt(theirs)) => mine.extend(theirs),
+            match (&mut mine.numbers, &theirs.numbers) {
+                (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => {
+                    mine.extend_from(theirs, all)
+                }
+                (NumberBlocks::Int(mine), NumberBlocks::Int(theirs)) => {
+                    mine.extend_from(theirs, all)
+                }
+                (NumberBlocks::UInt(mine), NumberBlocks::UInt(theirs)) => {
+                    mine.extend_from(theirs, all)
+                }
                 (mine, theirs) => debug_assert!(
-                    matches!((mine, &theirs), (NumberBlocks::None, NumberBlocks::None)),
+                    matches!((mine, theirs), (NumberBlocks::None, NumberBlocks::None)),
                     "blocks of different schemas are joined"
                 ),
             }

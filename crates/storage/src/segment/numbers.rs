@@ -195,6 +195,11 @@ fn sum_in_lanes<T, N: Copy + Into<T>>(values: &[N], term: impl Fn(T) -> f64) -> 
     lanes.iter().sum()
 }
 
+/// Values in another order.
+pub(crate) fn reorder<T: Copy>(values: &[T], order: &[usize]) -> Vec<T> {
+    order.iter().map(|&place| values[place]).collect()
+}
+
 impl<T: Number> Columns<T> {
     pub(super) fn append<N: Copy + Into<T>>(
         &mut self,
@@ -242,25 +247,49 @@ impl<T: Number> Columns<T> {
         self.is_exact.push(exact);
     }
 
-    pub(super) fn resize(&mut self, len: usize) {
-        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
-        {
-            column.resize(len, T::default());
-        }
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.numbers().into_iter().for_each(|column| column.reserve(more));
+        self.sum_f64.reserve(more);
+        self.m2.reserve(more);
+        self.is_exact.reserve(more);
+    }
+
+    pub(crate) fn resize(&mut self, len: usize) {
+        self.numbers().into_iter().for_each(|column| column.resize(len, T::default()));
         self.sum_f64.resize(len, 0.0);
         self.m2.resize(len, 0.0);
         self.is_exact.resize(len, true);
     }
 
-    pub(super) fn extend(&mut self, other: Self) {
-        self.min.extend(other.min);
-        self.max.extend(other.max);
-        self.sum.extend(other.sum);
-        self.first.extend(other.first);
-        self.last.extend(other.last);
-        self.sum_f64.extend(other.sum_f64);
-        self.m2.extend(other.m2);
-        self.is_exact.extend(other.is_exact);
+    /// Appends some entries of others.
+    pub(crate) fn extend_from(&mut self, other: &Self, range: Range<usize>) {
+        self.min.extend_from_slice(&other.min[range.clone()]);
+        self.max.extend_from_slice(&other.max[range.clone()]);
+        self.sum.extend_from_slice(&other.sum[range.clone()]);
+        self.first.extend_from_slice(&other.first[range.clone()]);
+        self.last.extend_from_slice(&other.last[range.clone()]);
+        self.sum_f64.extend_from_slice(&other.sum_f64[range.clone()]);
+        self.m2.extend_from_slice(&other.m2[range.clone()]);
+        self.is_exact.extend_from_slice(&other.is_exact[range]);
+    }
+
+    /// The entries in another order.
+    pub(crate) fn reordered(&self, order: &[usize]) -> Self {
+        Self {
+            min: reorder(&self.min, order),
+            max: reorder(&self.max, order),
+            sum: reorder(&self.sum, order),
+            first: reorder(&self.first, order),
+            last: reorder(&self.last, order),
+            sum_f64: reorder(&self.sum_f64, order),
+            m2: reorder(&self.m2, order),
+            is_exact: reorder(&self.is_exact, order),
+        }
+    }
+
+    /// The columns that are stored as numbers of the field's domain.
+    fn numbers(&mut self) -> [&mut Vec<T>; 5] {
+        [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
     }
 
     pub(super) fn has_len(&self, len: usize) -> bool {
@@ -287,8 +316,7 @@ impl<T: Number> Columns<T> {
         ty: FieldType,
         from_array: impl Fn(&ArrayRef) -> Vec<T>,
     ) -> Result<()> {
-        for column in [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
-        {
+        for column in self.numbers() {
             *column = from_array(&frame.take_column(ty)?);
         }
         let m2 = frame.take_column(FieldType::F64)?;

@@ -73,12 +73,13 @@ impl Model {
 }
 
 struct World {
-    dir: tempfile::TempDir,
     clock: Arc<ManualClock>,
     db: Option<Db>,
     model: Model,
     rng: SmallRng,
     sensors: usize,
+    /// Behind the database, which writes to it until its end.
+    dir: tempfile::TempDir,
 }
 
 impl World {

@@ -1,4 +1,4 @@
-//! The plan node that reads a layer.
+//! The plan node that everything is read by: rows, metrics and layers are its sources.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,35 +18,44 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 use crate::reads::{self, Tally};
 
-/// Batches that are made ahead of their consumer.
+/// Batches that a partition makes ahead of their consumer: one to hide the hand-over, no more, as nobody counts
+/// their memory.
 const BATCHES_AHEAD: usize = 1;
 
-/// Makes the batches of a layer.
-pub(super) trait Source: fmt::Debug + Send + Sync {
+/// Takes a batch and answers whether more are wanted.
+pub(crate) type Deliver<'a> = dyn FnMut(RecordBatch) -> bool + 'a;
+
+/// Makes batches.
+pub(crate) trait Source: fmt::Debug + Send + Sync {
+    /// The name of its node in `EXPLAIN`.
+    fn name(&self) -> &'static str;
     /// What it makes, for `EXPLAIN`.
     fn describe(&self) -> String;
     /// The number of parts that can be made at the same time.
     fn partitions(&self) -> usize;
-    /// Makes the batches of a part; `deliver` answers whether more are wanted.
+    /// Makes the batches of a part, of which the first `limit` rows are wanted; it may make more. Runs on a
+    /// thread that may block.
     fn produce(
         &self,
         partition: usize,
+        limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut dyn FnMut(RecordBatch) -> bool,
+        deliver: &mut Deliver<'_>,
     ) -> Result<()>;
 }
 
-/// Reads a layer.
+/// Reads a source.
 #[derive(Debug, Clone)]
-pub(crate) struct LayerNode {
+pub(crate) struct SourceNode {
     source: Arc<dyn Source>,
     properties: Arc<PlanProperties>,
     limit: Option<usize>,
     tally: Tally,
 }
 
-impl LayerNode {
-    pub(super) fn new(
+impl SourceNode {
+    /// A plan that reads `source`; `equivalence` has the schema of its batches and tells how they are ordered.
+    pub(crate) fn new(
         source: Arc<dyn Source>,
         equivalence: EquivalenceProperties,
         limit: Option<usize>,
@@ -68,7 +77,7 @@ impl LayerNode {
 
     fn read(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
         let mut left = self.limit.unwrap_or(usize::MAX);
-        self.source.produce(partition, &self.tally, &mut |batch| {
+        self.source.produce(partition, self.limit, &self.tally, &mut |batch| {
             let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
             left -= batch.num_rows();
             deliver(batch) && left > 0
@@ -76,9 +85,9 @@ impl LayerNode {
     }
 }
 
-impl DisplayAs for LayerNode {
+impl DisplayAs for SourceNode {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TidefallLayer: {}", self.source.describe())?;
+        write!(f, "{}: {}", self.source.name(), self.source.describe())?;
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
         }
@@ -86,9 +95,9 @@ impl DisplayAs for LayerNode {
     }
 }
 
-impl ExecutionPlan for LayerNode {
+impl ExecutionPlan for SourceNode {
     fn name(&self) -> &str {
-        "TidefallLayer"
+        self.source.name()
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {

@@ -1,0 +1,33 @@
+//! What a statement says in words that DataFusion does not know is put into its own before it is planned.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
+use tidefall_types::{Error, Result};
+
+use crate::asof::AsOfSyntax;
+use crate::functions::ShortForms;
+use crate::layers::NamedArguments;
+
+/// Rewrites a statement, or the one that it explains.
+///
+/// # Errors
+/// `Invalid` for words that are used in a way that they do not have.
+pub(crate) fn rewrite(statement: &mut DfStatement) -> Result<()> {
+    let statement = match statement {
+        DfStatement::Statement(statement) => statement,
+        DfStatement::Explain(explain) => return rewrite(&mut explain.statement),
+        _ => return Ok(()),
+    };
+    visit(statement, NamedArguments)?;
+    visit(statement, ShortForms)?;
+    visit(statement, AsOfSyntax)
+}
+
+fn visit(statement: &mut impl VisitMut, mut visitor: impl VisitorMut<Break = Error>) -> Result<()> {
+    match VisitMut::visit(statement, &mut visitor) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
