@@ -22,7 +22,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Read CSV and Parquet files (also .gz and .zst) into a table
-    Import(ImportArgs),
+    Import(Box<ImportArgs>),
     /// Run SQL and print the answer
     Query(QueryArgs),
     /// Run SQL interactively

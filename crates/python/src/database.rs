@@ -25,6 +25,8 @@ use crate::stream::{Stream, arrow_error, reader};
 
 /// Which sensors: for each of some tags the values that it may have.
 type Chosen = Vec<(String, Vec<String>)>;
+/// The name of the time column, the tags, and the fields with their SQL types.
+type Schema = (String, Vec<String>, Vec<(String, String)>);
 
 /// A database in a directory of this machine.
 #[pyclass(frozen, module = "tidefall._tidefall")]
@@ -193,8 +195,7 @@ impl Database {
         Ok(db.tables().iter().map(|schema| schema.name.clone()).collect())
     }
 
-    /// The name of the time column, the tags, and the fields with their SQL types.
-    fn schema(&self, table: &str) -> PyResult<(String, Vec<String>, Vec<(String, String)>)> {
+    fn schema(&self, table: &str) -> PyResult<Schema> {
         let schema = self.db().and_then(|db| db.schema(table)).map_err(to_python)?;
         let fields = schema.fields.iter();
         let fields = fields.map(|field| (field.name.clone(), field.ty.sql_name().to_owned()));

@@ -19,7 +19,7 @@ use crate::http::{Connection, Reply, Stop};
 use crate::ledger::{Change, Grain, Lane};
 use crate::process::Process;
 use crate::report::Tally;
-use crate::values::{FIELDS, Key, NOTE, Row, SENSORS, as_csv, line, within};
+use crate::values::{Key, NOTE, Row, SENSORS, as_csv, line, within};
 
 /// The age of the oldest readings that are today's; less than that at midnight.
 const TODAY_S: i64 = 300;
@@ -304,14 +304,14 @@ impl<'a> Client<'a> {
         let plain_fields = (2 + self.world.round as usize / 20).min(NOTE);
         let last = self.rng.random_range(0..plain_fields);
         let mut row = Row::default();
-        for field in 0..FIELDS {
+        for (field, value) in row.iter_mut().enumerate() {
             let is_wanted = match (kind, field) {
                 (Kind::Plain, NOTE) => false,
                 (Kind::Noted, NOTE) => is_full || self.rng.random_bool(0.5),
                 _ => field < plain_fields && (is_full || self.rng.random_bool(0.5)),
             };
             if is_wanted || field == last {
-                row[field] = Some(self.number());
+                *value = Some(self.number());
             }
         }
         row
