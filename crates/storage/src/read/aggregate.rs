@@ -10,7 +10,7 @@ use super::accumulate::Accumulator;
 use super::bin::Bins;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{LiveObject, Part, Place, Sources};
+use super::parts::{LiveObject, Part, Place, Sources, Wanted};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
 use crate::segment::metrics::{Blocks, NumberBlocks};
@@ -41,7 +41,7 @@ pub(crate) fn aggregate(
     fields: &Arc<[(FieldId, FieldType)]>,
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
-    sources.open(&request.sensors, &request.time, true)?;
+    sources.open(&request.sensors, &request.time, Wanted::Metrics)?;
     let mut accumulator = Accumulator::new(request, fields);
     let mut fetched = Fetched::default();
     for (&sensor, &group) in request.sensors.iter().zip(&request.groups) {

@@ -18,7 +18,7 @@ use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 use super::chunk::Times;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::Sources;
+use super::parts::{Sources, Wanted};
 use super::request::ReadStats;
 use super::room::{Room, Vacant};
 use crate::parallel::{spread, threads_for};
@@ -78,7 +78,7 @@ pub(super) fn read_frame<T: PageValue>(
 ) -> Result<Frame<T>> {
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([field]);
     let stats = Arc::new(ReadStats::default());
-    sources.open(sensors, time, false)?;
+    sources.open(sensors, time, Wanted::Pages)?;
     let streams: Vec<SensorStream> = sensors
         .iter()
         .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))

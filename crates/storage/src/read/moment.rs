@@ -14,7 +14,7 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::Sources;
+use super::parts::{Sources, Wanted};
 use super::request::ReadStats;
 use crate::kv::Run;
 use crate::parallel::{cores, spread};
@@ -151,14 +151,17 @@ impl<'a> Moments<'a> {
 
     /// Looks within `range` for the last value of each sensor that has none yet.
     fn look_up(&mut self, range: &TimeRange) -> Result<()> {
-        self.sources.open(self.sensors, range, false)?;
+        let is_open = |place: &usize| self.found[*place].is_none();
+        let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
+        let sensors: Vec<u32> = places.iter().map(|place| self.sensors[*place]).collect();
+        let is_moment = range.first_ns == range.last_ns;
+        let wanted = if is_moment { Wanted::Pages } else { Wanted::Nothing };
+        self.sources.open(&sensors, range, wanted)?;
         let lookup = Lookup {
             sources: self.sources,
             fields: Arc::new([self.field]),
             stats: Arc::new(ReadStats::default()),
         };
-        let is_open = |place: &usize| self.found[*place].is_none();
-        let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
         let threads = cores().min(places.len() / SENSORS_PER_THREAD_MIN);
         let found = spread(threads, places, |place, fetched: &mut Fetched| {
             Ok((place, lookup.last(self.sensors[place], range, fetched)?))

@@ -13,7 +13,7 @@ use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
-use crate::segment::Segment;
+use crate::segment::{IndexBlock, Segment};
 
 /// A segment of a table as readers see it.
 #[derive(Debug, Clone)]
@@ -69,23 +69,41 @@ pub(crate) enum Place {
 /// at once nearly as fast as one.
 const OPENING_MAX: usize = 8;
 
+/// Bytes of an object's pages that are asked for ahead.
+const AHEAD_BYTES: u64 = 4 << 20;
+
+/// What a query will read beside footers and indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Nothing,
+    Metrics,
+    Pages,
+}
+
 impl Sources {
-    /// Reads the footers, the index and, if wanted, the metrics of all objects that may hold rows of `sensors`
-    /// within `range`, unless they are in memory.
-    pub(super) fn open(&self, sensors: &[u32], range: &TimeRange, metrics: bool) -> Result<()> {
+    /// Reads the footers and the index of all objects that may hold rows of `sensors` within `range`, unless they
+    /// are in memory, and what is wanted beside them; pages are only asked for.
+    pub(super) fn open(&self, sensors: &[u32], range: &TimeRange, wanted: Wanted) -> Result<()> {
         let is_wanted = |object: &&Arc<LiveObject>| {
             object.entry.time.overlaps(range) && !object.segment.is_open()
         };
         let closed: Vec<&Arc<LiveObject>> = self.objects.iter().filter(is_wanted).collect();
-        if closed.len() < 2 {
+        if closed.is_empty() || sensors.is_empty() {
             return Ok(());
         }
         let open = |object: &Arc<LiveObject>, _: &mut ()| {
             let known = object.entry.first_sensor..=object.entry.last_sensor;
+            let mut left = AHEAD_BYTES;
             for sensor in sensors.iter().filter(|sensor| known.contains(sensor)) {
-                object.segment.index_blocks(*sensor, *sensor)?;
-                if metrics {
-                    object.segment.metrics(*sensor, *sensor)?;
+                let indexes = object.segment.index_blocks(*sensor, *sensor)?;
+                match wanted {
+                    Wanted::Nothing => {}
+                    Wanted::Metrics => drop(object.segment.metrics(*sensor, *sensor)?),
+                    Wanted::Pages => {
+                        for index in indexes {
+                            left = ask_for_pages(object, &index, *sensor, range, left);
+                        }
+                    }
                 }
             }
             Ok(())
@@ -125,15 +143,9 @@ impl Sources {
             return Ok(());
         }
         for index in object.segment.index_blocks(sensor, sensor)? {
-            // The chunks of a sensor are ordered by time.
-            let mut chunks = index.chunks_of(sensor);
-            let is_before =
-                |position: &usize| index.chunk(*position).time().last_ns < range.first_ns;
-            let is_within = |position: &usize| index.chunk(*position).time().overlaps(range);
-            let start = chunks.find(|position| !is_before(position)).unwrap_or(chunks.end);
-            let end = (start..chunks.end).find(|position| !is_within(position));
-            let end = end.unwrap_or(chunks.end);
-            for position in start..end {
+            let chunks = index.chunks_within(sensor, range);
+            let end = chunks.end;
+            for position in chunks {
                 let time = index.chunk(position).time().intersect(range);
                 let hidden = self.hidden(sensor, entry.last_seq, &time);
                 let (object, index) = (Arc::clone(object), Arc::clone(&index));
@@ -163,6 +175,25 @@ impl Sources {
             .map(|tombstone| tombstone.time)
             .collect()
     }
+}
+
+/// Asks the disk for the pages of a sensor within `range`, at most `left` bytes, and returns how many are left.
+fn ask_for_pages(
+    object: &LiveObject,
+    index: &IndexBlock,
+    sensor: u32,
+    range: &TimeRange,
+    left: u64,
+) -> u64 {
+    let pages = index.chunks_within(sensor, range).map(|position| index.chunk(position).pages());
+    // Chunks of a sensor lie side by side.
+    let Some(pages) = pages.reduce(|all, more| all.start.min(more.start)..all.end.max(more.end))
+    else {
+        return left;
+    };
+    let end = pages.end.min(pages.start.saturating_add(left));
+    object.segment.will_read(pages.start..end);
+    left - (end - pages.start)
 }
 
 impl Part {

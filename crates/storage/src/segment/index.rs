@@ -156,6 +156,13 @@ impl Chunk<'_> {
         self.page(position + 1)
     }
 
+    /// From the first to the last byte of its pages.
+    pub(crate) fn pages(&self) -> Range<u64> {
+        let pages = (0..self.pages.len()).map(|column| self.page(column));
+        let pages = pages.filter(|page| !page.is_empty());
+        pages.reduce(|all, page| all.start.min(page.start)..all.end.max(page.end)).unwrap_or(0..0)
+    }
+
     fn page(&self, column: usize) -> Range<u64> {
         let (offset, bytes) = self.pages[column];
         offset..offset + u64::from(bytes)
@@ -218,6 +225,17 @@ impl IndexBlock {
             meta: self.chunks[position],
             pages: &self.pages[position * self.columns..(position + 1) * self.columns],
         }
+    }
+
+    /// The chunks of a sensor with rows within `time`.
+    pub(crate) fn chunks_within(&self, sensor: u32, time: &TimeRange) -> Range<usize> {
+        let all = self.chunks_of(sensor);
+        // They are ordered by time.
+        let chunks = &self.chunks[all.clone()];
+        let first = chunks.iter().take_while(|chunk| chunk.last_ns < time.first_ns).count();
+        let within = chunks[first..].iter().take_while(|chunk| chunk.first_ns <= time.last_ns);
+        let start = all.start + first;
+        start..start + within.count()
     }
 
     /// The sensors, once for each chunk.

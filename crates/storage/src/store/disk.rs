@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_types::Result;
@@ -79,6 +80,9 @@ pub trait DiskFile: Send + Sync + Debug {
     /// # Errors
     /// `Corrupt` when the file ends before, `Io` when the disk fails.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
+
+    /// Says that these bytes will be read soon, so that a slow disk can begin. It may do nothing.
+    fn will_read(&self, range: Range<u64>);
 
     /// Writes `bytes` at `offset`.
     ///

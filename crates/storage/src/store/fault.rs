@@ -1,4 +1,5 @@
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
@@ -213,6 +214,10 @@ impl DiskFile for FaultFile {
             out[bit / 8] ^= 1 << (bit % 8);
         }
         Ok(())
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        self.inner.will_read(range);
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

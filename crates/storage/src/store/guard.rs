@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use tidefall_types::{Error, Result};
@@ -107,6 +108,10 @@ struct GuardedFile {
 impl DiskFile for GuardedFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         self.inner.read_at(offset, out)
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        self.inner.will_read(range);
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

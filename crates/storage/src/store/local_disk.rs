@@ -1,5 +1,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,6 +136,20 @@ impl DiskFile for LocalFile {
             _ => self.failed(&format!("reading {} bytes at {offset} of", out.len()), &error),
         })
     }
+
+    #[cfg(target_os = "linux")]
+    fn will_read(&self, range: Range<u64>) {
+        use rustix::fs::{Advice, fadvise};
+
+        let length = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+        if length.is_some() {
+            // A file system that does not know the hint reads when it is asked to.
+            let _ = fadvise(&self.file, range.start, length, Advice::WillNeed);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn will_read(&self, _range: Range<u64>) {}
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, offset).map_err(|error| self.failed("writing", &error))

@@ -134,6 +134,13 @@ impl ObjectIo for LocalIo {
         self.file(name)?.read_at(offset, out)
     }
 
+    fn will_read(&self, name: &str, range: Range<u64>) {
+        // Whoever reads will meet the error.
+        if let Ok(file) = self.file(name) {
+            file.will_read(range);
+        }
+    }
+
     fn size(&self, name: &str) -> Result<u64> {
         self.file(name)?.size()
     }

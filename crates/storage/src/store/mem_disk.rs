@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
@@ -315,6 +316,8 @@ impl DiskFile for MemFile {
         out.copy_from_slice(bytes.ok_or_else(|| cut_short(&self.name, offset, out.len()))?);
         Ok(())
     }
+
+    fn will_read(&self, _range: Range<u64>) {}
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.change(Change::Write { offset: offset as usize, bytes: bytes.to_vec() })

@@ -35,6 +35,9 @@ pub trait ObjectIo: Send + Sync + Debug {
     /// As [`ObjectIo::read_range`].
     fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()>;
 
+    /// Says that these bytes of `name` will be read soon, so that a slow disk can begin. It may do nothing.
+    fn will_read(&self, name: &str, range: Range<u64>);
+
     /// The length of `name` in bytes.
     ///
     /// # Errors
