@@ -27,7 +27,7 @@ def command(*line):
 def test_the_command_comes_with_the_package(tmp_path):
     assert command("--version").stdout.split() == ["tidefall", tidefall.__version__]
     with tidefall.open(str(tmp_path / "db")) as db:
-        db.write("plant", {"time": [0, 1_000_000_000], "value": [1.5, 2.5]})
+        db.write("plant", {"time": [0, 1_000_000_000], "value": [1.5, 2.5]}, time="time")
     answer = command("query", "--db", str(tmp_path / "db"), "--format", "csv", "SELECT sum(value) AS s FROM plant")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "s\n4.0\n", "")
     missing = command("query", "--db", str(tmp_path / "db"), "SELECT * FROM nothing")

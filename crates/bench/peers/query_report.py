@@ -52,7 +52,7 @@ def tables(lines, loads):
         ratios = []
         for query in queries:
             cells = [cell(found[name].get(query)) for name in found]
-            best_peer = min(found[name][query][0] for name in peers if query in found[name])
+            best_peer = min((found[name][query][0] for name in peers if query in found[name]), default=float("nan"))
             ratios.append([best_peer / found[name][query][0] if query in found[name] else float("nan") for name in ours])
             yield f"| {query.upper()} | {TITLES[query]} | " + " | ".join(cells) + " | " + " / ".join(f"{ratio:.1f}" for ratio in ratios[-1]) + " |"
         means = " / ".join(f"**{geometric_mean(column):.1f}**" for column in zip(*ratios))

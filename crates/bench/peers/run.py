@@ -108,7 +108,7 @@ def tables(results):
         yield "| benchmark | median | unit | spread | settings |\n|---|---|---|---|---|"
         for name, lines in alone.items():
             for line in lines:
-                more = ", ".join(f"{key.replace('_', ' ')} {number(line[key])}" for key in ("after_import_mib", "rows_per_s", "median_wait_ms", "p99_wait_ms") if key in line)
+                more = ", ".join(f"{key.replace('_', ' ')} {number(line[key])}" for key in ("after_import_mib", "rows_per_s", "median_wait_ms", "p99_wait_ms", "of_the_workload_mib") if key in line)
                 yield f"| {name} | {number(line['median'])} | {line['unit']} | {line['spread']:.0%} | {line['settings']}{'; ' + more if more else ''} |"
         yield ""
     if sizes:
@@ -162,6 +162,9 @@ def main():
     for step in [] if options.only == "none" else wanted:
         lines, well = run(steps(options)[step])
         all_well &= well
+        if not well:
+            print(f"step {step} failed: the page keeps its earlier figures", file=sys.stderr)
+            continue
         kept = [line for line in kept if line["step"] != step] + [dict(line, step=step) for line in lines]
         results.write_text("".join(json.dumps(line) + "\n" for line in kept))
         # After every step, as all of them take more than an hour.

@@ -64,9 +64,9 @@ fn start_logging(is_server: bool) {
     let logger = tracing_subscriber::fmt()
         .with_max_level(chosen.unwrap_or(default))
         .with_writer(std::io::stderr);
-    if is_server {
-        logger.json().init();
-    } else {
-        logger.init();
-    }
+    // In a process that runs several commands, the first one's way of logging stays.
+    let _ = match is_server {
+        true => logger.json().try_init(),
+        false => logger.try_init(),
+    };
 }

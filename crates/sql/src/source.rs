@@ -18,9 +18,9 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 use crate::reads::{self, Tally};
 
-/// Batches that a partition makes ahead of their consumer: one to hide the hand-over, no more, as nobody counts
+/// Batches that a partition makes ahead of their consumer: enough to hide the hand-over, no more, as nobody counts
 /// their memory.
-const BATCHES_AHEAD: usize = 1;
+const BATCHES_AHEAD: usize = 2;
 
 /// Takes a batch and answers whether more are wanted.
 pub(crate) type Deliver<'a> = dyn FnMut(RecordBatch) -> bool + 'a;

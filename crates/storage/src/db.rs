@@ -282,7 +282,9 @@ impl Db {
         batch.check()?;
         let heads = batch.heads();
         let table = self.table_for(table, &heads, unknown)?;
-        check_tags(&table.schema(), &heads)?;
+        // Another write may add fields meanwhile; this one does not have them.
+        let schema = table.schema();
+        check_tags(&schema, &heads)?;
         let sensors = self.find_sensors(&table, &heads)?;
         let mut seen = RoaringBitmap::new();
         let mut series = Vec::with_capacity(sensors.len());
@@ -293,10 +295,10 @@ impl Db {
                      into one series"
                 )));
             }
-            series.push((sensor, order_series(&table.schema(), &batch.fields, columns)?));
+            series.push((sensor, order_series(&schema, &batch.fields, columns)?));
         }
         let rows = series.iter().map(|(_, rows)| rows.len() as u64).sum();
-        crate::cascade::load(self.engine(), &table, series)?;
+        crate::cascade::load(self.engine(), &table, &schema, series)?;
         Ok(rows)
     }
 

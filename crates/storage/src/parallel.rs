@@ -63,7 +63,9 @@ pub fn spread<W: Send, S: Default, R: Send>(
         let mut done = act(work)?;
         for other in others.into_iter().rev() {
             let part = other.join();
-            done.extend(part.map_err(|_| Error::closed("a reader panicked; this is a bug"))??);
+            done.extend(
+                part.map_err(|_| Error::closed("a worker thread panicked; this is a bug"))??,
+            );
         }
         Ok(done)
     })

@@ -1,5 +1,6 @@
 //! Rows as columns, inside of the engine.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -23,6 +24,43 @@ impl SensorRows {
     pub(crate) fn slice(&self, first: usize, rows: usize) -> Self {
         let fields = self.fields.iter().map(|f| f.as_ref().map(|f| f.slice(first, rows)));
         Self { times: self.times.slice(first, rows), fields: fields.collect() }
+    }
+}
+
+/// Rows of many sensors in memory. Of each sensor they are ordered by time, and rows of one time by their writes.
+pub(crate) trait SeriesSet: Sync {
+    /// How many sensors there are; each has a place, in the order of the sensors, and at least one row.
+    fn sensors(&self) -> usize;
+    /// The sensor at a place.
+    fn sensor(&self, place: usize) -> u32;
+    /// How many rows the sensor at a place has.
+    fn rows(&self, place: usize) -> usize;
+    /// The time of one of them.
+    fn time(&self, place: usize, row: usize) -> i64;
+    /// Some of them, with all fields, of each time the latest values. Rows of one time must not be parted.
+    fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows>;
+}
+
+/// Columns of sensors, each ordered by time without repeats.
+impl SeriesSet for Vec<(u32, SensorRows)> {
+    fn sensors(&self) -> usize {
+        self.len()
+    }
+
+    fn sensor(&self, place: usize) -> u32 {
+        self[place].0
+    }
+
+    fn rows(&self, place: usize) -> usize {
+        self[place].1.len()
+    }
+
+    fn time(&self, place: usize, row: usize) -> i64 {
+        self[place].1.times[row]
+    }
+
+    fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows> {
+        Ok(self[place].1.slice(rows.start, rows.len()))
     }
 }
 

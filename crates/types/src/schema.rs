@@ -189,6 +189,12 @@ impl TableSchema {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The ids and types of all fields, in their order.
+    pub fn typed_fields(&self) -> Vec<(FieldId, FieldType)> {
+        let fields = self.fields.iter().enumerate();
+        fields.map(|(id, field)| (FieldId(id as u16), field.ty)).collect()
+    }
+
     /// The name of the time column.
     pub fn time_name(&self) -> &str {
         self.columns

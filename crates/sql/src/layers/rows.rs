@@ -164,8 +164,12 @@ fn whole_bins(time: &TimeRange, every: Bin) -> TimeRange {
     let rest_ns = every.width_ns - 1;
     let first = match time.first_ns {
         i64::MIN => i64::MIN,
-        at => every.start_of(at.saturating_add(rest_ns)).max(at),
+        at => every.start_of(at.saturating_add(rest_ns)),
     };
+    if first < time.first_ns {
+        // No bin starts between here and the end of time.
+        return TimeRange::new(i64::MAX, i64::MIN);
+    }
     TimeRange::new(first, every.start_of(time.last_ns).saturating_add(rest_ns))
 }
 
@@ -209,11 +213,11 @@ struct SideBySide {
 }
 
 impl SideBySide {
-    /// Parts of the time whose rows fit into a window.
-    fn windows(&self) -> Result<Vec<TimeRange>> {
+    /// Parts of the time whose rows fit into a window, and about how many values each of them has.
+    fn windows(&self) -> Result<(Vec<TimeRange>, usize)> {
         let ids: Vec<u32> = self.sensors.iter().map(|wanted| wanted.sensor).collect();
         let extent = self.view.snapshot().extent(&ids, &self.time).map_err(to_datafusion)?;
-        let Some((extent, rows_max)) = extent else { return Ok(Vec::new()) };
+        let Some((extent, rows_max)) = extent else { return Ok((Vec::new(), 0)) };
         let columns: usize = self.sensors.iter().map(|wanted| wanted.fields.len() + 1).sum();
         let bytes = (rows_max as u64).saturating_mul(8 * columns as u64);
         let count = i128::from(bytes / self.window_bytes + 1);
@@ -231,11 +235,17 @@ impl SideBySide {
             windows.push(TimeRange::new(start as i64, last as i64).intersect(&self.time));
             start += width;
         }
-        Ok(windows)
+        let values = (bytes / 8) as usize / windows.len().max(1);
+        Ok((windows, values))
     }
 
-    /// The rows of a window.
-    fn read(&self, window: &TimeRange, stats: &Arc<ReadStats>) -> Result<Option<RecordBatch>> {
+    /// The rows of a window of about so many values.
+    fn read(
+        &self,
+        window: &TimeRange,
+        values: usize,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Option<RecordBatch>> {
         let snapshot = self.view.snapshot();
         let read = |wanted: &Wanted, _: &mut ()| {
             let (sensor, fields) = (wanted.sensor, &wanted.fields);
@@ -245,8 +255,8 @@ impl SideBySide {
                 None => series,
             })
         };
-        let threads = threads_for((self.window_bytes / 8) as usize);
-        let series = spread(threads, self.sensors.iter().collect(), read).map_err(to_datafusion)?;
+        let series = spread(threads_for(values), self.sensors.iter().collect(), read)
+            .map_err(to_datafusion)?;
         let times: Vec<&[i64]> = series.iter().map(|series| &series.time[..]).collect();
         let times: ScalarBuffer<i64> = union_of_times(&times).into();
         if times.is_empty() {
@@ -307,8 +317,9 @@ impl Source for SideBySide {
         deliver: &mut Deliver<'_>,
     ) -> Result<()> {
         let stats = tally.start();
-        for window in self.windows()? {
-            let Some(rows) = self.read(&window, &stats)? else { continue };
+        let (windows, values) = self.windows()?;
+        for window in windows {
+            let Some(rows) = self.read(&window, values, &stats)? else { continue };
             for start in (0..rows.num_rows()).step_by(BATCH_ROWS) {
                 if !deliver(rows.slice(start, BATCH_ROWS.min(rows.num_rows() - start))) {
                     return Ok(());

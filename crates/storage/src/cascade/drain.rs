@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{Result, Seq, TimeRange};
+use tidefall_types::{FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::series::{Series, extent, write_series, young_spans};
+use super::series::{extent, write_series, young_spans};
 use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
 use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::{LiveTombstone, Sources};
+use crate::rows::SeriesSet;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -64,6 +65,9 @@ fn drain_batch(
     boundaries: &Boundaries,
     drained: Drained,
 ) -> Result<CascadeReport> {
+    // A write may add fields meanwhile; rows that are here do not have them.
+    let schema = table.schema();
+    let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
     let tombstones = Arc::clone(&table.live().tombstones);
     let mut taken = Vec::with_capacity(batch.len());
     let mut kept = Vec::new();
@@ -80,9 +84,11 @@ fn drain_batch(
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
-    let series = sort_runs(&taken, &table.types(), engine.threads())?;
+    let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
-    let outputs = write_series(engine, table, &series, &spans(&series, boundaries), drained.upto)?;
+    let spans = spans(&series, boundaries);
+    let outputs = write_series(engine, table, &schema, &series, &spans, drained.upto)?;
+    drop(series);
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;
@@ -119,7 +125,7 @@ fn without_deleted(
 }
 
 /// The objects to write: one for all rows of an age for long columns, and younger spans.
-fn spans(series: &[Series], boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
+fn spans(series: &impl SeriesSet, boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
     let Some(time) = extent(series) else { return Vec::new() };
     let mut spans = young_spans(boundaries, &time);
     let long = boundaries.range(Model::Long).intersect(&time);

@@ -8,31 +8,36 @@
 
 use std::sync::{Arc, PoisonError, mpsc};
 
-use tidefall_types::{Error, Result, Seq, TimeRange};
+use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::drain::{Take, drain};
-use super::series::{Series, cut, extent, write_series, young_spans};
+use super::series::{extent, within, write_series, young_spans};
 use super::short_to_long::segment_spans;
 use crate::engine::Engine;
 use crate::ingest::commit::{Change, Commit};
 use crate::manifest::{Edit, Model};
 use crate::options::Target;
+use crate::rows::{SensorRows, SeriesSet};
 use crate::table::Table;
 
 /// Bytes that a value is taken to need in a long segment when the segments of a load are planned.
 const VALUE_BYTES: f64 = 3.0;
 
 /// Writes series, at most one for each sensor, each ordered by time without repeats and with all
-/// fields of the table. They are durable and visible on return.
-pub(crate) fn load(engine: &Engine, table: &Arc<Table>, mut series: Vec<Series>) -> Result<()> {
+/// fields of `schema`. They are durable and visible on return.
+pub(crate) fn load(
+    engine: &Engine,
+    table: &Arc<Table>,
+    schema: &TableSchema,
+    mut series: Vec<(u32, SensorRows)>,
+) -> Result<()> {
     series.retain(|(_, rows)| rows.len() > 0);
     series.sort_unstable_by_key(|(sensor, _)| *sensor);
     let Some(time) = extent(&series) else { return Ok(()) };
-    let schema = table.schema();
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
     let spans = spans(&boundaries, &series, &time, schema.fields.len());
-    let mut entries = write_series(engine, table, &series, &spans, Seq::default())?;
+    let mut entries = write_series(engine, table, schema, &series, &spans, Seq::default())?;
     drop(series);
     let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
     let seq = take_place(engine, table)?;
@@ -47,7 +52,7 @@ pub(crate) fn load(engine: &Engine, table: &Arc<Table>, mut series: Vec<Series>)
 /// Where the rows go: months of long columns that fill a segment, and younger spans.
 fn spans(
     boundaries: &Boundaries,
-    series: &[Series],
+    series: &impl SeriesSet,
     time: &TimeRange,
     fields: usize,
 ) -> Vec<(Model, TimeRange)> {
@@ -56,7 +61,8 @@ fn spans(
     if !long.is_empty() {
         let value_bytes = fields.max(1) as f64 * VALUE_BYTES;
         let rows_within = |month: &TimeRange| {
-            series.iter().map(|(_, rows)| cut(rows, month).len()).sum::<usize>() as f64
+            let rows = |place| within(series, place, month).len();
+            (0..series.sensors()).map(rows).sum::<usize>() as f64
         };
         for span in segment_spans(&long, |month| rows_within(month) * value_bytes) {
             spans.push((Model::Long, span.intersect(&long)));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tidefall_types::{Result, TimeRange};
 
-use super::series::cut;
 use crate::read::{Fetched, LiveObject, Part, SensorStream};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, Stretch, WholeChunk};
@@ -91,4 +90,11 @@ impl Cutter {
         self.done.push(self.piece);
         Ok(self.done)
     }
+}
+
+/// The rows within a stretch of time.
+fn cut(rows: &SensorRows, time: &TimeRange) -> SensorRows {
+    let first = rows.times.partition_point(|&t| t < time.first_ns);
+    let end = rows.times.partition_point(|&t| t <= time.last_ns);
+    rows.slice(first, end.saturating_sub(first))
 }

@@ -38,6 +38,14 @@ pub(super) struct Estimate {
     pub(super) time: TimeRange,
 }
 
+impl Estimate {
+    /// The interval of the object's metrics, of a table with blocks of `block_ns`.
+    pub(super) fn interval_ns(&self, block_ns: i64) -> i64 {
+        let span_ns = self.time.last_ns.saturating_sub(self.time.first_ns);
+        metrics_interval_ns(block_ns, self.rows, self.sensors, span_ns)
+    }
+}
+
 /// Run files and short columns are rewritten soon: they are packed fast. Long columns stay.
 const fn encode_profile(model: Model) -> Profile {
     match model {
@@ -74,13 +82,14 @@ impl Unfinished {
 
 /// Objects that become durable while the next one is written.
 const FINISHING_MAX: usize = 4;
+/// Objects that several threads write at the same time, which bounds open files and their buffers.
+const WRITERS_MAX: usize = 8;
 
-/// Writes an object for each of some spans of time, on up to `threads` threads. A disk takes longer to make a day
-/// durable than it takes to encode it, so that is done aside.
-pub(super) fn write_objects<S: Sync>(
-    threads: usize,
+/// Writes an object for each of some spans of time, one after the other. A disk takes longer to make a day durable
+/// than it takes to encode it, so that is done aside.
+pub(super) fn write_in_turn<S>(
     spans: &[S],
-    write: impl Fn(&S) -> Result<Option<Unfinished>> + Sync,
+    write: impl Fn(&S) -> Result<Option<Unfinished>>,
 ) -> Result<Vec<ObjectEntry>> {
     if let [span] = spans {
         return write(span)?.into_iter().map(Unfinished::finish).collect();
@@ -91,18 +100,34 @@ pub(super) fn write_objects<S: Sync>(
     std::thread::scope(|scope| {
         let mut finishing = VecDeque::new();
         let mut finished = Vec::with_capacity(spans.len());
-        ordered(threads, spans, write, |object| {
-            finishing.extend(object.map(|object| scope.spawn(move || object.finish())));
+        for span in spans {
+            let Some(object) = write(span)? else { continue };
+            finishing.push_back(scope.spawn(move || object.finish()));
             if finishing.len() > FINISHING_MAX {
                 finished.extend(finishing.pop_front().map(join).transpose()?);
             }
-            Ok(())
-        })?;
+        }
         for last in finishing {
             finished.push(join(last)?);
         }
         Ok(finished)
     })
+}
+
+/// As [`write_in_turn`], each object by a thread of its own: of `threads` threads twice as many, as half of them
+/// wait for the disk.
+pub(super) fn write_side_by_side<S: Sync>(
+    threads: usize,
+    spans: &[S],
+    write: impl Fn(&S) -> Result<Option<Unfinished>> + Sync,
+) -> Result<Vec<ObjectEntry>> {
+    let mut objects = Vec::with_capacity(spans.len());
+    let whole = |span: &S| write(span)?.map(Unfinished::finish).transpose();
+    ordered((2 * threads).min(WRITERS_MAX), spans, whole, |object| {
+        objects.extend(object);
+        Ok(())
+    })?;
+    Ok(objects)
 }
 
 /// Writes one object with the rows that `read` gives for each item; items are in the order of
@@ -116,8 +141,7 @@ pub(super) fn write_object<T: Sync>(
     items: &[T],
     read: impl Fn(&T) -> Result<(u32, Vec<Vec<Stretch>>)> + Sync,
 ) -> Result<Option<Unfinished>> {
-    let span_ns = estimate.time.last_ns.saturating_sub(estimate.time.first_ns);
-    let block_ns = metrics_interval_ns(output.block_ns, estimate.rows, estimate.sensors, span_ns);
+    let block_ns = estimate.interval_ns(output.block_ns);
     let profile = encode_profile(output.model);
     let params = EncodeParams { fields: output.fields.to_vec(), block_ns, profile };
     let id = engine.next_object_id();
@@ -154,18 +178,13 @@ pub(super) fn rewrite(
     spans: &[(Model, TimeRange)],
 ) -> Result<CascadeReport> {
     let schema = table.schema();
-    let fields: Arc<[(FieldId, FieldType)]> = schema
-        .fields
-        .iter()
-        .enumerate()
-        .map(|(id, field)| (FieldId(id as u16), field.ty))
-        .collect();
+    let fields: Arc<[(FieldId, FieldType)]> = schema.typed_fields().into();
     let sources = only(inputs.to_vec(), Arc::clone(&table.live().tombstones));
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
-    let outputs = write_objects(1, spans, |(model, time)| {
+    let outputs = write_in_turn(spans, |(model, time)| {
         let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);

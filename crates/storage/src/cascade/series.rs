@@ -1,33 +1,45 @@
 //! Rows in memory on their way to objects: those of a drain and those of a load.
 
-use tidefall_types::{Day, FieldId, FieldType, Result, Seq, TimeRange};
+use std::ops::Range;
+
+use tidefall_types::{Day, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::pieces::PIECE_ROWS;
-use super::rewrite::{Estimate, Output, write_object, write_objects};
+use super::rewrite::{Estimate, Output, write_in_turn, write_object, write_side_by_side};
 use crate::engine::Engine;
 use crate::manifest::{Model, ObjectEntry};
-use crate::rows::SensorRows;
+use crate::rows::SeriesSet;
 use crate::segment::encode::Stretch;
 use crate::table::Table;
 
-/// Rows of a sensor, ordered by time without repeats, with all fields of the table.
-pub(super) type Series = (u32, SensorRows);
-
 /// The first and the last time of all rows.
-pub(super) fn extent(series: &[Series]) -> Option<TimeRange> {
-    let ends = |(_, rows): &Series| {
-        let (first, last) = (rows.times.first()?, rows.times.last()?);
-        Some(TimeRange::new(*first, *last))
+pub(super) fn extent(series: &impl SeriesSet) -> Option<TimeRange> {
+    let ends = |place| {
+        let last = series.rows(place) - 1;
+        TimeRange::new(series.time(place, 0), series.time(place, last))
     };
-    series.iter().filter_map(ends).reduce(|one, other| one.union(&other))
+    (0..series.sensors()).map(ends).reduce(|one, other| one.union(&other))
 }
 
-/// The rows within a stretch of time.
-pub(super) fn cut(rows: &SensorRows, time: &TimeRange) -> SensorRows {
-    let first = rows.times.partition_point(|&t| t < time.first_ns);
-    let end = rows.times.partition_point(|&t| t <= time.last_ns);
-    rows.slice(first, end.saturating_sub(first))
+/// The rows of a sensor within a stretch of time.
+pub(super) fn within(series: &impl SeriesSet, place: usize, time: &TimeRange) -> Range<usize> {
+    let first = partition_point(series, place, |at| at < time.first_ns);
+    let end = partition_point(series, place, |at| at <= time.last_ns);
+    first..end.max(first)
+}
+
+/// The first row of a sensor of whose time something does not hold that holds of all earlier ones.
+fn partition_point(series: &impl SeriesSet, place: usize, holds: impl Fn(i64) -> bool) -> usize {
+    let (mut low, mut high) = (0, series.rows(place));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match holds(series.time(place, middle)) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 /// Where rows within `time` go that are too young for long columns: days of short columns, and what stays in
@@ -43,30 +55,29 @@ pub(super) fn young_spans(boundaries: &Boundaries, time: &TimeRange) -> Vec<(Mod
     spans
 }
 
-/// Writes an object for each span that holds rows. Series are ordered by their sensors.
+/// Writes an object for each span that holds rows, which have the fields of `schema`.
 pub(super) fn write_series(
     engine: &Engine,
     table: &Table,
-    series: &[Series],
+    schema: &TableSchema,
+    series: &impl SeriesSet,
     spans: &[(Model, TimeRange)],
     seq: Seq,
 ) -> Result<Vec<ObjectEntry>> {
-    let schema = table.schema();
-    let fields: Vec<(FieldId, FieldType)> = schema
-        .fields
-        .iter()
-        .enumerate()
-        .map(|(id, field)| (FieldId(id as u16), field.ty))
-        .collect();
+    let fields = schema.typed_fields();
     let Some(all) = extent(series) else { return Ok(Vec::new()) };
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
     let write = |(model, span): &(Model, TimeRange), threads| {
-        let pieces = pieces(series, span, block_ns);
+        let rows: Vec<(usize, Range<usize>)> = (0..series.sensors())
+            .map(|place| (place, within(series, place, span)))
+            .filter(|(_, rows)| !rows.is_empty())
+            .collect();
         let estimate = Estimate {
-            rows: pieces.iter().map(|(_, rows)| rows.len() as u64).sum(),
-            sensors: series.len() as u64,
+            rows: rows.iter().map(|(_, rows)| rows.len() as u64).sum(),
+            sensors: series.sensors() as u64,
             time: span.intersect(&all),
         };
+        let pieces = pieces(series, rows, estimate.interval_ns(block_ns));
         write_object(
             engine,
             table.id,
@@ -74,34 +85,64 @@ pub(super) fn write_series(
             seq,
             estimate,
             &pieces,
-            |(sensor, rows)| Ok((*sensor, vec![vec![Stretch::Rows(rows.clone())]])),
+            |(place, rows)| {
+                let rows = Stretch::Rows(series.read(*place, rows.clone())?);
+                Ok((series.sensor(*place), vec![vec![rows]]))
+            },
         )
     };
     let (days, others): (Vec<_>, Vec<_>) =
         spans.iter().partition(|(model, _)| *model == Model::Short);
-    // Days are of one size: where there are enough, a thread writes one alone.
-    let (at_once, each) = if days.len() < threads { (1, threads) } else { (threads, 1) };
-    let mut objects = write_objects(at_once, &days, |span| write(span, each))?;
-    objects.extend(write_objects(1, &others, |span| write(span, threads))?);
+    let mut objects = match has_equal_shares(series, &days, threads) {
+        true => write_side_by_side(threads, &days, |span| write(span, 1))?,
+        false => write_in_turn(&days, |span| write(span, threads))?,
+    };
+    objects.extend(write_in_turn(&others, |span| write(span, threads))?);
     Ok(objects)
 }
 
-/// The rows within a span, in pieces that several threads can encode. They end where a block of metrics does,
-/// unless that alone is larger than a piece.
-fn pieces(series: &[Series], span: &TimeRange, block_ns: i64) -> Vec<Series> {
-    let block_of = |time: i64| time.div_euclid(block_ns);
-    let mut pieces = Vec::new();
-    for (sensor, rows) in series {
-        let mut rest = cut(rows, span);
+/// Sensors whose rows are counted to tell how they are spread over days.
+const SAMPLE_SENSORS: usize = 256;
+
+/// Whether no day has so many of the rows that the threads would wait for the one that writes it.
+fn has_equal_shares(series: &impl SeriesSet, days: &[&(Model, TimeRange)], threads: usize) -> bool {
+    let step = series.sensors().div_ceil(SAMPLE_SENSORS).max(1);
+    let rows = |(_, day): &&(Model, TimeRange)| -> usize {
+        (0..series.sensors()).step_by(step).map(|place| within(series, place, day).len()).sum()
+    };
+    let (largest, all) = days
+        .iter()
+        .map(rows)
+        .fold((0, 0), |(largest, all): (usize, usize), rows| (largest.max(rows), all + rows));
+    threads > 1 && largest * threads <= all
+}
+
+/// Rows of sensors, in pieces that several threads can encode. They end where a block of metrics does, unless that
+/// alone is larger than a piece.
+fn pieces(
+    series: &impl SeriesSet,
+    rows: Vec<(usize, Range<usize>)>,
+    interval_ns: i64,
+) -> Vec<(usize, Range<usize>)> {
+    if rows.iter().all(|(_, rows)| rows.len() <= PIECE_ROWS) {
+        return rows;
+    }
+    let mut pieces = Vec::with_capacity(rows.len());
+    for (place, mut rest) in rows {
         while rest.len() > PIECE_ROWS {
-            let block = block_of(rest.times[PIECE_ROWS]);
-            let whole = rest.times[..PIECE_ROWS].partition_point(|time| block_of(*time) < block);
-            let end = if whole == 0 { PIECE_ROWS } else { whole };
-            pieces.push((*sensor, rest.slice(0, end)));
-            rest = rest.slice(end, rest.len() - end);
+            let next = rest.start + PIECE_ROWS;
+            let block = series.time(place, next).div_euclid(interval_ns);
+            let mut end = partition_point(series, place, |at| at.div_euclid(interval_ns) < block);
+            if end <= rest.start {
+                // Rows of one time stay together.
+                let last = series.time(place, next - 1);
+                end = partition_point(series, place, |at| at <= last).min(rest.end);
+            }
+            pieces.push((place, rest.start..end));
+            rest.start = end;
         }
-        if rest.len() > 0 {
-            pieces.push((*sensor, rest));
+        if !rest.is_empty() {
+            pieces.push((place, rest));
         }
     }
     pieces

@@ -7,6 +7,7 @@
 //! 3. A sensor whose times came in order (the rule) is done. Another one is sorted, and of rows
 //!    with one time the latest values are kept.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array, make_array};
@@ -17,59 +18,125 @@ use tidefall_types::{FieldType, Result};
 
 use super::run::Run;
 use crate::parallel::spread;
-use crate::rows::{SensorRows, gather, pick_latest};
+use crate::rows::{SensorRows, SeriesSet, gather, pick_latest};
 
-/// The rows of runs, which follow each other in the order of their writes: for each sensor those that it has,
-/// ordered by time without repeats. Sensors whose times did not come in order are sorted on up to `threads`
-/// threads.
+/// The rows of several runs, sensor by sensor.
+#[derive(Debug)]
+pub(crate) struct SortedRuns {
+    /// The sensors that have rows, and where these lie.
+    sensors: Vec<(u32, Range<usize>)>,
+    /// The rows of each sensor in the order of their writes.
+    columns: SensorRows,
+    /// For each sensor the rows in the order of their times; none where they all came in that order.
+    order: Option<Vec<u32>>,
+}
+
+/// Sorts the rows of runs, which follow each other in the order of their writes, on up to `threads` threads.
 pub(crate) fn sort_runs(
     runs: &[Arc<Run>],
     types: &[FieldType],
     threads: usize,
-) -> Result<Vec<(u32, SensorRows)>> {
-    let sensors = runs
+) -> Result<SortedRuns> {
+    let count = runs
         .iter()
         .flat_map(|run| run.sensor.iter())
         .max()
         .map_or(0, |greatest| *greatest as usize + 1);
-    let mut starts = vec![0_u32; sensors + 1];
+    let mut starts = vec![0_u32; count + 1];
     for run in runs {
         for &sensor in &run.sensor {
             starts[sensor as usize + 1] += 1;
         }
     }
-    for sensor in 0..sensors {
+    for sensor in 0..count {
         starts[sensor + 1] += starts[sensor];
     }
     let scatter = Scatter { runs, starts: &starts };
     let times = scatter.native(|run| Some(run.time.clone()));
     // Only columns that cannot be scattered directly need the rows' places.
     let mut places = None;
-    let fields: Vec<Option<ArrayRef>> = types
+    let fields = types
         .iter()
         .enumerate()
         .map(|(field, ty)| scatter.field(field, *ty, &mut places))
         .collect::<Result<_>>()?;
-    let rows_of = |sensor: u32| {
-        let (start, end) = (starts[sensor as usize] as usize, starts[sensor as usize + 1] as usize);
-        let field = |field: &Option<ArrayRef>| field.as_ref().map(|f| f.slice(start, end - start));
-        let times = times.slice(start, end - start);
-        SensorRows { times, fields: fields.iter().map(field).collect() }
-    };
-    let series = (0..sensors as u32).map(|sensor| (sensor, rows_of(sensor)));
-    let series = series.filter(|(_, rows)| rows.len() > 0).collect();
-    spread(threads, series, |(sensor, rows), _: &mut ()| Ok((sensor, ordered(rows)?)))
+    let ranges = starts.windows(2).map(|ends| ends[0] as usize..ends[1] as usize);
+    let sensors: Vec<(u32, Range<usize>)> =
+        (0..).zip(ranges).filter(|(_, range)| !range.is_empty()).collect();
+    let order = order_of_times(&times, &sensors, threads)?;
+    Ok(SortedRuns { sensors, columns: SensorRows { times, fields }, order })
 }
 
-/// Rows ordered by time without repeats, of rows in the order of their writes.
-fn ordered(rows: SensorRows) -> Result<SensorRows> {
-    if rows.times.windows(2).all(|pair| pair[0] < pair[1]) {
-        return Ok(rows);
+/// The rows of each sensor ordered by their times; nothing when they are so already.
+fn order_of_times(
+    times: &[i64],
+    sensors: &[(u32, Range<usize>)],
+    threads: usize,
+) -> Result<Option<Vec<u32>>> {
+    let is_late = |range: &Range<usize>| !times[range.clone()].is_sorted();
+    if !sensors.iter().any(|(_, range)| is_late(range)) {
+        return Ok(None);
     }
-    let mut keys: Vec<(i64, u32)> =
-        rows.times.iter().enumerate().map(|(row, time)| (*time, row as u32)).collect();
-    keys.sort_unstable();
-    pick_latest(&keys, &rows.fields)
+    let mut order: Vec<u32> = (0..times.len() as u32).collect();
+    let (mut rest, mut late) = (&mut order[..], Vec::new());
+    for (_, range) in sensors {
+        let (rows, behind) = rest.split_at_mut(range.len());
+        rest = behind;
+        late.extend(is_late(range).then_some(rows));
+    }
+    // Stable, so that rows of one time stay in the order of their writes.
+    let sort = |rows: &mut [u32], _: &mut ()| {
+        rows.sort_by_key(|row| times[*row as usize]);
+        Ok(())
+    };
+    spread(threads, late, sort)?;
+    Ok(Some(order))
+}
+
+impl SortedRuns {
+    /// Where a row of a sensor stands in the columns.
+    fn row(&self, place: usize, row: usize) -> usize {
+        let row = self.sensors[place].1.start + row;
+        self.order.as_ref().map_or(row, |order| order[row] as usize)
+    }
+}
+
+impl SeriesSet for SortedRuns {
+    fn sensors(&self) -> usize {
+        self.sensors.len()
+    }
+
+    fn sensor(&self, place: usize) -> u32 {
+        self.sensors[place].0
+    }
+
+    fn rows(&self, place: usize) -> usize {
+        self.sensors[place].1.len()
+    }
+
+    fn time(&self, place: usize, row: usize) -> i64 {
+        self.columns.times[self.row(place, row)]
+    }
+
+    fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows> {
+        let first = self.sensors[place].1.start + rows.start;
+        let columns = self.columns.slice(first, rows.len());
+        let came_in_order = match &self.order {
+            None => true,
+            Some(order) => {
+                (first..).zip(&order[first..]).take(rows.len()).all(|(row, at)| row == *at as usize)
+            }
+        };
+        if came_in_order && columns.times.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Ok(columns);
+        }
+        let key = |row| {
+            let row = self.row(place, row);
+            (self.columns.times[row], row as u32)
+        };
+        let keys: Vec<(i64, u32)> = rows.map(key).collect();
+        pick_latest(&keys, &self.columns.fields)
+    }
 }
 
 struct Scatter<'a> {

@@ -44,7 +44,8 @@ enum FieldSums {
     UInt(Sums<u64>),
 }
 
-/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing.
+/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing, and
+/// whether `columns` are exact never does, as only exact blocks come here.
 #[derive(Debug, Default)]
 struct Sums<T> {
     count: Vec<u64>,

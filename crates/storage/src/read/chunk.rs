@@ -74,9 +74,7 @@ impl PlacedChunk {
         fetched: &'a mut Fetched,
         stats: &'a ReadStats,
     ) -> Result<Opened<'a>> {
-        let held = self.object.segment.fields()?;
-        let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
-        let places: Vec<Option<usize>> = fields.iter().map(|(id, _)| place(id)).collect();
+        let places = self.object.segment.places(fields)?;
         let chunks = self.position..self.end;
         fetched.want(&self.object.segment, &self.index, chunks, &places, stats)?;
         Ok(Opened { placed: self, chunk: self.meta(), places, fetched, stats })

@@ -27,6 +27,32 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Unwanted bytes that are read along rather than starting another read.
 const READ_GAP_BYTES: u64 = 64 << 10;
 
+/// The ranges of the wanted pages of some chunks, joined where they lie close together.
+pub(super) fn pages_of(
+    index: &IndexBlock,
+    chunks: Range<usize>,
+    places: &[Option<usize>],
+) -> Vec<Range<u64>> {
+    let mut pages: Vec<Range<u64>> = Vec::new();
+    for position in chunks {
+        let chunk = index.chunk(position);
+        pages.push(chunk.time_page());
+        pages.extend(places.iter().flatten().map(|place| chunk.field_page(*place)));
+    }
+    pages.retain(|page| !page.is_empty());
+    pages.sort_unstable_by_key(|page| page.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for page in pages {
+        match joined.last_mut() {
+            Some(last) if page.start <= last.end + READ_GAP_BYTES => {
+                last.end = last.end.max(page.end);
+            }
+            _ => joined.push(page),
+        }
+    }
+    joined
+}
+
 impl Fetched {
     /// Makes sure that the wanted pages of the first of some chunks of a sensor are here, and reads
     /// those of the others along.
@@ -49,11 +75,11 @@ impl Fetched {
             ReadStats::add(&stats.objects, 1);
         }
         let (position, mut end) = (wanted.start, wanted.end);
-        let mut wanted = self.pages(index, position..end, places);
+        let mut wanted = pages_of(index, position..end, places);
         let total = |pages: &[Range<u64>]| pages.iter().map(|p| p.end - p.start).sum::<u64>();
         while total(&wanted) > READ_AHEAD_BYTES && end > position + 1 {
             end = position + (end - position) / 2;
-            wanted = self.pages(index, position..end, places);
+            wanted = pages_of(index, position..end, places);
         }
         self.chunks = None;
         self.spare.extend(self.buffers.drain(..).map(|(_, bytes)| bytes));
@@ -65,33 +91,6 @@ impl Fetched {
         }
         self.chunks = Some((Arc::clone(index), position..end));
         Ok(())
-    }
-
-    /// The ranges of the wanted pages of some chunks, joined where they lie close together.
-    fn pages(
-        &self,
-        index: &IndexBlock,
-        chunks: Range<usize>,
-        places: &[Option<usize>],
-    ) -> Vec<Range<u64>> {
-        let mut pages: Vec<Range<u64>> = Vec::new();
-        for position in chunks {
-            let chunk = index.chunk(position);
-            pages.push(chunk.time_page());
-            pages.extend(places.iter().flatten().map(|place| chunk.field_page(*place)));
-        }
-        pages.retain(|page| !page.is_empty());
-        pages.sort_unstable_by_key(|page| page.start);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for page in pages {
-            match joined.last_mut() {
-                Some(last) if page.start <= last.end + READ_GAP_BYTES => {
-                    last.end = last.end.max(page.end);
-                }
-                _ => joined.push(page),
-            }
-        }
-        joined
     }
 
     /// The bytes of a page that was wanted.

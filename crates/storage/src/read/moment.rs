@@ -155,7 +155,8 @@ impl<'a> Moments<'a> {
         let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
         let sensors: Vec<u32> = places.iter().map(|place| self.sensors[*place]).collect();
         let is_moment = range.first_ns == range.last_ns;
-        let wanted = if is_moment { Wanted::Pages } else { Wanted::Nothing };
+        let fields = [self.field];
+        let wanted = if is_moment { Wanted::Pages(&fields) } else { Wanted::Nothing };
         self.sources.open(&sensors, range, wanted)?;
         let lookup = Lookup {
             sources: self.sources,

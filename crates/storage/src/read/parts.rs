@@ -2,18 +2,19 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use roaring::RoaringBitmap;
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::chunk::PlacedChunk;
-use super::fetch::Fetched;
+use super::fetch::{Fetched, pages_of};
 use super::request::ReadStats;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
-use crate::segment::{IndexBlock, Segment};
+use crate::segment::Segment;
 
 /// A segment of a table as readers see it.
 #[derive(Debug, Clone)]
@@ -69,21 +70,27 @@ pub(crate) enum Place {
 /// at once nearly as fast as one.
 const OPENING_MAX: usize = 8;
 
-/// Bytes of an object's pages that are asked for ahead.
-const AHEAD_BYTES: u64 = 4 << 20;
+/// Bytes of pages that a query asks for ahead: more might be gone before they are read.
+const AHEAD_BYTES: i64 = 32 << 20;
 
 /// What a query will read beside footers and indexes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
     Nothing,
     Metrics,
-    Pages,
+    /// The pages of some fields.
+    Pages(&'a [(FieldId, FieldType)]),
 }
 
 impl Sources {
     /// Reads the footers and the index of all objects that may hold rows of `sensors` within `range`, unless they
     /// are in memory, and what is wanted beside them; pages are only asked for.
-    pub(super) fn open(&self, sensors: &[u32], range: &TimeRange, wanted: Wanted) -> Result<()> {
+    pub(super) fn open(
+        &self,
+        sensors: &[u32],
+        range: &TimeRange,
+        wanted: Wanted<'_>,
+    ) -> Result<()> {
         let is_wanted = |object: &&Arc<LiveObject>| {
             object.entry.time.overlaps(range) && !object.segment.is_open()
         };
@@ -91,17 +98,24 @@ impl Sources {
         if closed.is_empty() || sensors.is_empty() {
             return Ok(());
         }
+        let left = AtomicI64::new(AHEAD_BYTES);
         let open = |object: &Arc<LiveObject>, _: &mut ()| {
             let known = object.entry.first_sensor..=object.entry.last_sensor;
-            let mut left = AHEAD_BYTES;
             for sensor in sensors.iter().filter(|sensor| known.contains(sensor)) {
                 let indexes = object.segment.index_blocks(*sensor, *sensor)?;
                 match wanted {
                     Wanted::Nothing => {}
                     Wanted::Metrics => drop(object.segment.metrics(*sensor, *sensor)?),
-                    Wanted::Pages => {
+                    Wanted::Pages(fields) => {
+                        let places = object.segment.places(fields)?;
                         for index in indexes {
-                            left = ask_for_pages(object, &index, *sensor, range, left);
+                            let chunks = index.chunks_within(*sensor, range);
+                            for pages in pages_of(&index, chunks, &places) {
+                                let bytes = (pages.end - pages.start) as i64;
+                                if left.fetch_sub(bytes, Ordering::Relaxed) > 0 {
+                                    object.segment.will_read(pages);
+                                }
+                            }
                         }
                     }
                 }
@@ -175,25 +189,6 @@ impl Sources {
             .map(|tombstone| tombstone.time)
             .collect()
     }
-}
-
-/// Asks the disk for the pages of a sensor within `range`, at most `left` bytes, and returns how many are left.
-fn ask_for_pages(
-    object: &LiveObject,
-    index: &IndexBlock,
-    sensor: u32,
-    range: &TimeRange,
-    left: u64,
-) -> u64 {
-    let pages = index.chunks_within(sensor, range).map(|position| index.chunk(position).pages());
-    // Chunks of a sensor lie side by side.
-    let Some(pages) = pages.reduce(|all, more| all.start.min(more.start)..all.end.max(more.end))
-    else {
-        return left;
-    };
-    let end = pages.end.min(pages.start.saturating_add(left));
-    object.segment.will_read(pages.start..end);
-    left - (end - pages.start)
 }
 
 impl Part {

@@ -156,13 +156,6 @@ impl Chunk<'_> {
         self.page(position + 1)
     }
 
-    /// From the first to the last byte of its pages.
-    pub(crate) fn pages(&self) -> Range<u64> {
-        let pages = (0..self.pages.len()).map(|column| self.page(column));
-        let pages = pages.filter(|page| !page.is_empty());
-        pages.reduce(|all, page| all.start.min(page.start)..all.end.max(page.end)).unwrap_or(0..0)
-    }
-
     fn page(&self, column: usize) -> Range<u64> {
         let (offset, bytes) = self.pages[column];
         offset..offset + u64::from(bytes)

@@ -106,6 +106,14 @@ impl Segment {
         Ok(self.footer()?.description.fields.clone())
     }
 
+    /// Where among the fields of its pages some fields are; none for those that it does not hold.
+    pub(crate) fn places(&self, fields: &[(FieldId, FieldType)]) -> Result<Vec<Option<usize>>> {
+        let footer = self.footer()?;
+        let held = &footer.description.fields;
+        let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
+        Ok(fields.iter().map(|(id, _)| place(id)).collect())
+    }
+
     /// The interval of its metrics.
     pub(crate) fn block_ns(&self) -> Result<i64> {
         Ok(self.footer()?.description.block_ns)

@@ -11,6 +11,7 @@ mod model;
 mod order;
 mod power;
 mod recovery;
+mod schema;
 mod small;
 
 /// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.
