@@ -1,6 +1,5 @@
 //! Reads rows.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -148,19 +147,12 @@ impl Source for RowScan {
     }
 
     fn describe(&self) -> String {
-        let schema = self.view.schema();
-        let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
-        let fields: Vec<&str> =
-            self.fields().iter().map(|id| schema.fields[id.index()].name.as_str()).collect();
-        let mut text = format!(
-            "table={}, sensors={found} of {all}, time=[{}], fields=[{}]",
-            schema.name,
-            TimeText(self.time),
-            fields.join(", ")
-        );
+        let view = &self.view;
+        let text = view.text(self.sensors.len(), self.time);
+        let mut text = format!("table={text}, fields=[{}]", view.names(&self.fields()));
         if !self.conditions.is_empty() {
             let conditions: Vec<String> =
-                self.conditions.iter().map(|one| condition_text(one, schema)).collect();
+                self.conditions.iter().map(|one| condition_text(one, view.schema())).collect();
             text += &format!(", conditions=[{}]", conditions.join(", "));
         }
         text
@@ -192,22 +184,6 @@ impl Source for RowScan {
             }
         }
         Ok(())
-    }
-}
-
-/// A time range as `EXPLAIN` shows it.
-pub(crate) struct TimeText(pub(crate) TimeRange);
-
-impl fmt::Display for TimeText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(range) = self;
-        match (range.first_ns, range.last_ns) {
-            (i64::MIN, i64::MAX) => f.write_str("all"),
-            _ if range.is_empty() => f.write_str("none"),
-            (i64::MIN, last) => write!(f, ".. {}", tidefall_types::format_time(last)),
-            (first, i64::MAX) => write!(f, "{} ..", tidefall_types::format_time(first)),
-            _ => range.fmt(f),
-        }
     }
 }
 

@@ -12,7 +12,9 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{Db, TableSnapshot};
-use tidefall_types::{ColumnKind, Error, NO_TAG, TableSchema, TagId};
+use tidefall_types::{
+    ColumnKind, Error, FieldId, NO_TAG, TableSchema, TagId, TimeRange, format_time,
+};
 
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, Support, select_sensors};
@@ -98,10 +100,38 @@ impl View {
         &self.snapshot
     }
 
+    /// What is read of the table, for `EXPLAIN`.
+    pub(crate) fn text(&self, sensors: usize, time: TimeRange) -> String {
+        let (name, all) = (&self.schema().name, self.snapshot.sensor_count());
+        format!("{name}, sensors={sensors} of {all}, time=[{}]", TimeText(time))
+    }
+
+    /// The names of fields, for `EXPLAIN`.
+    pub(crate) fn names(&self, fields: &[FieldId]) -> String {
+        let name = |id: &FieldId| self.schema().fields[id.index()].name.as_str();
+        fields.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
     /// The values of a tag.
     pub(crate) fn tag(&self, tag: TagId) -> TagView<'_> {
         let (values, key_of_sensor) = self.snapshot.tag_keys(tag);
         TagView { values: Arc::new(values), key_of_sensor }
+    }
+}
+
+/// A time range as `EXPLAIN` shows it.
+struct TimeText(TimeRange);
+
+impl std::fmt::Display for TimeText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(range) = self;
+        match (range.first_ns, range.last_ns) {
+            (i64::MIN, i64::MAX) => f.write_str("all"),
+            _ if range.is_empty() => f.write_str("none"),
+            (i64::MIN, last) => write!(f, ".. {}", format_time(last)),
+            (first, i64::MAX) => write!(f, "{} ..", format_time(first)),
+            _ => range.fmt(f),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::{
-    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
-    MEMORY_BYTES_MIN, Unknown, WriteOptions, WriteReport,
+    Ack, BadRows, CascadeReport, CascadeRequest, DbOptions, IfExists, Unknown, WriteOptions,
+    WriteReport,
 };
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
@@ -62,7 +62,7 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: DbOptions) -> Result<Self> {
-        check(&options)?;
+        options.check()?;
         let disk = GuardedDisk::new(disk);
         let failure = disk.failure();
         let disk: Arc<dyn Disk> = Arc::new(disk);
@@ -92,7 +92,7 @@ impl Db {
     /// # Errors
     /// `NotFound` when there is no database, and as [`Db::open`].
     pub fn open_read_only(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
-        check(&options)?;
+        options.check()?;
         let dir = dir.as_ref();
         if !dir.join(names::MANIFEST_DIR).is_dir() {
             return Err(Error::not_found(format!("there is no database in {}", dir.display())));
@@ -540,23 +540,6 @@ fn load_read_only(
     load_tables(&engine, &state)?;
     replay(&engine, &state, Replay::open(Arc::clone(disk), state.wal_from)?)?;
     Ok(engine)
-}
-
-fn check(options: &DbOptions) -> Result<()> {
-    if options.memory_bytes < MEMORY_BYTES_MIN {
-        return Err(Error::invalid(format!(
-            "a memory budget of {} bytes is too small: give at least {MEMORY_BYTES_MIN}",
-            options.memory_bytes
-        )));
-    }
-    if options.cascade_pause < CASCADE_PAUSE_MIN {
-        return Err(Error::invalid(format!(
-            "a pause of {:?} between looks for old readings is too short: give at least \
-             {CASCADE_PAUSE_MIN:?}",
-            options.cascade_pause
-        )));
-    }
-    Ok(())
 }
 
 impl Shared {

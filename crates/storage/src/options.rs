@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidefall_types::{Clock, RowError, SystemClock};
+use tidefall_types::{Clock, Error, Result, RowError, SystemClock};
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -23,6 +23,26 @@ pub const MEMORY_BYTES_MIN: usize = 64 << 20;
 
 /// The least [`DbOptions::cascade_pause`]; with less, looking would be all that is done.
 pub const CASCADE_PAUSE_MIN: Duration = Duration::from_millis(1);
+
+impl DbOptions {
+    /// Refuses what a database cannot work with.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "a memory budget of {} bytes is too small: give at least {MEMORY_BYTES_MIN}",
+                self.memory_bytes
+            )));
+        }
+        if self.cascade_pause < CASCADE_PAUSE_MIN {
+            return Err(Error::invalid(format!(
+                "a pause of {:?} between looks for old readings is too short: give at least \
+                 {CASCADE_PAUSE_MIN:?}",
+                self.cascade_pause
+            )));
+        }
+        Ok(())
+    }
+}
 
 impl Default for DbOptions {
     fn default() -> Self {

@@ -21,7 +21,7 @@ use super::{LAYER, is_time_range, time_of, unsupported};
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_sensors};
 use crate::reads::Tally;
-use crate::scan::{TimeText, split};
+use crate::scan::split;
 use crate::source::{Deliver, Source, SourceNode};
 use crate::table::View;
 
@@ -214,12 +214,7 @@ impl Source for Lists {
     }
 
     fn describe(&self) -> String {
-        let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
-        format!(
-            "columns of {}, sensors={found} of {all}, time=[{}]",
-            self.view.schema().name,
-            TimeText(self.time)
-        )
+        format!("columns of {}", self.view.text(self.sensors.len(), self.time))
     }
 
     fn partitions(&self) -> usize {

@@ -29,7 +29,6 @@ use super::labels::{Labels, make_unique};
 use super::{LAYER, is_time_range, time_of, unsupported};
 use crate::error::to_datafusion;
 use crate::reads::Tally;
-use crate::scan::TimeText;
 use crate::source::{Deliver, Source, SourceNode};
 use crate::table::View;
 
@@ -295,14 +294,9 @@ impl Source for SideBySide {
     }
 
     fn describe(&self) -> String {
-        let (found, all) = (self.sensors.len(), self.view.snapshot().sensor_count());
         let every = self.every.map(|bin| format!(", every={}", format_duration(bin.width_ns)));
-        format!(
-            "rows of {}, sensors={found} of {all}, time=[{}]{}",
-            self.view.schema().name,
-            TimeText(self.time),
-            every.unwrap_or_default()
-        )
+        let text = self.view.text(self.sensors.len(), self.time);
+        format!("rows of {text}{}", every.unwrap_or_default())
     }
 
     fn partitions(&self) -> usize {

@@ -19,7 +19,7 @@ use super::node::Question;
 use super::spec::Group;
 use crate::error::to_datafusion;
 use crate::reads::Tally;
-use crate::scan::{TimeText, split};
+use crate::scan::split;
 use crate::source::{Deliver, Source, SourceNode};
 
 /// Lines of an answer that are in memory at once: enough to keep the cost of a call small beside
@@ -234,18 +234,16 @@ impl Source for Answers {
 
     fn describe(&self) -> String {
         let view = &self.question.view;
-        let (found, all) = (self.grouped.sensors.len(), view.snapshot().sensor_count());
-        let (table, time) = (&view.schema().name, TimeText(self.question.conditions.time));
-        let mut text = format!("table={table}, sensors={found} of {all}, time=[{time}]");
+        let shown = view.text(self.grouped.sensors.len(), self.question.conditions.time);
+        let mut text = format!("table={shown}");
         if let Some(bin) = self.bin() {
             text += &format!(", bins={}", format_duration(bin.width_ns));
             if bin.origin_ns != 0 {
                 text += &format!(" from {}", format_time(bin.origin_ns));
             }
         }
-        let fields: Vec<&str> =
-            self.fields().iter().map(|id| view.schema().fields[id.index()].name.as_str()).collect();
-        text += &format!(", groups={}, fields=[{}]", self.grouped.count, fields.join(", "));
+        let names = view.names(&self.fields());
+        text += &format!(", groups={}, fields=[{names}]", self.grouped.count);
         // The answer itself may fail later and will say why; a plan without figures is still one.
         if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {
             text += &format!(

@@ -26,6 +26,27 @@ impl Boundaries {
         }
     }
 
+    /// Where rows within `time` go: to the objects of young rows, and all others to one for long columns.
+    pub(crate) fn spans(&self, time: &TimeRange) -> Vec<(Model, TimeRange)> {
+        let mut spans = self.young_spans(time);
+        spans.push((Model::Long, self.range(Model::Long).intersect(time)));
+        spans.retain(|(_, span)| !span.is_empty());
+        spans
+    }
+
+    /// Where rows within `time` go that are too young for long columns: days of short columns, and what stays in
+    /// the key-value model.
+    pub(crate) fn young_spans(&self, time: &TimeRange) -> Vec<(Model, TimeRange)> {
+        let short = self.range(Model::Short).intersect(time);
+        let mut spans = vec![(Model::Kv, self.range(Model::Kv).intersect(time))];
+        if !short.is_empty() {
+            let days = Day::of(short.first_ns).0..=Day::of(short.last_ns).0;
+            spans.extend(days.map(|day| (Model::Short, Day(day).range().intersect(&short))));
+        }
+        spans.retain(|(_, span)| !span.is_empty());
+        spans
+    }
+
     /// The times of a model; empty when it owns none.
     pub(crate) fn range(&self, model: Model) -> TimeRange {
         // A boundary at the end of time leaves nothing behind it.

@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{FieldType, Result, Seq, TimeRange};
+use tidefall_types::{FieldType, Result, Seq};
 
 use super::boundaries::Boundaries;
-use super::series::{extent, write_series, young_spans};
+use super::series::{extent, write_series};
 use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
-use crate::manifest::{Drained, Edit, Model};
+use crate::manifest::{Drained, Edit};
 use crate::options::CascadeReport;
 use crate::read::{LiveTombstone, Sources};
-use crate::rows::SeriesSet;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -86,7 +85,7 @@ fn drain_batch(
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
-    let spans = spans(&series, boundaries);
+    let spans = extent(&series).map_or(Vec::new(), |time| boundaries.spans(&time));
     let outputs = write_series(engine, table, &schema, &series, &spans, drained.upto)?;
     drop(series);
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
@@ -122,17 +121,6 @@ fn without_deleted(
         hiding.iter().any(|tombstone| tombstone.time.contains(time) && tombstone.hides(sensor))
     };
     Ok(run.without(is_hidden)?.map(Arc::new))
-}
-
-/// The objects to write: one for all rows of an age for long columns, and younger spans.
-fn spans(series: &impl SeriesSet, boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
-    let Some(time) = extent(series) else { return Vec::new() };
-    let mut spans = young_spans(boundaries, &time);
-    let long = boundaries.range(Model::Long).intersect(&time);
-    if !long.is_empty() {
-        spans.push((Model::Long, long));
-    }
-    spans
 }
 
 /// A view of some objects only, for rewriting them.

@@ -48,23 +48,12 @@ fn whole_days(time: &TimeRange) -> TimeRange {
     Day::of(time.first_ns).range().union(&Day::of(time.last_ns).range())
 }
 
+/// The objects to write of some others.
 fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
-    let mut spans = vec![
-        (Model::Long, boundaries.range(Model::Long)),
-        (Model::Kv, boundaries.range(Model::Kv)),
-    ];
-    let short = boundaries.range(Model::Short);
-    let mut days: Vec<Day> = inputs
-        .iter()
-        .map(|object| object.entry.time.intersect(&short))
-        .filter(|time| !time.is_empty())
-        .flat_map(|time| Day::of(time.first_ns).0..=Day::of(time.last_ns).0)
-        .map(Day)
-        .collect();
-    days.sort_unstable();
-    days.dedup();
-    spans.extend(days.into_iter().map(|day| (Model::Short, day.range().intersect(&short))));
-    spans.retain(|(_, time)| inputs.iter().any(|object| object.entry.time.overlaps(time)));
+    let times = inputs.iter().map(|object| object.entry.time);
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
+    let mut spans = boundaries.spans(&time);
+    spans.retain(|(_, span)| inputs.iter().any(|object| object.entry.time.overlaps(span)));
     spans
 }
 

@@ -12,7 +12,7 @@ use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::drain::{Take, drain};
-use super::series::{extent, within, write_series, young_spans};
+use super::series::{extent, within, write_series};
 use super::short_to_long::segment_spans;
 use crate::engine::Engine;
 use crate::ingest::commit::{Change, Commit};
@@ -56,7 +56,7 @@ fn spans(
     time: &TimeRange,
     fields: usize,
 ) -> Vec<(Model, TimeRange)> {
-    let mut spans = young_spans(boundaries, time);
+    let mut spans = boundaries.young_spans(time);
     let long = boundaries.range(Model::Long).intersect(time);
     if !long.is_empty() {
         let value_bytes = fields.max(1) as f64 * VALUE_BYTES;

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use tidefall_types::{Day, Result, Seq, TableSchema, TimeRange};
+use tidefall_types::{Result, Seq, TableSchema, TimeRange};
 
-use super::boundaries::Boundaries;
 use super::pieces::PIECE_ROWS;
 use super::rewrite::{Estimate, Output, write_in_turn, write_object, write_side_by_side};
 use crate::engine::Engine;
@@ -40,19 +39,6 @@ fn partition_point(series: &impl SeriesSet, place: usize, holds: impl Fn(i64) ->
         }
     }
     low
-}
-
-/// Where rows within `time` go that are too young for long columns: days of short columns, and what stays in
-/// the key-value model.
-pub(super) fn young_spans(boundaries: &Boundaries, time: &TimeRange) -> Vec<(Model, TimeRange)> {
-    let short = boundaries.range(Model::Short).intersect(time);
-    let mut spans = vec![(Model::Kv, boundaries.range(Model::Kv).intersect(time))];
-    if !short.is_empty() {
-        let days = Day::of(short.first_ns).0..=Day::of(short.last_ns).0;
-        spans.extend(days.map(|day| (Model::Short, Day(day).range().intersect(&short))));
-    }
-    spans.retain(|(_, span)| !span.is_empty());
-    spans
 }
 
 /// Writes an object for each span that holds rows, which have the fields of `schema`.

@@ -44,8 +44,7 @@ enum FieldSums {
     UInt(Sums<u64>),
 }
 
-/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing, and
-/// whether `columns` are exact never does, as only exact blocks come here.
+/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing.
 #[derive(Debug, Default)]
 struct Sums<T> {
     count: Vec<u64>,

@@ -13,7 +13,7 @@ use super::merge::SensorStream;
 use super::parts::{LiveObject, Part, Place, Sources, Wanted};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
-use crate::segment::metrics::{Blocks, NumberBlocks};
+use crate::segment::metrics::Blocks;
 
 /// What an aggregate will read, found from the index alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -179,7 +179,7 @@ fn split_object(
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
                 && (foreign.is_empty() || !overlaps_any(foreign, &time))
-                && wanted.iter().all(|field| is_exact(&blocks, *field, block));
+                && wanted.iter().all(|field| blocks.fields[*field].is_exact(block));
             if !is_whole {
                 if start < block {
                     split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..block));
@@ -207,13 +207,4 @@ pub(crate) fn block_time(blocks: &Blocks, block: usize, block_ns: i64) -> TimeRa
 fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
     let next = ranges.partition_point(|range| range.last_ns < time.first_ns);
     ranges.get(next).is_some_and(|range| range.overlaps(time))
-}
-
-fn is_exact(blocks: &Blocks, field: usize, block: usize) -> bool {
-    match &blocks.fields[field].numbers {
-        NumberBlocks::None => true,
-        NumberBlocks::Float(columns) => columns.is_exact[block],
-        NumberBlocks::Int(columns) => columns.is_exact[block],
-        NumberBlocks::UInt(columns) => columns.is_exact[block],
-    }
 }

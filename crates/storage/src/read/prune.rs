@@ -79,14 +79,14 @@ fn block_may_meet(field: &FieldBlocks, block: usize, condition: &ValueCondition)
     if field.count[block] == 0 {
         return false;
     }
-    let (min, max, is_exact) = match &field.numbers {
+    let (min, max) = match &field.numbers {
         NumberBlocks::None => return true,
-        NumberBlocks::Float(c) => (c.min[block], c.max[block], c.is_exact[block]),
-        NumberBlocks::Int(c) => (c.min[block].to_f64(), c.max[block].to_f64(), c.is_exact[block]),
-        NumberBlocks::UInt(c) => (c.min[block].to_f64(), c.max[block].to_f64(), c.is_exact[block]),
+        NumberBlocks::Float(c) => (c.min[block], c.max[block]),
+        NumberBlocks::Int(c) => (c.min[block].to_f64(), c.max[block].to_f64()),
+        NumberBlocks::UInt(c) => (c.min[block].to_f64(), c.max[block].to_f64()),
     };
     // A block whose metrics are not exact may hold NaN, or integers that round as floats.
-    !is_exact
+    !field.is_exact(block)
         || match condition.op {
             Comparison::Lt => min < condition.value,
             Comparison::LtEq => min <= condition.value,

@@ -223,12 +223,11 @@ impl IndexBlock {
     /// The chunks of a sensor with rows within `time`.
     pub(crate) fn chunks_within(&self, sensor: u32, time: &TimeRange) -> Range<usize> {
         let all = self.chunks_of(sensor);
-        // They are ordered by time.
+        // They are ordered by time and do not overlap.
         let chunks = &self.chunks[all.clone()];
-        let first = chunks.iter().take_while(|chunk| chunk.last_ns < time.first_ns).count();
-        let within = chunks[first..].iter().take_while(|chunk| chunk.first_ns <= time.last_ns);
-        let start = all.start + first;
-        start..start + within.count()
+        let first = chunks.partition_point(|chunk| chunk.last_ns < time.first_ns);
+        let end = chunks.partition_point(|chunk| chunk.first_ns <= time.last_ns);
+        all.start + first..all.start + end.max(first)
     }
 
     /// The sensors, once for each chunk.

@@ -45,6 +45,9 @@ pub(crate) struct FieldBlocks {
     pub(crate) first_delay_ns: Vec<i64>,
     /// The time of the last value that is not null, back from the last row of the block.
     pub(crate) last_lead_ns: Vec<i64>,
+    /// Whether the block may be answered from its numbers; stored as a NaN in `m2`. Nothing for a field without
+    /// numbers.
+    is_exact: Vec<bool>,
     /// Its numbers, if it has some.
     pub(crate) numbers: NumberBlocks,
 }
@@ -70,8 +73,6 @@ pub(crate) struct Columns<T> {
     pub(crate) sum_f64: Vec<f64>,
     /// The sum of the squared differences from the mean.
     pub(crate) m2: Vec<f64>,
-    /// Whether the block may be answered from these metrics; stored as a NaN in `m2`.
-    pub(crate) is_exact: Vec<bool>,
 }
 
 impl Blocks {
@@ -80,6 +81,7 @@ impl Blocks {
             count: Vec::new(),
             first_delay_ns: Vec::new(),
             last_lead_ns: Vec::new(),
+            is_exact: Vec::new(),
             numbers: match number_kind(*ty) {
                 None => NumberBlocks::None,
                 Some(NumberKind::Float) => NumberBlocks::Float(Columns::default()),
@@ -132,6 +134,7 @@ impl Blocks {
             mine.count.extend(theirs.count);
             mine.first_delay_ns.extend(theirs.first_delay_ns);
             mine.last_lead_ns.extend(theirs.last_lead_ns);
+            mine.is_exact.extend(theirs.is_exact);
             match (&mut mine.numbers, &theirs.numbers) {
                 (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => {
                     mine.extend_from(theirs, all)
@@ -161,16 +164,20 @@ impl Blocks {
             frame.put_i64s(field.count)?;
             frame.put_i64s(field.first_delay_ns)?;
             frame.put_i64s(field.last_lead_ns)?;
+            let exact = &field.is_exact;
             match field.numbers {
                 NumberBlocks::None => {}
                 NumberBlocks::Float(columns) => {
-                    columns.encode(&mut frame, |values| Box::new(Float64Array::from(values)))?;
+                    columns
+                        .encode(&mut frame, exact, |values| Box::new(Float64Array::from(values)))?;
                 }
                 NumberBlocks::Int(columns) => {
-                    columns.encode(&mut frame, |values| Box::new(Int64Array::from(values)))?;
+                    columns
+                        .encode(&mut frame, exact, |values| Box::new(Int64Array::from(values)))?;
                 }
                 NumberBlocks::UInt(columns) => {
-                    columns.encode(&mut frame, |values| Box::new(UInt64Array::from(values)))?;
+                    columns
+                        .encode(&mut frame, exact, |values| Box::new(UInt64Array::from(values)))?;
                 }
             }
         }
@@ -189,8 +196,8 @@ impl Blocks {
             field.count = frame.take_i64s()?;
             field.first_delay_ns = frame.take_i64s()?;
             field.last_lead_ns = frame.take_i64s()?;
-            match &mut field.numbers {
-                NumberBlocks::None => {}
+            field.is_exact = match &mut field.numbers {
+                NumberBlocks::None => Vec::new(),
                 NumberBlocks::Float(columns) => {
                     columns.decode(&mut frame, FieldType::F64, |a| {
                         a.as_primitive::<Float64Type>().values().to_vec()
@@ -202,7 +209,7 @@ impl Blocks {
                 NumberBlocks::UInt(columns) => columns.decode(&mut frame, FieldType::U64, |a| {
                     a.as_primitive::<UInt64Type>().values().to_vec()
                 })?,
-            }
+            };
         }
         blocks.check_lengths()?;
         if !(0..blocks.len()).all(|block| blocks.is_possible(block, block_ns)) {
@@ -268,17 +275,23 @@ fn block_ranges(times: &[i64], block_ns: i64) -> Vec<Range<usize>> {
 }
 
 impl FieldBlocks {
+    /// Whether a block may be answered from its metrics. Others hold NaN, infinities or sums too large for that.
+    pub(crate) fn is_exact(&self, block: usize) -> bool {
+        self.is_exact.get(block).is_none_or(|is_exact| *is_exact)
+    }
+
     fn append_nulls(&mut self, blocks: usize) {
         let len = self.count.len() + blocks;
         self.count.resize(len, 0);
         self.first_delay_ns.resize(len, 0);
         self.last_lead_ns.resize(len, 0);
         match &mut self.numbers {
-            NumberBlocks::None => {}
+            NumberBlocks::None => return,
             NumberBlocks::Float(columns) => columns.resize(len),
             NumberBlocks::Int(columns) => columns.resize(len),
             NumberBlocks::UInt(columns) => columns.resize(len),
         }
+        self.is_exact.resize(len, true);
     }
 
     fn append_values(&mut self, times: &[i64], values: &ArrayRef, ranges: &[Range<usize>]) {
@@ -296,16 +309,17 @@ impl FieldBlocks {
             self.first_delay_ns.push(times[first] - times[range.start]);
             self.last_lead_ns.push(times[range.end - 1] - times[last]);
         }
+        let exact = &mut self.is_exact;
         match &mut self.numbers {
             NumberBlocks::None => {}
             NumberBlocks::Float(columns) => {
-                with_numbers!(values, Float, |slice| columns.append(slice, values, ranges))
+                with_numbers!(values, Float, |slice| columns.append(slice, values, ranges, exact))
             }
             NumberBlocks::Int(columns) => {
-                with_numbers!(values, Int, |slice| columns.append(slice, values, ranges))
+                with_numbers!(values, Int, |slice| columns.append(slice, values, ranges, exact))
             }
             NumberBlocks::UInt(columns) => {
-                with_numbers!(values, UInt, |slice| columns.append(slice, values, ranges))
+                with_numbers!(values, UInt, |slice| columns.append(slice, values, ranges, exact))
             }
         }
     }

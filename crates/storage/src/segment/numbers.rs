@@ -206,6 +206,7 @@ impl<T: Number> Columns<T> {
         slice: &[N],
         array: &ArrayRef,
         ranges: &[Range<usize>],
+        exact: &mut Vec<bool>,
     ) {
         let mut valid: Vec<N> = Vec::new();
         for range in ranges {
@@ -218,14 +219,15 @@ impl<T: Number> Columns<T> {
                     &valid[..]
                 }
             };
-            self.push(values);
+            exact.push(self.push(values));
         }
     }
 
-    fn push<N: Copy + Into<T>>(&mut self, values: &[N]) {
+    /// Adds a block and returns whether its metrics are exact.
+    fn push<N: Copy + Into<T>>(&mut self, values: &[N]) -> bool {
         let (Some(&first), Some(&last)) = (values.first(), values.last()) else {
             self.resize(self.min.len() + 1);
-            return;
+            return true;
         };
         let Summary { min, max, sum, sum_f64 } = Summary::of(values);
         let mean = sum_f64 / values.len() as f64;
@@ -244,21 +246,19 @@ impl<T: Number> Columns<T> {
         self.first.push(first.into());
         self.last.push(last.into());
         self.m2.push(if exact { shortest_decimal(m2, m2 * M2_PRECISION) } else { m2 });
-        self.is_exact.push(exact);
+        exact
     }
 
     pub(crate) fn reserve(&mut self, more: usize) {
         self.numbers().into_iter().for_each(|column| column.reserve(more));
         self.sum_f64.reserve(more);
         self.m2.reserve(more);
-        self.is_exact.reserve(more);
     }
 
     pub(crate) fn resize(&mut self, len: usize) {
         self.numbers().into_iter().for_each(|column| column.resize(len, T::default()));
         self.sum_f64.resize(len, 0.0);
         self.m2.resize(len, 0.0);
-        self.is_exact.resize(len, true);
     }
 
     /// Appends some entries of others.
@@ -269,8 +269,7 @@ impl<T: Number> Columns<T> {
         self.first.extend_from_slice(&other.first[range.clone()]);
         self.last.extend_from_slice(&other.last[range.clone()]);
         self.sum_f64.extend_from_slice(&other.sum_f64[range.clone()]);
-        self.m2.extend_from_slice(&other.m2[range.clone()]);
-        self.is_exact.extend_from_slice(&other.is_exact[range]);
+        self.m2.extend_from_slice(&other.m2[range]);
     }
 
     /// The entries in another order.
@@ -283,7 +282,6 @@ impl<T: Number> Columns<T> {
             last: reorder(&self.last, order),
             sum_f64: reorder(&self.sum_f64, order),
             m2: reorder(&self.m2, order),
-            is_exact: reorder(&self.is_exact, order),
         }
     }
 
@@ -300,22 +298,24 @@ impl<T: Number> Columns<T> {
     pub(super) fn encode(
         self,
         frame: &mut FrameWriter,
+        exact: &[bool],
         to_array: impl Fn(Vec<T>) -> Box<dyn Array>,
     ) -> Result<()> {
         for column in [self.min, self.max, self.sum, self.first, self.last] {
             frame.put_column(&*to_array(column))?;
         }
-        let m2 = self.m2.iter().zip(&self.is_exact);
+        let m2 = self.m2.iter().zip(exact);
         let m2: Vec<f64> = m2.map(|(m2, exact)| if *exact { *m2 } else { f64::NAN }).collect();
         frame.put_column(&arrow_array::Float64Array::from(m2))
     }
 
+    /// Reads the columns and returns which of the blocks are exact.
     pub(super) fn decode(
         &mut self,
         frame: &mut FrameReader<'_>,
         ty: FieldType,
         from_array: impl Fn(&ArrayRef) -> Vec<T>,
-    ) -> Result<()> {
+    ) -> Result<Vec<bool>> {
         for column in self.numbers() {
             *column = from_array(&frame.take_column(ty)?);
         }
@@ -323,8 +323,7 @@ impl<T: Number> Columns<T> {
         self.m2 = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Float64Type>(&m2)
             .values()
             .to_vec();
-        self.is_exact = self.m2.iter().map(|m2| !m2.is_nan()).collect();
         self.sum_f64 = self.sum.iter().map(|sum| sum.to_f64()).collect();
-        Ok(())
+        Ok(self.m2.iter().map(|m2| !m2.is_nan()).collect())
     }
 }
