@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = fresh(&args.work, "memory")?;
     let options = DbOptions { memory_bytes: args.memory << 20, ..DbOptions::default() };
     let workload = Workload::new(args.sensors, SEED)?;
-    drop(workload.arrivals(0));
+    drop(workload.arrivals(0).next());
     let before = peak_mib()?;
     let start = Instant::now();
     let db = Db::open(&folder, options)?;

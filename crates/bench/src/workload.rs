@@ -47,10 +47,10 @@ impl Workload {
     }
 
     /// The values of a day, minute by minute, in each minute sensor by sensor.
-    pub fn values(&self, day: u32) -> Vec<f64> {
+    pub fn values(&self, day: u32) -> impl Iterator<Item = f64> + '_ {
         let mut rng = SmallRng::seed_from_u64(self.seed.wrapping_add(1 + u64::from(day)));
         let minutes = (0..MINUTES_PER_DAY).flat_map(|_| &self.normals);
-        minutes.map(|normal| (normal.sample(&mut rng) * 1e3).round() / 1e3).collect()
+        minutes.map(move |normal| (normal.sample(&mut rng) * 1e3).round() / 1e3)
     }
 
     /// The mean and the deviation of a sensor.
@@ -68,32 +68,29 @@ impl Workload {
         StringArray::from_iter_values((0..self.sensors()).map(sensor_name))
     }
 
-    /// A day in the order of arrival: by time, then by sensor.
-    pub fn arrivals(&self, day: u32) -> Vec<WriteBatch> {
+    /// A day in the order of arrival: by time, then by sensor. No batch is made before it is asked
+    /// for, so that the workload itself takes next to no memory.
+    pub fn arrivals(&self, day: u32) -> impl Iterator<Item = WriteBatch> + '_ {
         let sensors = self.normals.len();
         let batch_rows = BATCH_MINUTES * sensors;
         let names = self.names();
         let keys: ScalarBuffer<u32> = (0..batch_rows).map(|row| (row % sensors) as u32).collect();
-        self.values(day)
-            .chunks_exact(batch_rows)
-            .enumerate()
-            .map(|(number, values)| {
-                let first = start_of(day) + (number * BATCH_MINUTES) as i64 * NS_PER_MINUTE;
-                let minute = |row: usize| (row / sensors) as i64;
-                WriteBatch {
-                    time: (0..batch_rows).map(|row| first + minute(row) * NS_PER_MINUTE).collect(),
-                    tags: vec![TagColumn {
-                        name: "sensor".into(),
-                        values: names.clone(),
-                        keys: keys.clone(),
-                    }],
-                    fields: vec![FieldColumn {
-                        name: "value".into(),
-                        values: Arc::new(Float64Array::from(values.to_vec())),
-                    }],
-                }
-            })
-            .collect()
+        let mut values = self.values(day);
+        (0..MINUTES_PER_DAY).step_by(BATCH_MINUTES).map(move |first| {
+            let minute = |row: usize| (first + row / sensors) as i64;
+            let values = Float64Array::from_iter_values(values.by_ref().take(batch_rows));
+            WriteBatch {
+                time: (0..batch_rows)
+                    .map(|row| start_of(day) + minute(row) * NS_PER_MINUTE)
+                    .collect(),
+                tags: vec![TagColumn {
+                    name: "sensor".into(),
+                    values: names.clone(),
+                    keys: keys.clone(),
+                }],
+                fields: vec![FieldColumn { name: "value".into(), values: Arc::new(values) }],
+            }
+        })
     }
 
     /// Some days as a wide frame: one column of times, one of values for each sensor.
@@ -103,8 +100,8 @@ impl Workload {
             .collect();
         let mut columns = vec![Vec::with_capacity(time.len()); self.normals.len()];
         for day in 0..days {
-            for minute in self.values(day).chunks_exact(self.normals.len()) {
-                columns.iter_mut().zip(minute).for_each(|(column, value)| column.push(*value));
+            for (row, value) in self.values(day).enumerate() {
+                columns[row % self.normals.len()].push(value);
             }
         }
         let series = columns.into_iter().map(|values| {

@@ -21,9 +21,9 @@ use crate::wal::Wal;
 
 /// Of the memory budget: rows in memory beyond which they are drained in the background. While
 /// they are, a sorted copy of as many bytes exists and as much again may arrive.
-const KV_SHARE: f64 = 0.2;
+const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain.
-const KV_SHARE_MAX: f64 = 0.4;
+const KV_SHARE_MAX: f64 = 0.36;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew as one.

@@ -8,13 +8,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
-use arrow_array::types::UInt32Type;
-use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, RecordBatch, TimestampNanosecondArray,
-};
+use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, TimestampNanosecondArray, UInt32Array};
 use parquet::arrow::ArrowWriter;
-use tidefall_bench::workload::{Workload, start_of};
-use tidefall_types::{Error, NS_PER_MINUTE, Result};
+use tidefall_bench::workload::Workload;
+use tidefall_types::{Error, Result, WriteBatch};
 
 use crate::args::GenerateArgs;
 use crate::size::show_count;
@@ -23,8 +20,8 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let workload = Workload::new(args.sensors, args.seed)?;
     let mut out = Output::create(&args)?;
     let mut rows = 0;
-    for day in 0..args.days {
-        let batch = arrivals(&workload, day)?;
+    for batch in (0..args.days).flat_map(|day| workload.arrivals(day)) {
+        let batch = record_batch(&batch)?;
         rows += batch.num_rows() as u64;
         out.write(&batch)?;
     }
@@ -33,19 +30,16 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     Ok(())
 }
 
-/// A day of rows, by time, then by sensor.
-fn arrivals(workload: &Workload, day: u32) -> Result<RecordBatch> {
-    let names = workload.names();
-    let values = workload.values(day);
-    let minute_ns = |row: usize| (row / names.len()) as i64 * NS_PER_MINUTE;
-    let time = (0..values.len()).map(|row| start_of(day) + minute_ns(row));
-    let keys = (0..values.len()).map(|row| (row % names.len()) as u32);
-    let sensors = DictionaryArray::<UInt32Type>::try_new(keys.collect(), Arc::new(names.clone()));
+/// The same rows as columns of a file.
+fn record_batch(batch: &WriteBatch) -> Result<RecordBatch> {
+    let sensor = &batch.tags[0];
+    let keys = UInt32Array::new(sensor.keys.clone(), None);
+    let sensors = DictionaryArray::try_new(keys, Arc::new(sensor.values.clone()));
     let sensors = sensors.map_err(|error| failed(&error))?;
     RecordBatch::try_from_iter([
-        ("time", Arc::new(TimestampNanosecondArray::from_iter_values(time)) as ArrayRef),
+        ("time", Arc::new(TimestampNanosecondArray::new(batch.time.clone(), None)) as ArrayRef),
         ("sensor", Arc::new(sensors) as ArrayRef),
-        ("value", Arc::new(Float64Array::from(values)) as ArrayRef),
+        ("value", batch.fields[0].values.clone()),
     ])
     .map_err(|error| failed(&error))
 }
