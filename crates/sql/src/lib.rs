@@ -9,6 +9,7 @@
 
 mod asof;
 mod catalog;
+mod cooperate;
 mod depth;
 mod error;
 mod functions;

@@ -24,6 +24,7 @@ use tidefall_types::{Clock, Error, Result};
 
 use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::catalog::{CATALOG, Catalog, READINGS};
+use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
 use crate::error::from_datafusion;
 use crate::functions;
@@ -96,6 +97,7 @@ impl Session {
             .with_query_planner(Arc::new(Planner))
             .with_optimizer_rule(Arc::new(AsOfFilters))
             .with_optimizer_rule(Arc::new(MetricsRule))
+            .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));

@@ -1,9 +1,11 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new. What DataFusion can say already,
-//! only longer, is put into its words before a statement is planned (`short_forms.rs`), so that it is
-//! optimised, and answered from metrics, like the long form.
+//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended.rs` mends what goes
+//! wrong beside a NaN. What DataFusion can say already, only longer, is put into its words before a
+//! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
+//! long form.
 
+mod amended;
 mod counters;
 mod histogram;
 mod interpolate;
@@ -15,6 +17,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{AggregateUDF, WindowUDF};
 
+use amended::Amended;
 pub(crate) use short_forms::ShortForms;
 
 /// Makes all functions known.
@@ -24,6 +27,11 @@ pub(crate) fn register(context: &SessionContext) {
     }
     context.register_udaf(AggregateUDF::new_from_impl(histogram::Histogram));
     context.register_udwf(WindowUDF::new_from_impl(interpolate::Interpolate));
+    for name in ["min", "max", "sum", "avg"] {
+        if let Some(amended) = context.udaf(name).ok().and_then(|inner| Amended::of(&inner)) {
+            context.register_udaf(AggregateUDF::new_from_impl(amended));
+        }
+    }
     if let Ok(date_bin) = context.udf("date_bin") {
         context.register_udf(Arc::unwrap_or_clone(date_bin).with_aliases(["time_bucket"]));
     }

@@ -106,38 +106,58 @@ impl Answers {
         if bins(time, bin).saturating_mul(count) <= LINES_PER_CALL {
             return Ok(vec![Piece { groups, time }]);
         }
-        let Some(time) = self.extent(groups.clone(), tally)? else { return Ok(Vec::new()) };
+        let Some((time, _)) = self.extent(groups.clone(), self.question.conditions.time, tally)?
+        else {
+            return Ok(Vec::new());
+        };
         let bins_per_group = bins(time, bin);
         if bins_per_group <= LINES_PER_CALL {
             return Ok(cut_groups(groups, LINES_PER_CALL / bins_per_group, time));
         }
         let mut pieces = Vec::new();
         for group in groups {
-            let mut first_ns = time.first_ns;
-            loop {
-                let start = i128::from(bin.start_of(first_ns));
-                let behind = start + i128::from(bin.width_ns) * LINES_PER_CALL;
-                let last_ns = (behind - 1).min(i128::from(time.last_ns)) as i64;
-                let time_of_piece = TimeRange::new(first_ns, last_ns);
-                pieces.push(Piece { groups: group..group + 1, time: time_of_piece });
-                if last_ns == time.last_ns {
-                    break;
-                }
-                first_ns = last_ns + 1;
-            }
+            self.cut_time(group, time, bin, tally, &mut pieces)?;
         }
         Ok(pieces)
     }
 
-    /// The time from the first to the last reading of the groups, from metrics too.
-    fn extent(&self, groups: Range<u32>, tally: &Tally) -> Result<Option<TimeRange>> {
-        let piece = Piece { groups, ..self.whole() };
-        let mut request = self.request(&piece);
+    /// Halves the time of a group until no piece has too many bins with rows: bins may be far narrower than
+    /// the distance between readings.
+    fn cut_time(
+        &self,
+        group: u32,
+        time: TimeRange,
+        bin: Bin,
+        tally: &Tally,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        let groups = group..group + 1;
+        let Some((time, rows)) = self.extent(groups.clone(), time, tally)? else { return Ok(()) };
+        if bins(time, bin).min(rows) <= LINES_PER_CALL {
+            pieces.push(Piece { groups, time });
+            return Ok(());
+        }
+        // There are many bins, so the middle one begins behind the first time.
+        let middle_ns = bin.start_of(time.first_ns.midpoint(time.last_ns));
+        self.cut_time(group, TimeRange::new(time.first_ns, middle_ns - 1), bin, tally, pieces)?;
+        self.cut_time(group, TimeRange::new(middle_ns, time.last_ns), bin, tally, pieces)
+    }
+
+    /// The time from the first to the last reading of some groups within `time`, and the number of rows, from
+    /// metrics too.
+    fn extent(
+        &self,
+        groups: Range<u32>,
+        time: TimeRange,
+        tally: &Tally,
+    ) -> Result<Option<(TimeRange, i128)>> {
+        let mut request = self.request(&Piece { groups, time });
         request.groups.fill(0);
         let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
         let result = self.ask(&request, tally)?;
         let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
-        Ok(ends.map(|(first, last)| TimeRange::new(*first, *last)))
+        let rows = result.rows.first().map_or(0, |rows| i128::from(*rows));
+        Ok(ends.map(|(first, last)| (TimeRange::new(*first, *last), rows)))
     }
 
     fn ask(&self, request: &AggregateRequest, tally: &Tally) -> Result<AggregateResult> {

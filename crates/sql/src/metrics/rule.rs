@@ -64,6 +64,10 @@ fn question(aggregate: &Aggregate) -> Result<Option<Question>> {
     }
     let mut groups = Vec::with_capacity(aggregate.group_expr.len());
     for expr in &aggregate.group_expr {
+        // ROLLUP and its like: several groupings in one.
+        if matches!(expr, Expr::GroupingSet(_)) {
+            return Ok(None);
+        }
         match Group::of(&replace_columns(expr, &meaning)?, schema) {
             Some(group) => groups.push(group),
             None => return Ok(None),

@@ -1,5 +1,7 @@
 //! Wrong statements get an error of the right kind, and nothing overflows.
 
+use std::time::{Duration, Instant};
+
 use tidefall_types::ErrorKind;
 
 use crate::TestDb;
@@ -169,4 +171,18 @@ async fn a_dropped_query_ends() {
     assert!(first.num_rows() > 0);
     drop(stream);
     assert_eq!(test_db.text("SELECT count(*) FROM t").await, "50000");
+}
+
+/// A join makes far more of what its leaves give; it must not wait for them to be done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_that_takes_long_can_be_stopped() {
+    let test_db = TestDb::new();
+    let series = "(SELECT value AS n FROM generate_series(0, 100000))";
+    for condition in ["a.n + b.n > 5", "a.n % 2 = b.n % 2"] {
+        let sql = format!("SELECT count(*) FROM {series} a JOIN {series} b ON {condition}");
+        let start = Instant::now();
+        let outcome = tokio::time::timeout(Duration::from_millis(200), test_db.run(&sql)).await;
+        assert!(outcome.is_err(), "{condition}: it ended before it was stopped");
+        assert!(start.elapsed() < Duration::from_secs(5), "{condition}: {:?}", start.elapsed());
+    }
 }

@@ -38,10 +38,11 @@ impl Run {
             time.iter().fold((i64::MAX, i64::MIN), |(min, max), &t| (min.min(t), max.max(t)));
         let values: usize =
             fields.iter().flatten().map(|column| column.get_array_memory_size()).sum();
+        let places = fields.len() * size_of::<Option<ArrayRef>>();
         Self {
             first_seq: seqs.0,
             last_seq: seqs.1,
-            size_bytes: time.len() * 16 + values,
+            size_bytes: time.len() * 16 + values + places,
             sensor,
             time,
             fields,

@@ -217,9 +217,24 @@ impl<S: LogState> ManifestLog<S> {
 
     fn write_checkpoint(&mut self) -> Result<()> {
         let body = encode(&*self.state)?;
-        put(&*self.io, Kind::Checkpoint, self.version, &body)?;
+        match put(&*self.io, Kind::Checkpoint, self.version, &body) {
+            Err(error) if error.kind() == ErrorKind::Conflict => self.mend_checkpoint(&body)?,
+            written => written?,
+        }
         self.checkpoint = self.version;
         Ok(())
+    }
+
+    /// Replaces the checkpoint of this version if it is damaged; the state was read without it then.
+    fn mend_checkpoint(&self, body: &[u8]) -> Result<()> {
+        match read_checkpoint::<S>(&*self.io, self.version) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "a damaged checkpoint of the manifest is written anew");
+                self.io.delete(&names::manifest_checkpoint(self.version))?;
+                put(&*self.io, Kind::Checkpoint, self.version, body)
+            }
+            whole => whole.map(drop),
+        }
     }
 }
 

@@ -244,6 +244,22 @@ fn damage_is_named_or_made_good_by_an_older_checkpoint() {
 }
 
 #[test]
+fn a_damaged_checkpoint_is_written_anew() {
+    let disk = MemDisk::new();
+    let states = committed(&disk, 5);
+    let name = names::manifest_checkpoint(5);
+    Log::open(mem(&disk)).unwrap().checkpoint().unwrap();
+    let whole = disk.contents(&name).unwrap();
+    for damaged in [&b""[..], b"gone", &whole[..whole.len() - 1]] {
+        disk.place(&name, damaged);
+        let mut log = Log::open(mem(&disk)).unwrap();
+        assert_eq!(**log.state(), states[5]);
+        log.checkpoint().unwrap();
+        assert_eq!(disk.contents(&name).as_ref(), Some(&whole));
+    }
+}
+
+#[test]
 fn missing_and_misplaced_objects_are_named() {
     let disk = MemDisk::new();
     committed(&disk, 10);
