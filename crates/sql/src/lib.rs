@@ -27,6 +27,8 @@ mod source;
 mod statements;
 mod table;
 mod times;
+mod unique;
 
 pub use reads::Reads;
 pub use session::{QueryStream, Session};
+pub use unique::UniqueValues;
