@@ -1,6 +1,6 @@
 //! `tidefall import`
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ const BAD_ROWS_SHOWN: u64 = 10;
 const BAD_TEXT_SHOWN: usize = 120;
 
 pub(crate) fn run(args: ImportArgs) -> Result<()> {
+    args.files.iter().try_for_each(|file| check_input(file))?;
+    check_bad_file(&args)?;
     let db = args.db.open()?;
     let mut import = Import::new(&args)?;
     let outcome = args.files.iter().try_for_each(|file| import.file(&db, &args, file));
@@ -30,12 +32,47 @@ pub(crate) fn run(args: ImportArgs) -> Result<()> {
         AckArg::Memory => db.flush().map(drop),
         AckArg::Durable => Ok(()),
     };
-    if let Some(target) = args.cascade {
-        db.cascade(&CascadeRequest { table: Some(args.table.clone()), target: target.into() })?;
+    let outcome = outcome.and(flushed).and_then(|()| cascade(&db, &args));
+    let outcome = outcome.and(import.end_bad_file()).and(db.close());
+    match outcome {
+        Ok(()) => import.report(&args.table),
+        Err(_) => import.report_stop(&args.table),
     }
-    let closed = db.close();
-    import.report(&args.table)?;
-    outcome.and(flushed).and(closed)
+    outcome
+}
+
+fn cascade(db: &Db, args: &ImportArgs) -> Result<()> {
+    let Some(target) = args.cascade else { return Ok(()) };
+    db.cascade(&CascadeRequest { table: Some(args.table.clone()), target: target.into() })?;
+    Ok(())
+}
+
+/// Whether a file can be read; a pipe can be opened only once, and is not.
+fn check_input(file: &Path) -> Result<()> {
+    let name = file.display();
+    let failed = |error| Error::io(format!("opening {name}"), &error);
+    let about = fs::metadata(file).map_err(failed)?;
+    if about.is_dir() {
+        return Err(Error::invalid(format!("{name} is a directory: name the files in it")));
+    }
+    if about.is_file() {
+        File::open(file).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Creating the file of bad rows empties it, which an input must not be.
+fn check_bad_file(args: &ImportArgs) -> Result<()> {
+    let place = |path: &PathBuf| path.canonicalize().ok();
+    let Some(bad_rows) = &args.bad_rows else { return Ok(()) };
+    let Some(bad_place) = place(bad_rows) else { return Ok(()) };
+    match args.files.iter().any(|file| place(file).is_some_and(|file| file == bad_place)) {
+        true => Err(Error::invalid(format!(
+            "--bad-rows: {} is an input, and would be overwritten; name another file",
+            bad_rows.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// An import under way.
@@ -112,7 +149,6 @@ impl Import {
     }
 
     fn set_aside(&mut self, path: &Path, bad: &BadLine, bar: &ProgressBar) -> Result<()> {
-        self.bad += 1;
         let mut text: String = bad.text.chars().take(BAD_TEXT_SHOWN).collect();
         if text.len() < bad.text.len() {
             text.push_str(" ...");
@@ -124,6 +160,7 @@ impl Import {
                 "{reason}\n  {text}\nNothing more was read; --bad-rows FILE or --skip-bad-rows go on without such rows"
             )));
         }
+        self.bad += 1;
         if self.bad <= BAD_ROWS_SHOWN {
             bar.suspend(|| eprintln!("{place}: {}\n  {text}", bad.reason));
         }
@@ -139,10 +176,12 @@ impl Import {
         Ok(())
     }
 
-    fn report(&mut self, table: &str) -> Result<()> {
-        if let Some(file) = &mut self.bad_file {
-            file.flush().map_err(|error| Error::io("writing the file of bad rows", &error))?;
-        }
+    fn end_bad_file(&mut self) -> Result<()> {
+        let Some(file) = &mut self.bad_file else { return Ok(()) };
+        file.flush().map_err(|error| Error::io("writing the file of bad rows", &error))
+    }
+
+    fn report(&self, table: &str) {
         let seconds = self.start.elapsed().as_secs_f64();
         println!(
             "{} rows imported into {table} in {seconds:.2} s ({} rows/s), {} bad rows set aside",
@@ -150,7 +189,14 @@ impl Import {
             show_count((self.rows as f64 / seconds) as u64),
             show_count(self.bad),
         );
-        Ok(())
+    }
+
+    /// Says what an import that failed has left.
+    fn report_stop(&self, table: &str) {
+        eprintln!(
+            "{} rows were written to {table} before the import stopped",
+            show_count(self.rows)
+        );
     }
 }
 
