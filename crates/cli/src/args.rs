@@ -102,7 +102,7 @@ pub(crate) struct ImportArgs {
     /// iso, s, ms, us, ns, or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
     #[arg(long)]
     pub(crate) time_format: Option<String>,
-    /// Columns that name the sensor; a column may be given as #3
+    /// Columns that name the sensor; a column may be given as #3. When absent, the tags of the table
     #[arg(long, value_delimiter = ',')]
     pub(crate) tags: Vec<String>,
     /// Columns that are measured; all others when absent

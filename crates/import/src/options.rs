@@ -1,8 +1,9 @@
 //! What a caller can say about a CSV file. Everything has a default that looks at the file.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use tidefall_types::FieldType;
+use tidefall_types::{FieldType, TableSchema};
 
 use crate::TimeFormat;
 
@@ -33,6 +34,9 @@ pub struct CsvOptions {
     pub null_texts: Vec<String>,
     /// Types of fields, instead of the inferred ones.
     pub types: BTreeMap<String, FieldType>,
+    /// The table that the rows are for, if there is one: its fields keep their types, and when no
+    /// `tags` are named, the columns called like its tags are the tags.
+    pub table: Option<Arc<TableSchema>>,
     /// What a line holds.
     pub layout: Layout,
     /// Tags that every row gets, by name and value.
@@ -56,11 +60,20 @@ impl Default for CsvOptions {
             // NaN is a value, not a missing one, and stays NaN.
             null_texts: ["", "NA", "N/A", "null", "NULL", "\\N"].map(str::to_owned).to_vec(),
             types: BTreeMap::new(),
+            table: None,
             layout: Layout::Long,
             constant_tags: Vec::new(),
             skip_lines: 0,
             threads: 0,
         }
+    }
+}
+
+impl CsvOptions {
+    /// The type that a field has in the table that the rows are for.
+    pub(crate) fn table_type(&self, name: &str) -> Option<FieldType> {
+        let fields = &self.table.as_ref()?.fields;
+        fields.iter().find(|field| field.name == name).map(|field| field.ty)
     }
 }
 

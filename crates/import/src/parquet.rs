@@ -12,7 +12,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use tidefall_types::{Error, FieldType, Result, WriteBatch};
+use tidefall_types::{Error, FieldType, Result, TableSchema, WriteBatch};
 
 use crate::arrow::convert;
 use crate::{ArrowOptions, BadLine, ParsedBatch};
@@ -33,6 +33,9 @@ pub struct ParquetOptions {
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
+    /// The table that the rows are for, if there is one: when no `tags` are named, the columns
+    /// called like its tags are the tags.
+    pub table: Option<Arc<TableSchema>>,
     /// The columns that are measured; `None` for all others. Others are not read at all.
     pub fields: Option<Vec<String>>,
     /// Columns to leave out.
@@ -53,8 +56,10 @@ pub fn open_parquet(path: &Path, options: &ParquetOptions) -> Result<ParquetRead
         file.metadata().map_err(|error| Error::io(format!("opening {name}"), &error))?.len();
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
         .map_err(|error| damaged(&name, error))?;
-    let columns = wanted_columns(&metadata, options).map_err(|error| error.context(&name))?;
-    let arrow = ArrowOptions { time: options.time.clone(), tags: options.tags.clone() };
+    let tags = tags(&metadata, options);
+    let columns =
+        wanted_columns(&metadata, options, &tags).map_err(|error| error.context(&name))?;
+    let arrow = ArrowOptions { time: options.time.clone(), tags };
     let source = Arc::new(Source { name, path: path.to_owned(), metadata, columns, arrow });
     let fields = source.fields()?;
     let groups = source.metadata.metadata().num_row_groups();
@@ -226,10 +231,26 @@ fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("{name}: {error}"))
 }
 
-fn wanted_columns(metadata: &ArrowReaderMetadata, options: &ParquetOptions) -> Result<Vec<usize>> {
+/// The tags that the options name, or else those of the table that are not something else here.
+fn tags(metadata: &ArrowReaderMetadata, options: &ParquetOptions) -> Vec<String> {
+    let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
+        return options.tags.clone();
+    };
+    let others = || options.time.iter().chain(&options.skip).chain(options.fields.iter().flatten());
+    let is_tag = |tag: &&String| {
+        metadata.schema().index_of(tag).is_ok() && !others().any(|other| other == *tag)
+    };
+    table.tags.iter().filter(is_tag).cloned().collect()
+}
+
+fn wanted_columns(
+    metadata: &ArrowReaderMetadata,
+    options: &ParquetOptions,
+    tags: &[String],
+) -> Result<Vec<usize>> {
     let schema = metadata.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let given = options.time.iter().chain(&options.tags).chain(&options.skip);
+    let given = options.time.iter().chain(tags).chain(&options.skip);
     let missing =
         given.chain(options.fields.iter().flatten()).find(|name| !names.contains(&name.as_str()));
     if let Some(name) = missing {
@@ -244,7 +265,7 @@ fn wanted_columns(metadata: &ArrowReaderMetadata, options: &ParquetOptions) -> R
     let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
     let wanted = |name: &str| {
         !has(&options.skip, name)
-            && (has(&options.tags, name)
+            && (has(tags, name)
                 || is_time(name)
                 || options.fields.as_ref().is_none_or(|fields| has(fields, name)))
     };

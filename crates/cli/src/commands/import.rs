@@ -5,13 +5,15 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use arrow_array::Array;
+use arrow_cast::display::array_value_to_string;
 use indicatif::{ProgressBar, ProgressStyle};
 use tidefall_import::{
     BadLine, CsvOptions, Header, Layout, ParquetOptions, ParsedBatch, TimeFormat, TimeSource,
     open_csv, open_parquet,
 };
 use tidefall_storage::{BadRows, CascadeRequest, Db, Unknown, WriteOptions};
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, NO_TAG, Result, WriteBatch, format_time};
 
 use crate::args::{AckArg, ImportArgs};
 use crate::size::show_count;
@@ -75,6 +77,20 @@ fn check_bad_file(args: &ImportArgs) -> Result<()> {
     }
 }
 
+/// A file and how its rows are counted.
+struct Source<'a> {
+    path: &'a Path,
+    bytes: Option<u64>,
+    unit: &'static str,
+}
+
+/// A row that cannot be taken.
+struct BadRow<'a> {
+    place: String,
+    text: &'a str,
+    reason: &'a Error,
+}
+
 /// An import under way.
 struct Import {
     start: Instant,
@@ -101,15 +117,19 @@ impl Import {
     }
 
     fn file(&mut self, db: &Db, args: &ImportArgs, path: &Path) -> Result<()> {
+        // Looked up for each file: the one before may have made the table or given it columns.
+        let table = db.schema(&args.table).ok();
         let is_parquet = path.extension().is_some_and(|end| end == "parquet");
         if is_parquet {
-            let reader = open_parquet(path, &parquet_options(args))?;
+            let options = ParquetOptions { table, ..parquet_options(args) };
+            let reader = open_parquet(path, &options)?;
             let bytes = Some(reader.stored_bytes());
-            self.batches(db, args, path, bytes, reader)
+            self.batches(db, args, &Source { path, bytes, unit: "row" }, reader)
         } else {
-            let reader = open_csv(path, &csv_options(args)?)?;
+            let options = CsvOptions { table, ..csv_options(args)? };
+            let reader = open_csv(path, &options)?;
             let bytes = reader.stored_bytes();
-            self.batches(db, args, path, bytes, reader)
+            self.batches(db, args, &Source { path, bytes, unit: "line" }, reader)
         }
     }
 
@@ -117,12 +137,13 @@ impl Import {
         &mut self,
         db: &Db,
         args: &ImportArgs,
-        path: &Path,
-        bytes: Option<u64>,
+        source: &Source<'_>,
         batches: impl Iterator<Item = Result<ParsedBatch>>,
     ) -> Result<()> {
-        let bar = progress(bytes, args.quiet)?;
-        bar.set_message(path.display().to_string());
+        let path = source.path.display();
+        let bar = progress(source.bytes, args.quiet)?;
+        bar.set_message(path.to_string());
+        let mut file_rows = 0;
         let options = WriteOptions {
             ack: args.ack.into(),
             bad_rows: if self.sets_aside { BadRows::SetAside } else { BadRows::Reject },
@@ -130,17 +151,20 @@ impl Import {
         };
         for parsed in batches {
             let parsed = parsed?;
-            for bad in &parsed.bad {
-                self.set_aside(path, bad, &bar)?;
+            for BadLine { line, text, reason } in &parsed.bad {
+                let place = format!("{path}, {} {line}", source.unit);
+                self.set_aside(&BadRow { place, text, reason }, &bar)?;
             }
-            let report = db.write(&args.table, &parsed.batch, &options).map_err(|error| {
-                error.context(format_args!("{}, behind row {}", path.display(), self.rows))
-            })?;
+            let report = db
+                .write(&args.table, &parsed.batch, &options)
+                .map_err(|error| error.context(format_args!("{path}, behind row {file_rows}")))?;
             for bad in &report.bad {
-                let line = self.rows + bad.row as u64 + 1;
-                let text = String::new();
-                self.set_aside(path, &BadLine { line, text, reason: bad.error.clone() }, &bar)?;
+                let row = row_number(file_rows, &parsed.bad, bad.row);
+                let text = row_text(&parsed.batch, bad.row);
+                let place = format!("{path}, row {row}");
+                self.set_aside(&BadRow { place, text: &text, reason: &bad.error }, &bar)?;
             }
+            file_rows += (parsed.batch.rows() + parsed.bad.len()) as u64;
             self.rows += report.rows as u64;
             bar.set_position(parsed.bytes_read);
         }
@@ -148,12 +172,12 @@ impl Import {
         Ok(())
     }
 
-    fn set_aside(&mut self, path: &Path, bad: &BadLine, bar: &ProgressBar) -> Result<()> {
+    fn set_aside(&mut self, bad: &BadRow<'_>, bar: &ProgressBar) -> Result<()> {
+        let place = &bad.place;
         let mut text: String = bad.text.chars().take(BAD_TEXT_SHOWN).collect();
         if text.len() < bad.text.len() {
             text.push_str(" ...");
         }
-        let place = format!("{}, line {}", path.display(), bad.line);
         if !self.sets_aside {
             let reason = bad.reason.clone().context(place);
             return Err(Error::invalid(format!(
@@ -165,13 +189,9 @@ impl Import {
             bar.suspend(|| eprintln!("{place}: {}\n  {text}", bad.reason));
         }
         if let Some(file) = &mut self.bad_file {
-            writeln!(
-                file,
-                "# {place}: {}\n{}",
-                bad.reason,
-                bad.text.trim_end_matches(['\r', '\n'])
-            )
-            .map_err(|error| Error::io("writing the file of bad rows", &error))?;
+            let text = bad.text.trim_end_matches(['\r', '\n']);
+            writeln!(file, "# {place}: {}\n{text}", bad.reason)
+                .map_err(|error| Error::io("writing the file of bad rows", &error))?;
         }
         Ok(())
     }
@@ -198,6 +218,26 @@ impl Import {
             show_count(self.rows)
         );
     }
+}
+
+/// The number that a good row has among all rows of a file, from 1; `bad` are the numbers of those
+/// that its batch lacks.
+fn row_number(rows_before: u64, bad: &[BadLine], row: usize) -> u64 {
+    bad.iter()
+        .fold(rows_before + row as u64 + 1, |number, bad| number + u64::from(bad.line <= number))
+}
+
+/// A row of which there is no line of text.
+fn row_text(batch: &WriteBatch, row: usize) -> String {
+    let tags = batch.tags.iter().filter(|tag| tag.keys[row] != NO_TAG);
+    let tags = tags.map(|tag| format!("{}={}", tag.name, tag.values.value(tag.keys[row] as usize)));
+    let fields = batch.fields.iter().filter(|field| field.values.is_valid(row));
+    let fields = fields.map(|field| {
+        let value = array_value_to_string(&field.values, row).unwrap_or_default();
+        format!("{}={value}", field.name)
+    });
+    let time = format_time(batch.time[row]);
+    std::iter::once(time).chain(tags).chain(fields).collect::<Vec<_>>().join(",")
 }
 
 fn progress(bytes: Option<u64>, quiet: bool) -> Result<ProgressBar> {
@@ -259,5 +299,6 @@ fn parquet_options(args: &ImportArgs) -> ParquetOptions {
         fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
         skip: args.skip.clone(),
         threads: args.db.threads,
+        ..ParquetOptions::default()
     }
 }

@@ -153,10 +153,11 @@ impl Values<'_, '_> {
     fn wrong(&self, text: &[u8]) -> Error {
         let name = self.column.name;
         Error::invalid(format!(
-            "column {name:?}: {} is not {}; give the column another type, or name the text as a \
-             missing value",
+            "column {name:?}: {} is not {}, and the column is {}; correct it, or name the text as \
+             a missing value",
             quoted(text),
-            scalar::expected(self.ty)
+            scalar::expected(self.ty),
+            self.ty.sql_name()
         ))
     }
 

@@ -3,8 +3,9 @@
 //! 1. The separator is the one that cuts the first records into the most equal pieces.
 //! 2. The first record is a header when it does not look like the records below it.
 //! 3. The time is found by the names of the columns, then by their values.
-//! 4. Types are the narrowest that nearly all sampled values fit. A few misfits among many
-//!    numbers are wrong values, not a reason to store numbers as text.
+//! 4. Fields of a table that exists keep their types. Others get the narrowest that nearly all
+//!    sampled values fit. A few misfits among many numbers are wrong values, not a reason to store
+//!    numbers as text.
 //! 5. Where a file is longer than the sample and values further down could ask for a wider type,
 //!    a [`Survey`] of all of it decides. A stream, which can be read only once, has no survey.
 
@@ -331,14 +332,21 @@ fn field_plans(
             given.push((sample.find(name)?, *ty));
         }
     }
-    let all_given = wide && options.types.contains_key(WIDE_FIELD);
+    let all_given = wide && wide_type(options).is_some();
     let describe = |&column: &usize| {
+        let name = &sample.columns[column];
         let given = given.iter().find(|(given, _)| *given == column).map(|(_, ty)| *ty);
+        let given = given.or_else(|| options.table_type(name).filter(|_| !wide));
         let evidence = (given.is_none() && !all_given).then(|| Seen::of(sample.values(column)));
         let ty = given.unwrap_or(FieldType::F64);
-        (FieldPlan { name: sample.columns[column].clone(), column, ty }, evidence)
+        (FieldPlan { name: name.clone(), column, ty }, evidence)
     };
     Ok(columns.iter().map(describe).unzip())
+}
+
+/// The type of the values of a wide file, if it is given.
+fn wide_type(options: &CsvOptions) -> Option<FieldType> {
+    options.types.get(WIDE_FIELD).copied().or_else(|| options.table_type(WIDE_FIELD))
 }
 
 /// Gives every field the type that the evidence calls for; in a wide file all have one type.
@@ -350,7 +358,7 @@ fn settle_types(plan: &mut Plan, evidence: &[Option<Seen>], options: &CsvOptions
     }
     if plan.wide_tag.is_some() {
         let common = plan.fields.iter().map(|field| field.ty).reduce(types::common);
-        let ty = options.types.get(WIDE_FIELD).copied().or(common).unwrap_or(FieldType::F64);
+        let ty = wide_type(options).or(common).unwrap_or(FieldType::F64);
         plan.fields.iter_mut().for_each(|field| field.ty = ty);
     }
 }

@@ -1,12 +1,13 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow_array::Array;
 use arrow_cast::display::array_value_to_string;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tidefall_types::{FieldType, NO_TAG, WriteBatch, format_time};
+use tidefall_types::{FieldType, NO_TAG, TableId, TableSchema, WriteBatch, format_time};
 
 use super::*;
 use crate::{BadLine, Header, Layout, TimeSource};
@@ -106,8 +107,51 @@ fn types_and_missing_values_are_inferred() {
         "time,v,w\n2024-01-01,255,-9\n2024-01-02,256,4\n",
         &options,
         "2024-01-01T00:00:00Z v=255
-        line 3: column \"v\": \"256\" is not a whole number from 0 to 255; give the column another \
-        type, or name the text as a missing value",
+        line 3: column \"v\": \"256\" is not a whole number from 0 to 255, and the column is \
+        TINYINT UNSIGNED; correct it, or name the text as a missing value",
+    );
+}
+
+#[test]
+fn a_table_gives_its_types_and_tags() {
+    let mut table = TableSchema::new(TableId(0), "t", "time");
+    table.add_tag("s").unwrap();
+    table.add_tag("room").unwrap();
+    for (name, ty) in [("i", FieldType::I64), ("t", FieldType::Text), ("value", FieldType::I32)] {
+        table.add_field(name, ty).unwrap();
+    }
+    let options = CsvOptions { table: Some(Arc::new(table)), ..CsvOptions::default() };
+    check(
+        "time,s,i,t,new\n2024-01-01,7,1,1.50,1.5\n2024-01-02,7,2.0,2,2\n2024-01-03,7,oops,3,3\n\
+         2024-01-04,7,4,,4\n",
+        &options,
+        "2024-01-01T00:00:00Z s=7 i=1 t=1.50 new=1.5
+        2024-01-04T00:00:00Z s=7 i=4 new=4.0
+        line 3: column \"i\": \"2.0\" is not a whole number, and the column is BIGINT; correct it, \
+        or name the text as a missing value
+        line 4: column \"i\": \"oops\" is not a whole number, and the column is BIGINT; correct it, \
+        or name the text as a missing value",
+    );
+    let wide = Layout::Wide { tag: "s".to_owned() };
+    check(
+        "time,room,t,102\n2024-01-01,north,1,2\n2024-01-02,north,1.5,2\n",
+        &CsvOptions { layout: wide, ..options.clone() },
+        "2024-01-01T00:00:00Z s=t room=north value=1
+        2024-01-01T00:00:00Z s=102 room=north value=2
+        line 3: column \"t\": \"1.5\" is not a whole number of 32 bits, and the column is INTEGER; \
+        correct it, or name the text as a missing value",
+    );
+    let fields = Some(vec!["s".to_owned()]);
+    check(
+        "time,s,room\n2024-01-01,7,8\n",
+        &CsvOptions { fields, ..options.clone() },
+        "2024-01-01T00:00:00Z room=8 s=7",
+    );
+    let tags = vec!["room".to_owned()];
+    check(
+        "time,s,room\n2024-01-01,7,8\n",
+        &CsvOptions { tags, ..options },
+        "2024-01-01T00:00:00Z room=8 s=7",
     );
 }
 
@@ -148,8 +192,8 @@ fn wide_files_become_one_row_a_value() {
         "2024-01-01T00:00:00Z sensor=101 site=north value=1.0
         2024-01-02T00:00:00Z sensor=101 site=north value=2.0
         2024-01-02T00:00:00Z sensor=102 site=north value=3.5
-        line 4: column \"102\": \"x\" is not a number; give the column another type, or name the \
-        text as a missing value",
+        line 4: column \"102\": \"x\" is not a number, and the column is DOUBLE; correct it, or \
+        name the text as a missing value",
     );
 }
 

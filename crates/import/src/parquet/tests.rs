@@ -51,6 +51,24 @@ fn row_groups_come_in_order() {
 }
 
 #[test]
+fn a_table_gives_its_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    write(&path, 10, 10);
+    let mut table = TableSchema::new(tidefall_types::TableId(0), "t", "time");
+    table.add_tag("room").unwrap();
+    table.add_tag("s").unwrap();
+    let options = ParquetOptions { table: Some(Arc::new(table)), ..ParquetOptions::default() };
+    let first = |options: &ParquetOptions| {
+        let batch = open_parquet(&path, options).unwrap().next().unwrap().unwrap().batch;
+        batch.tags.iter().map(|tag| tag.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(first(&options), ["s"]);
+    let skip = vec!["s".to_owned()];
+    assert!(first(&ParquetOptions { skip, ..options }).is_empty());
+}
+
+#[test]
 fn broken_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");

@@ -1,6 +1,6 @@
 //! Which columns are time, tags and fields.
 
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, Result, TableSchema};
 
 use super::{Sample, list};
 use crate::csv::plan::TimePlan;
@@ -44,9 +44,19 @@ pub(super) fn assign(sample: &Sample<'_>, options: &CsvOptions) -> Result<Roles>
     let find_all = |names: &[String]| -> Result<Vec<usize>> {
         names.iter().map(|name| sample.find(name)).collect()
     };
-    let tags = find_all(&options.tags)?;
     let skip = find_all(&options.skip)?;
     let fields = options.fields.as_deref().map(find_all).transpose()?;
+    let tags = match &options.table {
+        Some(table) if options.tags.is_empty() => {
+            let time = match &options.time {
+                TimeSource::Columns(names) => find_all(names)?,
+                TimeSource::Auto => Vec::new(),
+            };
+            let others = [skip.as_slice(), fields.as_deref().unwrap_or_default(), &time].concat();
+            tags_of_table(sample, table, &others)
+        }
+        _ => find_all(&options.tags)?,
+    };
     let (time, time_format) = match &options.time {
         TimeSource::Columns(names) => given_time(sample, &find_all(names)?, options)?,
         TimeSource::Auto => {
@@ -79,6 +89,12 @@ pub(super) fn assign(sample: &Sample<'_>, options: &CsvOptions) -> Result<Roles>
         )));
     }
     Ok(Roles { time, time_format, tags, fields })
+}
+
+/// The columns called like tags of the table, but for those that have another role.
+fn tags_of_table(sample: &Sample<'_>, table: &TableSchema, others: &[usize]) -> Vec<usize> {
+    let column = |tag: &String| sample.columns.iter().position(|column| column == tag);
+    table.tags.iter().filter_map(column).filter(|column| !others.contains(column)).collect()
 }
 
 type FoundTime = (TimePlan, Option<TimeFormat>);
