@@ -1,11 +1,13 @@
 //! What a database holds, for people.
 
+use std::path::Path;
 use std::sync::PoisonError;
 
 use tidefall_types::{Result, TimeRange};
 
 use crate::Db;
 use crate::manifest::Model;
+use crate::store::names;
 
 /// What a table holds in one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,11 @@ pub struct Stats {
 }
 
 impl Db {
+    /// Whether there is a database in `dir`. [`Db::open`] makes one where there is none.
+    pub fn exists(dir: impl AsRef<Path>) -> bool {
+        dir.as_ref().join(names::MANIFEST_DIR).is_dir()
+    }
+
     /// What each table holds.
     ///
     /// # Errors

@@ -52,6 +52,12 @@ pub(crate) fn coerce(
 }
 
 pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {
+    if schema.tags.iter().any(|tag| tag == name) {
+        return Error::conflict(format!(
+            "table {}: {name:?} is a tag there, and a field here",
+            schema.name
+        ));
+    }
     Error::not_found(format!(
         "table {} has no column {name:?}; it has {}",
         schema.name,
