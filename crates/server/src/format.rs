@@ -7,6 +7,7 @@ use arrow_json::writer::{JsonFormat, LineDelimited};
 use arrow_schema::{ArrowError, DataType, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
+use tidefall_sql::flat;
 use tidefall_types::{Error, FieldType, Result};
 
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
@@ -207,7 +208,7 @@ fn write_csv(out: &mut Vec<u8>, batch: &RecordBatch, header: Header) -> Result<(
         .with_header(matches!(header, Header::Write))
         .with_timestamp_format(TIME_FORMAT.to_owned())
         .build(out)
-        .write(batch)
+        .write(&flat(batch, Some(TIME_FORMAT))?)
         .map_err(unwritable)
 }
 
@@ -243,8 +244,10 @@ fn type_name(ty: &DataType) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::types::UInt32Type;
-    use arrow_array::{ArrayRef, DictionaryArray, Float64Array, TimestampNanosecondArray};
+    use arrow_array::types::{Float64Type, UInt32Type};
+    use arrow_array::{
+        ArrayRef, DictionaryArray, Float64Array, ListArray, TimestampNanosecondArray,
+    };
     use arrow_ipc::reader::StreamReader;
 
     use super::*;
@@ -308,6 +311,16 @@ mod tests {
             StreamReader::try_new(&*arrow, None).unwrap().map(|batch| batch.unwrap()).collect();
         assert_eq!(back.len(), 2);
         assert_eq!(back[0].column(0), batch().column(0));
+    }
+
+    #[test]
+    fn csv_has_lists_as_text() {
+        let list = vec![Some(vec![Some(1.5), None]), None];
+        let list = ListArray::from_iter_primitive::<Float64Type, _, _>(list);
+        let batch = RecordBatch::try_from_iter([("list", Arc::new(list) as ArrayRef)]).unwrap();
+        let mut encoder = Encoder::start(Format::Csv, &batch.schema()).unwrap();
+        encoder.write(&batch).unwrap();
+        assert_eq!(String::from_utf8(encoder.take()).unwrap(), "list\n\"[1.5, null]\"\n\"\"\n");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{LogicalPlan, WriteOp};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
@@ -33,6 +33,7 @@ use crate::metrics::MetricsRule;
 use crate::planner::Planner;
 use crate::reads::Reads;
 use crate::rewrite::rewrite;
+use crate::script::Script;
 use crate::settings::Settings;
 use crate::statements::{self, Action};
 use crate::times::ReadTimes;
@@ -151,7 +152,16 @@ impl Session {
         self.query(sql).await?.try_collect().await
     }
 
-    async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
+    /// The statements of a text, to be run one by one, each with its own answer. What cannot be parsed
+    /// fails when its turn comes.
+    ///
+    /// # Errors
+    /// `Invalid` for text without an end, `Limit` for chains of operators that are too long.
+    pub fn script(&self, sql: &str) -> Result<Script<'_>> {
+        Ok(Script::new(self, parser(sql)?))
+    }
+
+    pub(crate) async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
         rewrite(&mut statement)?;
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
@@ -194,11 +204,15 @@ impl Session {
     }
 }
 
+static DIALECT: GenericDialect = GenericDialect {};
+
+fn parser(sql: &str) -> Result<DFParser<'static>> {
+    check_depth(sql, &DIALECT)?;
+    DFParserBuilder::new(sql).with_dialect(&DIALECT).build().map_err(from_datafusion)
+}
+
 fn parse(sql: &str) -> Result<VecDeque<Statement>> {
-    let dialect = GenericDialect {};
-    check_depth(sql, &dialect)?;
-    let parser = DFParserBuilder::new(sql).with_dialect(&dialect).build();
-    parser.and_then(|mut parser| parser.parse_statements()).map_err(from_datafusion)
+    parser(sql)?.parse_statements().map_err(from_datafusion)
 }
 
 /// Refuses plans that reach beyond the database: files, functions, tables of DataFusion's own.

@@ -117,8 +117,12 @@ impl TableChange {
         let db = db.clone();
         blocking(move || match self {
             Self::Create(schema, if_exists) => {
+                let is_there = if_exists == IfExists::Keep && db.schema(&schema.name).is_ok();
                 db.create_table(&schema, if_exists)?;
-                status(&format!("table {} created", schema.name))
+                match is_there {
+                    true => status(&format!("table {} exists already", schema.name)),
+                    false => status(&format!("table {} created", schema.name)),
+                }
             }
             Self::Drop { names, if_exists } => {
                 for name in &names {

@@ -1,0 +1,54 @@
+//! Statements one by one, each with its answer.
+
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use tidefall_types::{Error, Result};
+
+use crate::error::from_datafusion;
+use crate::session::{QueryStream, Session};
+
+/// The statements of a text, run one after the other; see [`Session::script`].
+pub struct Script<'a> {
+    session: &'a Session,
+    parser: DFParser<'static>,
+    is_begun: bool,
+}
+
+impl std::fmt::Debug for Script<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Script").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Script<'a> {
+    pub(crate) fn new(session: &'a Session, parser: DFParser<'static>) -> Self {
+        Self { session, parser, is_begun: false }
+    }
+
+    /// Runs the next statement, as [`Session::query`] does; `None` when there is no other. The answer
+    /// before must have been read, and after an error nothing more should be run.
+    pub async fn next(&mut self) -> Option<Result<QueryStream>> {
+        match self.parse().transpose()? {
+            Ok(statement) => Some(self.session.run(statement).await),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn parse(&mut self) -> Result<Option<Statement>> {
+        let tokens = &mut self.parser.parser;
+        let mut is_separated = !self.is_begun;
+        while tokens.consume_token(&Token::SemiColon) {
+            is_separated = true;
+        }
+        let next = tokens.peek_token();
+        if next == Token::EOF {
+            return Ok(None);
+        }
+        if !is_separated {
+            let at = next.span.start;
+            return Err(Error::invalid(format!("expected a semicolon, found {next}{at}")));
+        }
+        self.is_begun = true;
+        self.parser.parse_statement().map(Some).map_err(from_datafusion)
+    }
+}
