@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefall_storage::{Ack, Db, DbOptions, Target};
-use tidefall_types::{ErrorKind, Result, parse_duration};
+use tidefall_types::{Error, ErrorKind, Result, parse_duration};
 
 use crate::size::parse_bytes;
 
@@ -46,7 +46,7 @@ pub(crate) enum Command {
 /// Which database, and what it may use.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DbArgs {
-    /// Directory of the database; created by the first write
+    /// Directory of the database; import and serve create it
     #[arg(long, env = "TIDEFALL_DB", default_value = "tidefall-data")]
     pub(crate) db: PathBuf,
     /// Memory budget, as in 512MiB
@@ -55,6 +55,13 @@ pub(crate) struct DbArgs {
     /// Threads; 0 for one per core
     #[arg(long, default_value_t = 0)]
     pub(crate) threads: usize,
+}
+
+/// What to do where there is no database yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Create,
+    Refuse,
 }
 
 impl DbArgs {
@@ -67,13 +74,19 @@ impl DbArgs {
     }
 
     /// Opens the database for reading and writing.
-    pub(crate) fn open(&self) -> Result<Db> {
+    pub(crate) fn open(&self, missing: Missing) -> Result<Db> {
+        if missing == Missing::Refuse && !Db::exists(&self.db) {
+            return Err(Error::not_found(format!(
+                "there is no database in {}; import and serve make one, as query and shell do with --create",
+                self.db.display()
+            )));
+        }
         Db::open(&self.db, self.options())
     }
 
     /// Opens the database, only for reading if another process writes it.
-    pub(crate) fn open_shared(&self) -> Result<Db> {
-        match self.open() {
+    pub(crate) fn open_shared(&self, missing: Missing) -> Result<Db> {
+        match self.open(missing) {
             Err(error) if error.kind() == ErrorKind::Locked => {
                 Db::open_read_only(&self.db, self.options())
             }
@@ -192,6 +205,8 @@ pub(crate) struct QueryArgs {
     pub(crate) sql: String,
     #[command(flatten)]
     pub(crate) db: DbArgs,
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -211,11 +226,27 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Whether statements may begin a database.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Create the database if it is missing
+    #[arg(long)]
+    create: bool,
+}
+
+impl CreateArgs {
+    pub(crate) fn missing(&self) -> Missing {
+        if self.create { Missing::Create } else { Missing::Refuse }
+    }
+}
+
 /// `shell`
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
 }
 
 /// `serve`

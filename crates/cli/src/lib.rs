@@ -2,6 +2,9 @@
 //!
 //! A library, so that the Python package installs the same command.
 
+// Both panic when nobody reads; `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod commands;
 mod output;
@@ -11,10 +14,10 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Parser;
-use tidefall_types::Result;
 use tracing::level_filters::LevelFilter;
 
 use args::{Cli, Command};
+use output::{Outcome, Stop, note};
 
 /// Runs a command line, whose first part is the program's name, and returns the status to exit with: 0, or 1
 /// when the command failed, 2 when it could not be understood. Answers go to standard output, errors to
@@ -33,15 +36,15 @@ pub fn run(line: impl IntoIterator<Item = OsString>) -> u8 {
     // A host that is not a Rust program does not do it at its end.
     let _ = std::io::stdout().flush();
     match outcome {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("tidefall: {}: {error}", error.kind().name());
+        Ok(()) | Err(Stop::Unread) => 0,
+        Err(Stop::Failed(error)) => {
+            note!("tidefall: {}: {error}", error.kind().name());
             1
         }
     }
 }
 
-fn obey(command: Command) -> Result<()> {
+fn obey(command: Command) -> Outcome {
     match command {
         Command::Import(args) => commands::import::run(*args),
         Command::Query(args) => commands::query::run(args),
@@ -63,6 +66,7 @@ fn start_logging(is_server: bool) {
     let chosen = std::env::var("TIDEFALL_LOG").ok().and_then(|level| level.parse().ok());
     let logger = tracing_subscriber::fmt()
         .with_max_level(chosen.unwrap_or(default))
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // In a process that runs several commands, the first one's way of logging stays.
     let _ = match is_server {

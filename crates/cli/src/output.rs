@@ -1,14 +1,15 @@
-//! Prints answers.
+//! Prints answers and messages, and ends a command quietly when nobody reads them any more.
 
-use std::io::{self, BufWriter, Write};
+use std::fmt;
+use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use arrow_cast::display::FormatOptions;
 use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
-use tidefall_sql::{QueryStream, Reads};
-use tidefall_types::{Error, Result};
+use tidefall_sql::{QueryStream, Reads, flat};
+use tidefall_types::Error;
 
 use crate::args::Format;
 use crate::size::{show_bytes, show_count};
@@ -17,11 +18,55 @@ use crate::size::{show_bytes, show_count};
 /// be aligned.
 const TABLE_ROWS_MAX: usize = 1_000;
 
+/// Why a command ended before it was done.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Nobody reads standard output any more, as behind `head`: nothing is wrong.
+    Unread,
+    /// It failed.
+    Failed(Error),
+}
+
+/// How a command that prints ended.
+pub(crate) type Outcome<T = ()> = Result<T, Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Stop {
+    fn of_output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::Failed(Error::io("writing to standard output", error)),
+        }
+    }
+}
+
+/// Prints a line to standard output, like `println!`, but as an [`Outcome`].
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::say_line(format_args!($($text)*)) };
+}
+/// Prints a line to standard error, like `eprintln!`, if somebody reads it.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::note_line(format_args!($($text)*)) };
+}
+pub(crate) use {note, say};
+
+pub(crate) fn say_line(text: fmt::Arguments<'_>) -> Outcome {
+    writeln!(io::stdout().lock(), "{text}").map_err(|error| Stop::of_output(&error))
+}
+
+pub(crate) fn note_line(text: fmt::Arguments<'_>) {
+    // Nothing is left to do if it cannot be told.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints an answer as it arrives, and returns its rows.
-pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Result<u64> {
-    let schema = answer.schema();
-    let out = BufWriter::new(io::stdout().lock());
-    let mut printer = Printer::new(format, schema, out);
+pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Outcome<u64> {
+    let mut printer = Printer::new(format, answer.schema());
     let mut rows = 0;
     while let Some(batch) = answer.next().await {
         let batch = batch?;
@@ -34,75 +79,83 @@ pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Result<u6
     Ok(rows)
 }
 
-enum Printer<W: Write> {
-    Table { schema: SchemaRef, batches: Vec<RecordBatch>, rows: usize, is_cut: bool, out: W },
-    Csv(Box<arrow_csv::Writer<W>>),
-    Json(Box<arrow_json::ArrayWriter<W>>),
+enum Printer {
+    Table { schema: SchemaRef, batches: Vec<RecordBatch>, rows: usize, is_cut: bool },
+    Csv { has_header: bool },
+    Json(Box<arrow_json::ArrayWriter<Vec<u8>>>),
 }
 
-impl<W: Write> Printer<W> {
-    fn new(format: Format, schema: SchemaRef, out: W) -> Self {
+impl Printer {
+    fn new(format: Format, schema: SchemaRef) -> Self {
         match format {
-            Format::Table => {
-                Self::Table { schema, batches: Vec::new(), rows: 0, is_cut: false, out }
-            }
-            Format::Csv => {
-                Self::Csv(Box::new(arrow_csv::WriterBuilder::new().with_header(true).build(out)))
-            }
+            Format::Table => Self::Table { schema, batches: Vec::new(), rows: 0, is_cut: false },
+            Format::Csv => Self::Csv { has_header: false },
             Format::Json => Self::Json(Box::new(
                 arrow_json::WriterBuilder::new()
                     .with_explicit_nulls(true)
-                    .build::<_, arrow_json::writer::JsonArray>(out),
+                    .build::<_, arrow_json::writer::JsonArray>(Vec::new()),
             )),
         }
     }
 
     /// Takes a batch, and says whether more are wanted.
-    fn write(&mut self, batch: &RecordBatch) -> Result<bool> {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome<bool> {
         match self {
             Self::Table { batches, rows, is_cut, .. } => {
                 let room = TABLE_ROWS_MAX - *rows;
                 *is_cut |= batch.num_rows() > room;
                 batches.push(batch.slice(0, batch.num_rows().min(room)));
                 *rows += batch.num_rows().min(room);
-                Ok(!*is_cut)
+                return Ok(!*is_cut);
             }
-            Self::Csv(writer) => writer.write(batch).map(|()| true).map_err(|e| failed(&e)),
-            Self::Json(writer) => writer.write(batch).map(|()| true).map_err(|e| failed(&e)),
+            Self::Csv { has_header } => {
+                let mut text = Vec::new();
+                let writer = arrow_csv::WriterBuilder::new().with_header(!*has_header);
+                writer.build(&mut text).write(&flat(batch, None)?).map_err(|e| failed(&e))?;
+                *has_header = true;
+                put(&text)?;
+            }
+            Self::Json(writer) => {
+                writer.write(batch).map_err(|e| failed(&e))?;
+                put(&std::mem::take(writer.get_mut()))?;
+            }
         }
+        Ok(true)
     }
 
-    fn finish(self) -> Result<()> {
+    fn finish(self) -> Outcome {
         match self {
-            Self::Table { schema, mut batches, is_cut, mut out, .. } => {
+            Self::Table { schema, mut batches, is_cut, .. } => {
                 if batches.is_empty() {
                     batches.push(RecordBatch::new_empty(schema));
                 }
                 let options = FormatOptions::default().with_null("");
                 let table = pretty_format_batches_with_options(&batches, &options)
                     .map_err(|e| failed(&e))?;
-                let note = match is_cut {
-                    true => format!("(the first {TABLE_ROWS_MAX} rows; --format csv prints all)\n"),
-                    false => String::new(),
-                };
-                write!(out, "{table}\n{note}").and_then(|()| out.flush()).map_err(|e| output(&e))
+                say!("{table}")?;
+                match is_cut {
+                    true => say!("(the first {TABLE_ROWS_MAX} rows; --format csv prints all)"),
+                    false => Ok(()),
+                }
             }
-            Self::Csv(writer) => writer.into_inner().flush().map_err(|e| output(&e)),
+            Self::Csv { .. } => Ok(()),
             Self::Json(mut writer) => {
                 writer.finish().map_err(|e| failed(&e))?;
-                let mut out = writer.into_inner();
-                writeln!(out).and_then(|()| out.flush()).map_err(|e| output(&e))
+                let mut text = writer.into_inner();
+                text.push(b'\n');
+                put(&text)
             }
         }
     }
 }
 
-fn failed(error: &arrow_schema::ArrowError) -> Error {
-    Error::invalid(format!("the answer cannot be printed: {error}"))
+fn put(text: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(text).and_then(|()| out.flush()).map_err(|error| Stop::of_output(&error))
 }
 
-fn output(error: &io::Error) -> Error {
-    Error::io("writing to standard output", error)
+fn failed(error: &arrow_schema::ArrowError) -> Error {
+    Error::invalid(format!("the answer cannot be printed: {error}"))
 }
 
 /// Says in one line what an answer took.

@@ -3,23 +3,23 @@
 use std::time::Instant;
 
 use tidefall_storage::CascadeRequest;
-use tidefall_types::Result;
 
-use crate::args::CascadeArgs;
+use crate::args::{CascadeArgs, Missing};
+use crate::output::{Outcome, say};
 use crate::size::{show_bytes, show_count};
 
-pub(crate) fn run(args: CascadeArgs) -> Result<()> {
-    let db = args.db.open()?;
+pub(crate) fn run(args: CascadeArgs) -> Outcome {
+    let db = args.db.open(Missing::Refuse)?;
     let start = Instant::now();
     let request = CascadeRequest { table: args.table, target: args.to.into() };
     let report = db.cascade(&request)?;
     let seconds = start.elapsed().as_secs_f64();
-    println!(
+    say!(
         "{} steps moved {} rows into {} in {seconds:.2} s; {} rows were replaced, deleted or too old",
         report.steps,
         show_count(report.rows),
         show_bytes(report.bytes),
         show_count(report.rows_dropped),
-    );
-    db.close()
+    )?;
+    Ok(db.close()?)
 }

@@ -11,7 +11,7 @@ use tidefall_types::{Error, ManualClock, Result, format_time, parse_time};
 
 use super::runtime;
 use crate::args::{DemoArgs, Format};
-use crate::output::{print, show_reads};
+use crate::output::{Outcome, print, say, show_reads};
 use crate::size::{show_bytes, show_count};
 
 const FILE: &str = "weather_nyc.csv.gz";
@@ -48,9 +48,16 @@ const QUESTIONS: [(&str, &str); 5] = [
     ),
 ];
 
-pub(crate) fn run(args: DemoArgs) -> Result<()> {
+pub(crate) fn run(args: DemoArgs) -> Outcome {
     let temporary;
     let dir = match &args.keep {
+        Some(dir) if Db::exists(dir) => {
+            return Err(Error::conflict(format!(
+                "there is a database in {} already; name another directory to --keep",
+                dir.display()
+            ))
+            .into());
+        }
         Some(dir) => dir.as_path(),
         None => {
             temporary = TemporaryDir::new()?;
@@ -62,17 +69,17 @@ pub(crate) fn run(args: DemoArgs) -> Result<()> {
     import(&db, &args.data.join(FILE))?;
     let start = Instant::now();
     let report = db.cascade(&CascadeRequest { table: None, target: Target::ByAge })?;
-    println!(
+    say!(
         "Let {} readings fall by their age, as if it were {NOW}, in {:.0} ms:\n",
         show_count(report.rows),
         start.elapsed().as_secs_f64() * 1e3
-    );
+    )?;
     show_models(&db)?;
     runtime()?.block_on(ask(&db))?;
-    db.close()
+    Ok(db.close()?)
 }
 
-fn import(db: &Db, file: &Path) -> Result<()> {
+fn import(db: &Db, file: &Path) -> Outcome {
     let start = Instant::now();
     let options = CsvOptions {
         time: TimeSource::Columns(vec!["time_hour".into()]),
@@ -86,21 +93,21 @@ fn import(db: &Db, file: &Path) -> Result<()> {
     for batch in open_csv(file, &options)? {
         rows += db.write(TABLE, &batch?.batch, &write)?.rows;
     }
-    println!(
+    say!(
         "Imported {} hourly readings of 9 measures at 3 airports from {}, each acknowledged from \
          the log on disk, in {:.0} ms.",
         show_count(rows as u64),
         file.display(),
         start.elapsed().as_secs_f64() * 1e3
-    );
+    )?;
     Ok(())
 }
 
-fn show_models(db: &Db) -> Result<()> {
+fn show_models(db: &Db) -> Outcome {
     for table in db.inspect()? {
-        println!("  kv     {:>6} rows in memory", show_count(table.rows_in_memory));
+        say!("  kv     {:>6} rows in memory", show_count(table.rows_in_memory))?;
         for model in table.models.iter().filter(|model| model.model != Model::Kv) {
-            println!(
+            say!(
                 "  {:<6} {:>6} rows in {} objects, {}, {}",
                 model.model.name(),
                 show_count(model.rows),
@@ -111,21 +118,21 @@ fn show_models(db: &Db) -> Result<()> {
                     format_time(time.first_ns),
                     format_time(time.last_ns)
                 ))
-            );
+            )?;
         }
     }
     Ok(())
 }
 
-async fn ask(db: &Db) -> Result<()> {
+async fn ask(db: &Db) -> Outcome {
     let session = Session::new(db.clone());
     for (question, sql) in QUESTIONS {
-        println!("\n{question}\n  {sql}");
+        say!("\n{question}\n  {sql}")?;
         let start = Instant::now();
         let mut answer = session.query(sql).await?;
         print(&mut answer, Format::Table).await?;
         let millis = start.elapsed().as_secs_f64() * 1e3;
-        println!("  {millis:.1} ms; {}", show_reads(&answer.reads()));
+        say!("  {millis:.1} ms; {}", show_reads(&answer.reads()))?;
     }
     Ok(())
 }

@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, TimestampNanosecondArray, UInt32Array};
 use parquet::arrow::ArrowWriter;
-use tidefall_bench::workload::Workload;
-use tidefall_types::{Error, Result, WriteBatch};
+use tidefall_bench::workload::{START_NS, Workload};
+use tidefall_types::{Error, NS_PER_DAY, Result, WriteBatch};
 
 use crate::args::GenerateArgs;
+use crate::output::{Outcome, say};
 use crate::size::show_count;
 
-pub(crate) fn run(args: GenerateArgs) -> Result<()> {
+pub(crate) fn run(args: GenerateArgs) -> Outcome {
+    check_amount(&args)?;
     let workload = Workload::new(args.sensors, args.seed)?;
     let mut out = Output::create(&args)?;
     let mut rows = 0;
@@ -26,7 +28,21 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
         out.write(&batch)?;
     }
     out.finish()?;
-    println!("{} rows written to {}", show_count(rows), args.file.display());
+    say!("{} rows written to {}", show_count(rows), args.file.display())?;
+    Ok(())
+}
+
+fn check_amount(args: &GenerateArgs) -> Result<()> {
+    let days_max = (i64::MAX - START_NS) / NS_PER_DAY;
+    if args.sensors == 0 || args.days == 0 {
+        return Err(Error::invalid("--sensors and --days must be above 0"));
+    }
+    if i64::from(args.days) > days_max {
+        return Err(Error::invalid(format!(
+            "--days {}: at most {days_max}, as times end on 2262-04-11",
+            args.days
+        )));
+    }
     Ok(())
 }
 

@@ -13,9 +13,10 @@ use tidefall_import::{
     open_csv, open_parquet,
 };
 use tidefall_storage::{BadRows, CascadeRequest, Db, Unknown, WriteOptions};
-use tidefall_types::{Error, NO_TAG, Result, WriteBatch, format_time};
+use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
 
-use crate::args::{AckArg, ImportArgs};
+use crate::args::{AckArg, ImportArgs, Missing};
+use crate::output::{Outcome, note, say};
 use crate::size::show_count;
 
 /// Bad rows that are printed; the others are counted, and written to the file of bad rows.
@@ -23,10 +24,10 @@ const BAD_ROWS_SHOWN: u64 = 10;
 /// Bytes of a bad row that are printed.
 const BAD_TEXT_SHOWN: usize = 120;
 
-pub(crate) fn run(args: ImportArgs) -> Result<()> {
+pub(crate) fn run(args: ImportArgs) -> Outcome {
     args.files.iter().try_for_each(|file| check_input(file))?;
     check_bad_file(&args)?;
-    let db = args.db.open()?;
+    let db = args.db.open(Missing::Create)?;
     let mut import = Import::new(&args)?;
     let outcome = args.files.iter().try_for_each(|file| import.file(&db, &args, file));
     // What was written before a failure is kept, so it must be made durable in any case.
@@ -36,11 +37,11 @@ pub(crate) fn run(args: ImportArgs) -> Result<()> {
     };
     let outcome = outcome.and(flushed).and_then(|()| cascade(&db, &args));
     let outcome = outcome.and(import.end_bad_file()).and(db.close());
-    match outcome {
-        Ok(()) => import.report(&args.table),
-        Err(_) => import.report_stop(&args.table),
+    if let Err(error) = outcome {
+        import.report_stop(&args.table);
+        return Err(error.into());
     }
-    outcome
+    import.report(&args.table)
 }
 
 fn cascade(db: &Db, args: &ImportArgs) -> Result<()> {
@@ -119,15 +120,23 @@ impl Import {
     fn file(&mut self, db: &Db, args: &ImportArgs, path: &Path) -> Result<()> {
         // Looked up for each file: the one before may have made the table or given it columns.
         let table = db.schema(&args.table).ok();
+        let is_new = table.is_none();
         let is_parquet = path.extension().is_some_and(|end| end == "parquet");
         if is_parquet {
             let options = ParquetOptions { table, ..parquet_options(args) };
             let reader = open_parquet(path, &options)?;
+            if is_new && args.tags.is_empty() {
+                hint_at_tags(path, reader.fields().iter().map(|(name, ty)| (name, *ty)));
+            }
             let bytes = Some(reader.stored_bytes());
             self.batches(db, args, &Source { path, bytes, unit: "row" }, reader)
         } else {
             let options = CsvOptions { table, ..csv_options(args)? };
             let reader = open_csv(path, &options)?;
+            let schema = reader.schema();
+            if is_new && schema.tags.is_empty() {
+                hint_at_tags(path, schema.fields.iter().map(|field| (&field.name, field.ty)));
+            }
             let bytes = reader.stored_bytes();
             self.batches(db, args, &Source { path, bytes, unit: "line" }, reader)
         }
@@ -186,7 +195,7 @@ impl Import {
         }
         self.bad += 1;
         if self.bad <= BAD_ROWS_SHOWN {
-            bar.suspend(|| eprintln!("{place}: {}\n  {text}", bad.reason));
+            bar.suspend(|| note!("{place}: {}\n  {text}", bad.reason));
         }
         if let Some(file) = &mut self.bad_file {
             let text = bad.text.trim_end_matches(['\r', '\n']);
@@ -201,21 +210,31 @@ impl Import {
         file.flush().map_err(|error| Error::io("writing the file of bad rows", &error))
     }
 
-    fn report(&self, table: &str) {
+    fn report(&self, table: &str) -> Outcome {
         let seconds = self.start.elapsed().as_secs_f64();
-        println!(
+        say!(
             "{} rows imported into {table} in {seconds:.2} s ({} rows/s), {} bad rows set aside",
             show_count(self.rows),
             show_count((self.rows as f64 / seconds) as u64),
             show_count(self.bad),
-        );
+        )
     }
 
     /// Says what an import that failed has left.
     fn report_stop(&self, table: &str) {
-        eprintln!(
-            "{} rows were written to {table} before the import stopped",
-            show_count(self.rows)
+        note!("{} rows were written to {table} before the import stopped", show_count(self.rows));
+    }
+}
+
+/// Tells that all rows will be of one sensor, where a column may well name several.
+fn hint_at_tags<'a>(path: &Path, fields: impl Iterator<Item = (&'a String, FieldType)>) {
+    let texts = fields.filter(|(_, ty)| *ty == FieldType::Text).map(|(name, _)| name.as_str());
+    let texts = texts.collect::<Vec<_>>().join(",");
+    if !texts.is_empty() {
+        note!(
+            "{}: no column is a tag, so rows of equal time replace each other; if {texts} name \
+             the sensor, import into another table with --tags {texts}",
+            path.display()
         );
     }
 }

@@ -1,37 +1,40 @@
 //! `tidefall inspect`
 
-use tidefall_types::Result;
-
-use crate::args::DbArgs;
+use crate::args::{DbArgs, Missing};
+use crate::output::{Outcome, say};
 use crate::size::{show_bytes, show_count};
 
-pub(crate) fn run(args: DbArgs) -> Result<()> {
-    let db = args.open_shared()?;
+pub(crate) fn run(args: DbArgs) -> Outcome {
+    let db = args.open_shared(Missing::Refuse)?;
     for table in db.inspect()? {
-        println!(
+        say!(
             "{}: {} sensors, {} fields, {} deletes pending",
             table.name,
             show_count(u64::from(table.sensors)),
             table.fields,
             table.deletes
-        );
-        println!(
+        )?;
+        say!(
             "  {:<7} {:>8} {:>16} {:>12} {:>10}  time",
-            "model", "objects", "rows", "bytes", "bytes/row"
-        );
-        println!(
+            "model",
+            "objects",
+            "rows",
+            "bytes",
+            "bytes/row"
+        )?;
+        say!(
             "  {:<7} {:>8} {:>16} {:>12}",
             "memory",
             "",
             show_count(table.rows_in_memory),
             show_bytes(table.bytes_in_memory)
-        );
+        )?;
         for model in &table.models {
             let per_row = match model.rows {
                 0 => String::new(),
                 rows => format!("{:.2}", model.bytes as f64 / rows as f64),
             };
-            println!(
+            say!(
                 "  {:<7} {:>8} {:>16} {:>12} {:>10}  {}",
                 model.model.name(),
                 show_count(model.objects),
@@ -39,8 +42,8 @@ pub(crate) fn run(args: DbArgs) -> Result<()> {
                 show_bytes(model.bytes),
                 per_row,
                 model.time.map_or_else(String::new, |time| time.to_string())
-            );
+            )?;
         }
     }
-    db.close()
+    Ok(db.close()?)
 }

@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use tidefall_sql::Session;
-use tidefall_types::Result;
 
 use super::runtime;
 use crate::args::QueryArgs;
-use crate::output::{print, show_reads};
+use crate::output::{Outcome, Stop, note, print, show_reads};
 
-pub(crate) fn run(args: QueryArgs) -> Result<()> {
-    let db = args.db.open_shared()?;
+pub(crate) fn run(args: QueryArgs) -> Outcome {
+    let db = args.db.open_shared(args.create.missing())?;
     let outcome = runtime()?.block_on(async {
         let session = Session::new(db.clone());
         let start = Instant::now();
@@ -18,9 +17,10 @@ pub(crate) fn run(args: QueryArgs) -> Result<()> {
         let rows = print(&mut answer, args.format).await?;
         if args.timing {
             let millis = start.elapsed().as_secs_f64() * 1e3;
-            eprintln!("{rows} rows in {millis:.1} ms; {}", show_reads(&answer.reads()));
+            note!("{rows} rows in {millis:.1} ms; {}", show_reads(&answer.reads()));
         }
-        Ok(())
+        Ok::<_, Stop>(())
     });
-    db.close().and(outcome)
+    db.close()?;
+    outcome
 }

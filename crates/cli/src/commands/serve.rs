@@ -1,12 +1,12 @@
 //! `tidefall serve`
 
 use tidefall_server::{Server, ServerOptions, termination};
-use tidefall_types::Result;
 
 use super::runtime;
 use crate::args::ServeArgs;
+use crate::output::{Outcome, Stop, say};
 
-pub(crate) fn run(args: ServeArgs) -> Result<()> {
+pub(crate) fn run(args: ServeArgs) -> Outcome {
     let db = args.open()?;
     let options = ServerOptions {
         address: args.listen,
@@ -15,7 +15,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     };
     runtime()?.block_on(async {
         let server = Server::bind(db, options).await?;
-        println!("Tidefall listens on http://{}", server.address()?);
-        server.run(termination()).await
+        // A server has work to do, whoever reads this.
+        let _ = say!("Tidefall listens on http://{}", server.address()?);
+        server.run(termination()).await?;
+        Ok::<_, Stop>(())
     })
 }

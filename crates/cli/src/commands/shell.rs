@@ -1,5 +1,6 @@
 //! `tidefall shell`
 
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -10,11 +11,11 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
 use tidefall_sql::Session;
 use tidefall_storage::Db;
-use tidefall_types::{Error, Result};
+use tidefall_types::Error;
 
 use super::runtime;
 use crate::args::{Format, ShellArgs};
-use crate::output::{print, show_reads};
+use crate::output::{Outcome, Stop, note, print, say, show_reads};
 
 /// Words that are completed beside tables and columns.
 const KEYWORDS: [&str; 34] = [
@@ -54,10 +55,40 @@ const KEYWORDS: [&str; 34] = [
     "stddev",
 ];
 
-pub(crate) fn run(args: ShellArgs) -> Result<()> {
-    let db = args.db.open_shared()?;
-    let runtime = runtime()?;
+/// Whether it is said how long a statement took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    Shown,
+    Hidden,
+}
+
+pub(crate) fn run(args: ShellArgs) -> Outcome {
+    let db = args.db.open_shared(args.create.missing())?;
     let session = Session::new(db.clone());
+    let outcome = match io::stdin().is_terminal() {
+        true => run_lines(&db, &session),
+        false => run_input(&session),
+    };
+    drop(session);
+    db.close()?;
+    outcome
+}
+
+/// Runs what comes through a pipe or from a file.
+fn run_input(session: &Session) -> Outcome {
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Error::io("reading standard input", &error))?;
+    let sql = str::from_utf8(&bytes).map_err(|error| {
+        let byte = error.valid_up_to() + 1;
+        Error::invalid(format!("standard input is not UTF-8 from its byte {byte} on"))
+    })?;
+    runtime()?.block_on(run_statements(session, sql, Timing::Hidden))
+}
+
+/// Runs what a person types.
+fn run_lines(db: &Db, session: &Session) -> Outcome {
+    let runtime = runtime()?;
     let mut editor: Editor<SqlHelper, DefaultHistory> =
         Editor::new().map_err(|error| failed(&error))?;
     editor.set_helper(Some(SqlHelper { db: db.clone() }));
@@ -66,42 +97,47 @@ pub(crate) fn run(args: ShellArgs) -> Result<()> {
         // There is none before the first session.
         let _ = editor.load_history(history);
     }
-    println!("Statements end with a semicolon and may span lines. Ctrl-D ends the shell.");
+    say!("Statements end with a semicolon and may span lines. Ctrl-D ends the shell.")?;
     loop {
-        let statement = match editor.readline("tidefall> ") {
-            Ok(statement) => statement,
+        let statements = match editor.readline("tidefall> ") {
+            Ok(statements) => statements,
             Err(ReadlineError::Interrupted) => continue,
             Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(failed(&error).into()),
         };
-        if statement.trim().is_empty() {
+        if statements.trim().is_empty() {
             continue;
         }
-        if matches!(statement.trim().trim_end_matches(';'), "exit" | "quit" | "\\q") {
+        if matches!(statements.trim().trim_end_matches(';'), "exit" | "quit" | "\\q") {
             break;
         }
-        editor.add_history_entry(&statement).map_err(|error| failed(&error))?;
-        let start = Instant::now();
-        let outcome = runtime.block_on(async {
-            let mut answer = session.query(&statement).await?;
-            let rows = print(&mut answer, Format::Table).await?;
-            Ok::<_, Error>((rows, answer.reads()))
-        });
-        match outcome {
-            Ok((rows, reads)) => {
-                let millis = start.elapsed().as_secs_f64() * 1e3;
-                println!("{rows} rows in {millis:.1} ms; {}", show_reads(&reads));
-            }
-            Err(error) => println!("{}: {error}", error.kind().name()),
+        editor.add_history_entry(&statements).map_err(|error| failed(&error))?;
+        match runtime.block_on(run_statements(session, &statements, Timing::Shown)) {
+            Err(Stop::Failed(error)) => say!("{}: {error}", error.kind().name())?,
+            outcome => outcome?,
         }
     }
     if let Some(history) = &history
         && let Err(error) = editor.save_history(history)
     {
-        eprintln!("the history was not saved to {}: {error}", history.display());
+        note!("the history was not saved to {}: {error}", history.display());
     }
-    drop(session);
-    db.close()
+    Ok(())
+}
+
+/// Runs statements in order, prints the answer of each, and stops at the first error.
+async fn run_statements(session: &Session, sql: &str, timing: Timing) -> Outcome {
+    let mut script = session.script(sql)?;
+    loop {
+        let start = Instant::now();
+        let Some(answer) = script.next().await else { return Ok(()) };
+        let mut answer = answer?;
+        let rows = print(&mut answer, Format::Table).await?;
+        if timing == Timing::Shown {
+            let millis = start.elapsed().as_secs_f64() * 1e3;
+            say!("{rows} rows in {millis:.1} ms; {}", show_reads(&answer.reads()))?;
+        }
+    }
 }
 
 fn history_file() -> Option<PathBuf> {

@@ -104,3 +104,26 @@ fn rows_of_parquet_that_do_not_fit_are_named_and_kept_as_text() {
     assert!(lines[1].contains(",value="), "{lines:?}");
     assert!(lines[2].starts_with("# x.parquet, row 2: "), "{lines:?}");
 }
+
+#[test]
+fn text_columns_without_tags_get_a_hint() {
+    let place = Place::new();
+    place.write("a.csv", "time,station,kind,v\n2024-01-01,a,x,1\n2024-01-01,b,x,2\n");
+    let said = place.done(&import(&["a.csv"], &[]));
+    assert!(said.err.contains("rows of equal time replace each other"), "{said:?}");
+    assert!(said.err.contains("--tags station,kind"), "{said:?}");
+    let tagged = ["import", "a.csv", "--db", "db", "--table", "u", "--tags", "station,kind"];
+    assert!(!place.done(&tagged).err.contains("--tags"));
+    place.write("b.csv", "time,v\n2024-01-01,1\n");
+    let plain = ["import", "b.csv", "--db", "db", "--table", "w"];
+    assert!(!place.done(&plain).err.contains("--tags"));
+}
+
+#[test]
+fn a_tag_that_comes_as_a_field_is_named() {
+    let place = Place::new();
+    place.write("a.csv", "time,s,room,v\n2024-01-01,a,r,1\n");
+    place.done(&import(&["a.csv"], &["--tags", "s,room"]));
+    let said = place.failed(&import(&["a.csv"], &["--tags", "s"]));
+    assert!(said.err.contains("\"room\" is a tag there, and a field here"), "{said:?}");
+}

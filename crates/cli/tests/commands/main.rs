@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on should stop.
 
+mod databases;
+mod generate;
 mod import;
+mod output;
+mod shell;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -137,6 +137,8 @@ impl Run {
     }
 
     fn rounds(&mut self) -> Result<(), String> {
+        // Whatever comes first: a cascade and a verification ask for a database.
+        self.command("query", &["--create", "SELECT 1"], None)?;
         for round in 1..=self.settings.rounds {
             self.round = round;
             // A round can be planned again without those before it.

@@ -1,0 +1,83 @@
+//! What is printed, and what happens when it cannot be.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Output;
+
+use crate::Place;
+
+const ASK: [&str; 5] = ["query", "--db", "db", "--format", "csv"];
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("a.csv", "time,s,v\n2024-01-01,a,1.5\n2024-01-01,b,2\nnever,c,3\n");
+    place.done(&[
+        "import",
+        "a.csv",
+        "--db",
+        "db",
+        "--table",
+        "t",
+        "--tags",
+        "s",
+        "--skip-bad-rows",
+    ]);
+    place
+}
+
+/// A pipe that nobody reads.
+fn unread() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    let place = place();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data");
+    let printing: [&[&str]; 8] = [
+        &["inspect", "--db", "db"],
+        &["verify", "--db", "db"],
+        &["cascade", "--db", "db"],
+        &["query", "--db", "db", "SELECT * FROM t"],
+        &["query", "--db", "db", "--format", "csv", "SELECT * FROM t"],
+        &["query", "--db", "db", "--format", "json", "SELECT * FROM t"],
+        &["import", "a.csv", "--db", "db", "--table", "t", "--skip-bad-rows"],
+        &["demo", "--data", data.to_str().unwrap()],
+    ];
+    for line in printing {
+        let output = place.command(line).stdout(unread()).output().unwrap();
+        assert!(output.status.success(), "{line:?}: {output:?}");
+        assert!(!err(&output).contains("tidefall:"), "{line:?}: {output:?}");
+        assert!(!err(&output).contains("panicked"), "{line:?}: {output:?}");
+    }
+    let import = ["import", "a.csv", "--db", "db", "--table", "t", "--skip-bad-rows", "-q"];
+    let output = place.command(&import).stderr(unread()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let place = place();
+    let printing: [&[&str]; 3] = [
+        &["inspect", "--db", "db"],
+        &["query", "--db", "db", "SELECT 1"],
+        &[&ASK[..], &["SELECT 1"]].concat(),
+    ];
+    for line in printing {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = place.command(line).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line:?}: {output:?}");
+        assert!(err(&output).contains("io: writing to standard output"), "{line:?}: {output:?}");
+    }
+}
+
+#[test]
+fn csv_has_lists_as_text() {
+    let place = place();
+    assert_eq!(place.rows("SELECT make_array(1.5, 2.0) AS l, 7 AS n"), "\"[1.5, 2.0]\",7\n");
+    assert!(place.rows("SELECT * FROM columns.t").contains('['));
+}
