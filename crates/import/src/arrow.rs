@@ -10,16 +10,20 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
     Result, RowError, TagColumn, WriteBatch, parse_time,
 };
 
+/// The name that a time column has as a rule.
+const TIME: &str = "time";
+
 /// What the columns of a record batch are. All others are fields.
 #[derive(Debug, Clone, Default)]
 pub struct ArrowOptions {
-    /// The time column; `None` for the first one of a timestamp or date type.
+    /// The time column; `None` for the one called `time` if it is of a timestamp or date type, else the
+    /// first timestamp, else the first date.
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
@@ -90,13 +94,18 @@ fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions) -> Result<
     if let Some(name) = &options.time {
         return find(schema, name);
     }
-    let is_time =
-        |ty: &DataType| matches!(ty, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
-    schema
-        .fields()
-        .iter()
-        .position(|field| is_time(field.data_type()) && !options.tags.contains(field.name()))
-        .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))
+    let is_date = |ty: &DataType| matches!(ty, DataType::Date32 | DataType::Date64);
+    let is_timestamp = |ty: &DataType| matches!(ty, DataType::Timestamp(..));
+    let first = |fits: &dyn Fn(&Field) -> bool| {
+        let mut fields = schema.fields().iter();
+        fields.position(|field| fits(field) && !options.tags.contains(field.name()))
+    };
+    first(&|field| {
+        field.name() == TIME && (is_timestamp(field.data_type()) || is_date(field.data_type()))
+    })
+    .or_else(|| first(&|field| is_timestamp(field.data_type())))
+    .or_else(|| first(&|field| is_date(field.data_type())))
+    .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))
 }
 
 type Times = (ScalarBuffer<i64>, Vec<RowError>);

@@ -62,3 +62,23 @@ fn wrong_batches_are_refused() {
     check(vec![("v", value.clone())], &[], "no column is a timestamp");
     check(vec![("t", time), ("v", value)], &["x"], "there is no column \"x\"");
 }
+
+#[test]
+fn the_time_is_found_by_its_name_then_by_its_type() {
+    let day: ArrayRef = Arc::new(Date32Array::from(vec![1]));
+    let moment: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
+    let value: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+    let check = |columns: &[(&'static str, &ArrayRef)], tags: &[&str], expected_ns: i64| {
+        let columns = columns.iter().map(|(name, values)| (*name, Arc::clone(values))).collect();
+        let found = batch_from_arrow(&batch(columns), &options(tags)).unwrap();
+        assert_eq!(found.time.as_ref(), [expected_ns]);
+    };
+    let ms = NS_PER_MILLI;
+    check(&[("d", &day), ("time", &moment), ("v", &value)], &[], 2 * ms);
+    check(&[("d", &day), ("t", &moment), ("v", &value)], &[], 2 * ms);
+    check(&[("t", &moment), ("time", &day), ("v", &value)], &[], NS_PER_DAY);
+    check(&[("d", &day), ("v", &value)], &[], NS_PER_DAY);
+    // A column called so that holds no times is a field, and a tag is never the time.
+    check(&[("time", &value), ("t", &moment)], &[], 2 * ms);
+    check(&[("time", &moment), ("d", &day), ("v", &value)], &["time"], NS_PER_DAY);
+}
