@@ -102,3 +102,68 @@ def test_an_answer_of_ten_times_the_budget_is_iterated(large, way):
     assert int(rows) == SENSORS * MINUTES_PER_YEAR
     assert float(total) == pytest.approx(expected, rel=1e-9)
     assert float(grown_mib) < 2 * BUDGET_MIB, f"{grown_mib} MiB for a budget of {BUDGET_MIB}"
+
+
+def run(script, *arguments, **options):
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+FORK = """
+    import os, sys
+    import tidefall
+    db = tidefall.open(sys.argv[1])
+    row = lambda time: {"time": [time], "value": [1.0]}
+    db.write("plant", row(1), time="time")
+    plant, rows = db.table("plant"), db.sql("SELECT value FROM plant")
+    if os.fork() == 0:
+        for use in (db.tables, plant.rows, rows.to_dict, lambda: db.cascade(to="long"), lambda: db.write("plant", row(2), time="time")):
+            try:
+                use()
+            except tidefall.ClosedError as error:
+                assert "opened in process" in str(error), error
+            else:
+                raise AssertionError("it was used")
+        assert "opened in process" in repr(db)
+        rows.close()
+        db.close()
+        sys.exit(0)
+    status = os.wait()[1]
+    db.write("plant", row(3), time="time")
+    print(status, rows.to_dict(), len(plant.rows()), flush=True)
+    # One that does nothing but end.
+    if os.fork() == 0:
+        sys.exit(0)
+    print(os.wait()[1])
+    db.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_leaves_the_database_alone(tmp_path):
+    folder = str(tmp_path / "db")
+    done = run(FORK, folder)
+    assert (done.returncode, done.stdout) == (0, "0 {'value': [1.0]} 2\n0\n"), done.stderr
+    with tidefall.open(folder) as db:
+        assert db.table("plant").rows().time.astype(int).tolist() == [1, 3]
+
+
+INTERRUPT = """
+    import os, signal, sys, threading, time
+    import tidefall
+    with tidefall.open(sys.argv[1]) as db:
+        db.write("plant", {"time": list(range(500_000)), "value": [1.0] * 500_000}, time="time")
+        endless = "SELECT sum(a.value * b.value) FROM plant a CROSS JOIN plant b"
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        try:
+            db.sql(endless).to_dict()
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - begin < 30, db.sql("SELECT count(*) AS n FROM plant").to_dict())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent otherwise here")
+def test_ctrl_c_ends_a_query(tmp_path):
+    done = run(INTERRUPT, str(tmp_path / "db"))
+    assert (done.returncode, done.stdout) == (0, "interrupted True {'n': [500000]}\n"), done.stderr

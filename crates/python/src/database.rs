@@ -20,8 +20,10 @@ use tokio::runtime::Runtime;
 
 use crate::array::Array;
 use crate::errors::to_python;
+use crate::process::Owned;
 use crate::question::{Aggregate, Block, Question, Tags, find_field};
-use crate::stream::{Stream, arrow_error, reader};
+use crate::stream::{Batches, Stream, arrow_error, reader};
+use crate::wait::wait;
 
 /// Which sensors: for each of some tags the values that it may have.
 type Chosen = Vec<(String, Vec<String>)>;
@@ -31,14 +33,19 @@ type Schema = (String, Vec<String>, Vec<(String, String)>);
 /// A database in a directory of this machine.
 #[pyclass(frozen, module = "tidefall._tidefall")]
 pub(crate) struct Database {
-    open: Mutex<Option<Session>>,
+    open: Owned<Open>,
+}
+
+struct Open {
+    // None when it is closed.
+    session: Mutex<Option<Session>>,
     runtime: Arc<Runtime>,
 }
 
 impl Database {
     fn session(&self) -> Result<Session> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| Error::closed("the database is closed"))
+        let session = self.open.get()?.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.clone().ok_or_else(|| Error::closed("the database is closed"))
     }
 
     fn db(&self) -> Result<Db> {
@@ -177,14 +184,17 @@ impl Database {
             };
             let runtime = Runtime::new().map_err(|error| Error::io("starting threads", &error))?;
             let session = Session::with_options(db, &options);
-            Ok(Self { open: Mutex::new(Some(session)), runtime: Arc::new(runtime) })
+            let session = Mutex::new(Some(session));
+            Ok(Self { open: Owned::new(Open { session, runtime: Arc::new(runtime) }) })
         })
         .map_err(to_python)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
-            let session = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // One that belongs to another process is left to it.
+            let Ok(open) = self.open.get() else { return Ok(()) };
+            let session = open.session.lock().unwrap_or_else(PoisonError::into_inner).take();
             session.map_or(Ok(()), |session| session.db().close())
         })
         .map_err(to_python)
@@ -204,11 +214,14 @@ impl Database {
 
     fn sql(&self, py: Python<'_>, query: &str) -> PyResult<Stream> {
         py.detach(|| {
-            let session = self.session()?.fork();
-            let stream = self.runtime.block_on(session.query(query))?;
-            Ok(Stream::new(Arc::clone(&self.runtime), stream))
+            let session = self.session().map_err(to_python)?;
+            let runtime = &self.open.get().map_err(to_python)?.runtime;
+            let begin = async {
+                let stream = session.fork().query(query).await?;
+                Batches::begin(Arc::clone(runtime), stream).await
+            };
+            wait(runtime, begin)?.map(Stream::new).map_err(to_python)
         })
-        .map_err(to_python)
     }
 
     /// Writes rows; waits until they are on disk.

@@ -7,8 +7,10 @@
 mod array;
 mod database;
 mod errors;
+mod process;
 mod question;
 mod stream;
+mod wait;
 
 use std::ffi::OsString;
 

@@ -2,7 +2,8 @@
 //! on the other side but one that speaks it, and nothing is copied.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -17,7 +18,9 @@ use tidefall_sql::QueryStream;
 use tidefall_types::{Error, Result};
 use tokio::runtime::Runtime;
 
-use crate::errors::to_python;
+use crate::errors::{ClosedError, to_python};
+use crate::process::Owned;
+use crate::wait::wait;
 
 /// Reads what a Python object offers by `__arrow_c_stream__`.
 ///
@@ -42,19 +45,19 @@ pub(crate) fn reader(data: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader
 #[pyclass(frozen, module = "tidefall._tidefall")]
 pub(crate) struct Stream {
     schema: SchemaRef,
-    // None when it is at its end, closed, or handed over.
-    batches: Mutex<Option<Batches>>,
+    // None when it is at its end, closed, or handed over. Locked without the interpreter's lock alone: who
+    // holds it may wait for that one.
+    batches: Owned<Mutex<Option<Batches>>>,
 }
 
 impl Stream {
-    pub(crate) fn new(runtime: Arc<Runtime>, stream: QueryStream) -> Self {
-        let schema = stream.schema();
-        let unique = vec![None; schema.fields().len()];
-        Self { schema, batches: Mutex::new(Some(Batches { runtime, stream, unique })) }
+    pub(crate) fn new(batches: Batches) -> Self {
+        let schema = batches.stream.schema();
+        Self { schema, batches: Owned::new(Mutex::new(Some(batches))) }
     }
 
-    fn take(&self) -> Option<Batches> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Batches>>> {
+        Ok(self.batches.get()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -63,19 +66,24 @@ impl Stream {
     /// The next batch; none at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.detach(|| {
-            let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = batches.as_mut().and_then(Iterator::next).transpose();
+            let mut batches = self.lock().map_err(to_python)?;
+            let next = batches.as_mut().map_or(Ok(None), Batches::wait_for_next);
             if !matches!(next, Ok(Some(_))) {
                 *batches = None;
             }
             Ok(next?.map(Batch))
         })
-        .map_err(to_python)
+    }
+
+    /// Whether there may be batches that have not been read.
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| Ok(self.lock()?.is_some())).map_err(to_python)
     }
 
     /// Stops the query.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.take()));
+        // One that belongs to another process is left to it.
+        py.detach(|| drop(self.lock().map(|mut batches| batches.take())));
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -85,6 +93,9 @@ impl Stream {
     }
 
     /// Hands over the batches that have not been read.
+    ///
+    /// # Errors
+    /// `Closed` when there are none any more.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -93,8 +104,14 @@ impl Stream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface allows to offer another schema than the one that is wished for.
         let _ = requested_schema;
-        let batches = self.take();
-        let reader = Reader { schema: Arc::clone(&self.schema), batches };
+        let batches = py.detach(|| Ok(self.lock()?.take())).map_err(to_python)?;
+        let batches = batches.ok_or_else(|| {
+            ClosedError::new_err(
+                "these rows were read; run the statement again, or keep to_arrow()",
+            )
+        })?;
+        let schema = Arc::clone(&self.schema);
+        let reader = Reader { schema, batches: Owned::new(batches), asker: thread::current().id() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
@@ -122,26 +139,38 @@ impl Batch {
 }
 
 /// The batches of an answer, fit for Python.
-struct Batches {
+pub(crate) struct Batches {
     runtime: Arc<Runtime>,
+    first: Option<RecordBatch>,
     stream: QueryStream,
     /// For each column the values of a dictionary that were found to be unique.
     unique: Vec<Option<ArrayRef>>,
 }
 
-impl Iterator for Batches {
-    type Item = Result<RecordBatch>;
+impl Batches {
+    /// Waits for the first batch: statements that change something do so when their answer is asked for.
+    pub(crate) async fn begin(runtime: Arc<Runtime>, mut stream: QueryStream) -> Result<Self> {
+        let first = stream.next().await.transpose()?;
+        let unique = vec![None; stream.schema().fields().len()];
+        Ok(Self { runtime, first, stream, unique })
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.runtime.block_on(self.stream.next())?;
-        Some(batch.and_then(|batch| {
-            let columns = batch.columns().iter().zip(&mut self.unique);
-            let columns = columns.map(|(column, unique)| with_unique_values(column, unique));
-            let columns = columns.collect::<std::result::Result<Vec<_>, _>>();
-            columns
-                .and_then(|columns| RecordBatch::try_new(batch.schema(), columns))
-                .map_err(arrow_error)
-        }))
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = match self.first.take() {
+            Some(first) => Some(first),
+            None => self.stream.next().await.transpose()?,
+        };
+        let Some(batch) = batch else { return Ok(None) };
+        let columns = batch.columns().iter().zip(&mut self.unique);
+        let columns = columns.map(|(column, unique)| with_unique_values(column, unique));
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>();
+        let batch = columns.and_then(|columns| RecordBatch::try_new(batch.schema(), columns));
+        batch.map(Some).map_err(arrow_error)
+    }
+
+    fn wait_for_next(&mut self) -> PyResult<Option<RecordBatch>> {
+        let runtime = Arc::clone(&self.runtime);
+        wait(&runtime, self.next())?.map_err(to_python)
     }
 }
 
@@ -170,15 +199,30 @@ fn are_unique(values: &ArrayRef) -> bool {
 /// Batches for Arrow's C interface.
 struct Reader {
     schema: SchemaRef,
-    batches: Option<Batches>,
+    batches: Owned<Batches>,
+    /// The thread to which they were handed over.
+    asker: ThreadId,
+}
+
+impl Reader {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let is_asker = thread::current().id() == self.asker;
+        let batches = self.batches.get_mut()?;
+        let runtime = Arc::clone(&batches.runtime);
+        // Another thread may be waited for by one that holds the interpreter's lock.
+        match is_asker {
+            true => wait(&runtime, batches.next())
+                .unwrap_or_else(|_| Err(Error::closed("the query was interrupted"))),
+            false => runtime.block_on(batches.next()),
+        }
+    }
 }
 
 impl Iterator for Reader {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.batches.as_mut()?.next()?;
-        Some(next.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+        self.next_batch().map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
     }
 }
 

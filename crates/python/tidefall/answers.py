@@ -11,12 +11,29 @@ from . import _tidefall
 Tags = list[tuple[str, list[str | None]]]
 
 
-def _labels(tags: Tags) -> list[str]:
+READ = "these rows were read; run the statement again, or keep to_arrow()"
+
+
+def labels(tags: Tags) -> list[str]:
     """A name for each sensor: the value of its tag, or of all of them with commas in between."""
     values = [column for _, column in tags]
     if not values:
         return ["value"]
     return [",".join("" if value is None else value for value in sensor) for sensor in zip(*values)]
+
+
+def make_unique(names: list[str]) -> list[str]:
+    """The names, with a number behind all but the first that are the same, as in the layer `rows`."""
+    used: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, count = name, 1
+        while candidate in used:
+            count += 1
+            candidate = f"{name}#{count}"
+        used.add(candidate)
+        unique.append(candidate)
+    return unique
 
 
 class _Notebook:
@@ -38,12 +55,17 @@ class Frame(_Notebook):
     """Sensors side by side.
 
     `time` has the time of each row, `values` a line for each sensor and in it a place for each row; NaN where
-    a sensor has no value, which `missing` counts. Integers with gaps are floats. `sensors` names the lines.
+    a sensor has no value, which `missing` counts. Integers with gaps are floats. `sensors` names the lines;
+    a name that comes again has a number behind it, as in "a#2".
     """
 
     def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, missing: int):
         self.tags, self.time, self.values, self.missing = dict(tags), time, values, missing
-        self.sensors = _labels(tags)
+        self.sensors = make_unique(labels(tags))
+
+    def _names(self) -> list[str]:
+        """The names of the sensors beside a column called time."""
+        return make_unique(["time", *self.sensors])[1:]
 
     def __len__(self) -> int:
         return len(self.time)
@@ -66,11 +88,11 @@ class Frame(_Notebook):
         """A table with a column of times and one for each sensor."""
         is_float = self.values.dtype.kind == "f"
         columns = [pyarrow.array(line, from_pandas=is_float and self.missing > 0) for line in self.values]
-        return pyarrow.table([pyarrow.array(self.time), *columns], names=["time", *self.sensors])
+        return pyarrow.table([pyarrow.array(self.time), *columns], names=["time", *self._names()])
 
     def to_dict(self) -> dict[str, numpy.ndarray]:
-        """The times under "time", and the values of every sensor under its name; views."""
-        return {"time": self.time, **dict(zip(self.sensors, self.values))}
+        """The times under "time", and the values of every sensor under its name ("time#2" for one called time); views."""
+        return {"time": self.time, **dict(zip(self._names(), self.values))}
 
     def plot(self, **options: Any) -> Any:
         """Draws all sensors over time with matplotlib; `options` are those of pandas' `plot`."""
@@ -81,7 +103,7 @@ class Columns(_Notebook):
     """Every sensor by itself: `series` has its times and values, in the order of `sensors`."""
 
     def __init__(self, tags: Tags, series: list[tuple[numpy.ndarray, numpy.ndarray, int]]):
-        self.tags, self.sensors = dict(tags), _labels(tags)
+        self.tags, self.sensors = dict(tags), make_unique(labels(tags))
         self.series = [(time, values) for time, values, _ in series]
 
     def __len__(self) -> int:
@@ -124,7 +146,7 @@ class Values(_Notebook):
 
     def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray):
         self.tags, self.time, self.values = dict(tags), time, values
-        self.sensors = _labels(tags)[: len(values)]
+        self.sensors = make_unique(labels(tags))[: len(values)]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -154,7 +176,8 @@ class Values(_Notebook):
 
 class Rows(_Notebook):
     """The answer to SQL. It is computed while it is read, and read once: iterate over it in batches when it
-    is larger than memory, or turn it into one table."""
+    is larger than memory, or turn it into one table, which it keeps. Reading it again, or after `close`, raises
+    `ClosedError`. Several threads may read it; each gets other batches."""
 
     def __init__(self, core: _tidefall.Stream):
         self._core, self._table = core, None
@@ -169,6 +192,8 @@ class Rows(_Notebook):
         if self._table is not None:
             yield from self._table.to_batches()
             return
+        if not self._core.is_open():
+            raise _tidefall.ClosedError(READ)
         while (batch := self._core.next()) is not None:
             yield pyarrow.record_batch(batch)
 

@@ -3,14 +3,17 @@
 import http.client
 import io
 import json
+import os
 import threading
 import urllib.parse
 from typing import Any
 
 import numpy
 import pyarrow
+import pyarrow.compute
 
 from . import _tidefall
+from .answers import READ, labels, make_unique
 
 Tags = list[tuple[str, list[str | None]]]
 Chosen = list[tuple[str, list[str]]]
@@ -42,6 +45,42 @@ def moment(time_ns: int) -> str:
     return f"'{numpy.datetime64(time_ns, 'ns')}'"
 
 
+def keys(tags: Tags) -> list[tuple[str | None, ...]]:
+    """The tags of each sensor."""
+    return list(zip(*(values for _, values in tags))) if tags else [()]
+
+
+def may_share_labels(tags: Tags) -> bool:
+    """Whether a sensor may have the label of another one: its tags then have a comma, or nothing, in them."""
+    return any(not value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
+
+
+def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
+    """Sensors ordered by their tags; when a single tag chooses, in the order of its values."""
+    if len(chosen) != 1:
+        return found
+    tag, values = chosen[0]
+    places = {value: place for place, value in reversed(list(enumerate(values)))}
+    sensors = found[tag].to_pylist()
+    order = sorted(range(len(sensors)), key=lambda row: places[sensors[row]])
+    return found.take(pyarrow.array(order, pyarrow.int64()))
+
+
+def time_column(schema: pyarrow.Schema, time: str | None) -> int:
+    """Which column is the time: as a database in this process chooses it."""
+    types = pyarrow.types
+    is_time = lambda field: types.is_timestamp(field.type) or types.is_date(field.type)
+    for fits in (
+        lambda field: field.name == time,
+        lambda field: time is None and field.name == "time" and is_time(field),
+        lambda field: time is None and types.is_timestamp(field.type),
+        lambda field: time is None and types.is_date(field.type),
+    ):
+        if found := [place for place, field in enumerate(schema) if fits(field)]:
+            return found[0]
+    raise _tidefall.InvalidError("no column is a timestamp or a date; say which is the time" if time is None else f"there is no column {time!r}")
+
+
 class Server:
     """The connections to a server, one for each thread."""
 
@@ -50,12 +89,15 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise _tidefall.InvalidError(f"{url!r} is no address of a server, such as http://127.0.0.1:8527")
         self.kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self.address, self.local, self.is_closed = parts.netloc, threading.local(), False
+        self.address, self.local, self.process, self.is_closed = parts.netloc, threading.local(), os.getpid(), False
 
     def send(self, target: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
         """Sends a request; raises when the server refuses it."""
         if self.is_closed:
             raise _tidefall.ClosedError("the connection is closed")
+        if self.process != os.getpid():
+            # A process that is forked off does not speak on the connections of the first one.
+            self.process, self.local = os.getpid(), threading.local()
         for is_last_try in (False, True):
             connection = getattr(self.local, "connection", None) or self.kind(self.address)
             # An answer that is not read to its end keeps its connection; the next request gets another.
@@ -83,40 +125,51 @@ class Server:
 
 
 class Stream:
-    """The answer to SQL, read batch by batch."""
+    """The answer to SQL, read batch by batch; several threads that read it get different ones."""
 
-    def __init__(self, answer: http.client.HTTPResponse):
-        self.answer = answer
-        self.reader = pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r"))
+    def __init__(self, answer: http.client.HTTPResponse, reader: pyarrow.RecordBatchReader):
+        self.answer, self.schema, self.lock = answer, reader.schema, threading.RLock()
+        # None when it is at its end, closed, or handed over.
+        self.reader: pyarrow.RecordBatchReader | None = reader
+
+    def is_open(self) -> bool:
+        return self.reader is not None
 
     def next(self) -> pyarrow.RecordBatch | None:
-        if self.reader is None:
-            return None
-        try:
-            return self.reader.read_next_batch()
-        except StopIteration:
-            self.answer.read()
-            self.answer.give_back()
-            self.reader = None
-            return None
-        except (pyarrow.ArrowException, http.client.HTTPException, OSError) as error:
-            raise _tidefall.IoError(f"the answer was cut off, because the query failed on the server: {error}") from error
+        with self.lock:
+            if self.reader is None:
+                return None
+            try:
+                return self.reader.read_next_batch()
+            except StopIteration:
+                self.reader = None
+                self.answer.read()
+                self.answer.give_back()
+                return None
+            except BaseException as error:
+                self.close()
+                if isinstance(error, (pyarrow.ArrowException, http.client.HTTPException, OSError)):
+                    raise _tidefall.IoError("the server ended the answer early; its log tells why") from error
+                raise
 
     def table(self) -> pyarrow.Table:
-        schema, batches = self.reader.schema, []
-        while (batch := self.next()) is not None:
-            batches.append(batch)
-        return pyarrow.Table.from_batches(batches, schema)
+        return pyarrow.Table.from_batches(iter(self.next, None), self.schema)
 
     def close(self) -> None:
-        self.answer.close()
-        self.reader = None
+        with self.lock:
+            if self.reader is not None:
+                self.answer.close()
+                self.reader = None
 
     def __arrow_c_schema__(self) -> Any:
-        return self.reader.schema.__arrow_c_schema__()
+        return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.reader.__arrow_c_stream__(requested_schema)
+        with self.lock:
+            if self.reader is None:
+                raise _tidefall.ClosedError(READ)
+            rest, self.reader = Stream(self.answer, self.reader), None
+        return pyarrow.RecordBatchReader.from_batches(self.schema, iter(rest.next, None)).__arrow_c_stream__(requested_schema)
 
 
 class Database:
@@ -130,7 +183,8 @@ class Database:
         self.server.is_closed = True
 
     def sql(self, query: str) -> Stream:
-        return Stream(self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"}))
+        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"})
+        return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r")))
 
     def ask(self, query: str) -> pyarrow.Table:
         return self.sql(query).table()
@@ -160,13 +214,10 @@ class Database:
 
     def write_wide(self, table: str, data: Any, time: str | None, names: tuple[str, str]) -> int:
         wide = pyarrow.RecordBatchReader.from_stream(data).read_all()
-        is_time = [pyarrow.types.is_temporal(field.type) if time is None else field.name == time for field in wide.schema]
-        if True not in is_time:
-            raise _tidefall.InvalidError("the frame has no column of times")
-        at = is_time.index(True)
+        at = time_column(wide.schema, time)
         rows = 0
         for place, field in enumerate(wide.schema):
-            if place != at:
+            if place != at and not pyarrow.types.is_null(field.type):
                 sensor = pyarrow.array([field.name]).dictionary_encode().take(pyarrow.array(numpy.zeros(len(wide), dtype=numpy.int32)))
                 long = pyarrow.table({"time": wide.column(at), names[0]: sensor, names[1]: wide.column(place)})
                 rows += self.write(table, long.filter(pyarrow.compute.is_valid(long.column(2))), "time", [names[0]])
@@ -203,19 +254,24 @@ class Database:
             return []
         columns = ", ".join(map(name, tags))
         found = self.ask(f"SELECT DISTINCT {columns} FROM {name(table)} WHERE {where} ORDER BY {columns}")
+        found = as_asked(found, chosen)
         return [(tag, found[tag].to_pylist()) for tag in tags]
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
         field, tags = self.field(table, field), self.sensors(table, chosen)
-        _, time_name, _ = self.where(table, [])
-        labels = [",".join(value or "" for value in sensor) for sensor in zip(*(values for _, values in tags))] or ["value"]
-        is_only = len(self.schema(table)[2]) == 1
-        columns = [name(label if is_only else f"{label}.{field}") for label in labels]
-        where = " AND ".join(f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None) or "true"
-        chosen_labels = f"[{', '.join(map(literal, labels))}]" if tags else "NULL"
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), numpy.empty((0, 0)), 0
-        found = self.ask(f"SELECT {name(time_name)}, {', '.join(columns)} FROM rows({literal(table)}, sensors => {chosen_labels}) WHERE {where}")
+        time_name, _, fields = self.schema(table)
+        chosen_labels = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
+        rows, everyone = f"rows({literal(table)}, sensors => {chosen_labels})", tags
+        if may_share_labels(tags):
+            rows, everyone = f"rows.{name(table)}", self.sensors(table, [])
+        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known, _ in fields]
+        names = make_unique([time_name, *names])[1:][[known for known, _ in fields].index(field)::len(fields)]
+        name_of = dict(zip(keys(everyone), names))
+        columns = [name(name_of[sensor]) for sensor in keys(tags)]
+        where = " AND ".join(f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None) or "true"
+        found = self.ask(f"SELECT {name(time_name)}, {', '.join(columns)} FROM {rows} WHERE {where}")
         times, lines = found.column(0).to_numpy(), [found.column(place + 1).to_numpy() for place in range(len(columns))]
         values = numpy.stack(lines) if lines else numpy.empty((0, len(times)))
         if keep is not None:
@@ -240,13 +296,13 @@ class Database:
         where, _, names_ = self.where(table, chosen, time)
         times = "times" if "times" not in (known for known, _ in self.schema(table)[2]) else "times_"
         found = self.ask(f"SELECT {', '.join([*map(name, names_), name(times), name(field)])} FROM columns.{name(table)} WHERE {where}")
-        keys = list(zip(*(found[tag].to_pylist() for tag in names_))) if names_ else [()] * len(found)
-        lists = {key: (found[times][row].values.to_numpy(), found[field][row].values.to_numpy(zero_copy_only=False)) for row, key in enumerate(keys)}
+        rows = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
+        lists = {sensor: (found[times][row].values.to_numpy(), found[field][row].values.to_numpy(zero_copy_only=False)) for row, sensor in enumerate(rows)}
         none = numpy.array([], "datetime64[ns]"), numpy.array([])
-        sensors = list(zip(*(values for _, values in tags))) if tags else [()]
-        return tags, [(times_, values[numpy.newaxis], 0) for times_, values in (lists.get(sensor, none) for sensor in sensors)]
+        return tags, [(times_, values[numpy.newaxis], 0) for times_, values in (lists.get(sensor, none) for sensor in keys(tags))]
 
-    def moments(self, found: pyarrow.Table, tags: list[str]) -> tuple[Tags, Any, Any]:
+    def moments(self, found: pyarrow.Table, tags: list[str], chosen: Chosen) -> tuple[Tags, Any, Any]:
+        found = as_asked(found, chosen)
         values = found["value"].to_numpy().astype(float)
         return [(tag, found[tag].to_pylist()) for tag in tags], found["moment"].to_numpy(), values
 
@@ -257,7 +313,7 @@ class Database:
         order = f"ORDER BY {columns[:-2]}" if tags else ""
         return self.moments(self.ask(
             f"SELECT {columns}{name(time_name)} AS moment, {name(field)} AS value FROM {name(table)} "
-            f"WHERE {where} AND {name(time_name)} = {moment(time_ns)} AND {name(field)} IS NOT NULL {order}"), tags)
+            f"WHERE {where} AND {name(time_name)} = {moment(time_ns)} AND {name(field)} IS NOT NULL {order}"), tags, chosen)
 
     def grouped(self, table: str, where: str, tags: list[str], what: str) -> pyarrow.Table:
         columns = ", ".join(map(name, tags))
@@ -269,14 +325,14 @@ class Database:
         where, time_name, tags = self.where(table, chosen)
         time = name(time_name)
         what = f"max({time}) AS moment, last_value({value} ORDER BY {time}) AS value"
-        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL", tags, what), tags)
+        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL", tags, what), tags, chosen)
 
     def extremes(self, table: str, chosen: Chosen, field: str | None, time: Range, is_lowest: bool) -> tuple[Tags, Any, Any]:
         value = name(self.field(table, field))
         where, time_name, tags = self.where(table, chosen, time)
         order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {name(time_name)}"
         what = f"first_value({name(time_name)} {order}) AS moment, first_value({value} {order}) AS value"
-        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL AND {value} = {value} AND NOT isnan({value}::DOUBLE)", tags, what), tags)
+        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL AND {value} = {value} AND NOT isnan({value}::DOUBLE)", tags, what), tags, chosen)
 
     def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, bin: tuple[int, str]) -> tuple[Tags, Any, Any, int]:
         field, tags = self.field(table, field), self.sensors(table, chosen)
@@ -289,8 +345,8 @@ class Database:
             f"SELECT {columns}date_bin(INTERVAL '{width_ns} nanoseconds', {name(time_name)}) AS bin, "
             f"{AGGREGATES[how].format(name(field), name(time_name))} AS value FROM {name(table)} WHERE {where} GROUP BY {columns}bin")
         bins, places = numpy.unique(found["bin"].to_numpy(), return_inverse=True)
-        sensors = {sensor: line for line, sensor in enumerate(zip(*(values for _, values in tags)))} or {(): 0}
-        keys = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
-        values = numpy.full((len(sensors), len(bins)), numpy.nan)
-        values[[sensors[key] for key in keys], places] = found["value"].to_numpy().astype(float)
+        lines = {sensor: line for line, sensor in enumerate(keys(tags))}
+        rows = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
+        values = numpy.full((len(lines), len(bins)), numpy.nan)
+        values[[lines[sensor] for sensor in rows], places] = found["value"].to_numpy().astype(float)
         return tags, bins, values, int(numpy.isnan(values).sum())
