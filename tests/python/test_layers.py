@@ -211,3 +211,203 @@ def test_several_threads_read_at_once(db):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for frame in pool.map(lambda _: plant.rows().to_numpy(), range(32)):
             assert frame.shape == (50_000, 4) and frame[-1].tolist() == [49_999.0] * 4
+
+
+def test_statements_run_whether_or_not_they_are_read(db):
+    db.sql("CREATE TABLE plant (time TIMESTAMP, value DOUBLE)")
+    db.sql("INSERT INTO plant VALUES ('2024-01-01', 1.5)")
+    written = db.sql("INSERT INTO plant VALUES ('2024-01-02', 2.5)")
+    assert db.sql("SELECT value FROM plant ORDER BY time").to_dict() == {"value": [1.5, 2.5]}
+    assert written.to_dict() == {"count": [1]}
+    assert db.sql("SELECT count(*) AS n FROM plant").to_dict() == {"n": [2]}
+
+
+def check_read_once(db):
+    """Of a table `large` with 100,000 rows."""
+    import concurrent.futures
+
+    import pyarrow
+
+    query = lambda: db.sql("SELECT time, value FROM large")
+    again = pytest.raises(tidefall.ClosedError, match="run the statement again")
+    rows = query()
+    assert len(pyarrow.table(rows)) == 100_000
+    with again:
+        pyarrow.table(rows)
+    with again:
+        rows.to_pandas()
+    assert repr(rows) == "<tidefall.Rows: time, value>" and rows.schema.names == ["time", "value"]
+    rows = query()
+    assert sum(batch.num_rows for batch in rows) == 100_000
+    with again:
+        next(iter(rows))
+    with again:
+        rows.to_numpy()
+    assert rows.schema.names == ["time", "value"]
+    rows = query()
+    rows.close()
+    with again:
+        rows.to_pandas()
+    rows = query()
+    assert [len(rows.to_pandas()), len(rows.to_numpy()["value"]), len(pyarrow.table(rows))] == [100_000] * 3
+    rows = query()
+    first = next(iter(rows)).num_rows
+    assert first + len(rows.to_arrow()) == 100_000
+
+    rows = query()
+    readers = [iter(rows) for _ in range(4)]
+    starts = [next(reader).num_rows for reader in readers]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        rests = pool.map(lambda reader: sum(batch.num_rows for batch in reader), readers)
+        assert sum(starts) + sum(rests) == 100_000
+
+
+def large():
+    return pandas.DataFrame({"value": numpy.arange(100_000.0)}, index=pandas.date_range(START, periods=100_000, freq="1s"))
+
+
+def test_an_answer_is_read_once(db):
+    db.write("large", large())
+    check_read_once(db)
+
+
+def check_times(db):
+    """Of a table `plant` with the sensor "a" at each minute of an hour."""
+    import datetime
+
+    import pyarrow
+
+    plant = db.table("plant")
+    far = [datetime.datetime(3000, 1, 1), datetime.datetime.max, datetime.datetime(1500, 1, 1), numpy.datetime64("9999-12-31"),
+           "3000-01-01", pandas.Timestamp("3000-01-01"), 1 << 63]
+    for time in [*far, pandas.NaT, numpy.datetime64("NaT"), pyarrow.scalar(None, pyarrow.timestamp("s")), True, 1.5, "noon"]:
+        for read in (plant.rows, plant.columns, plant.lowest, plant.highest, lambda *period: list(plant.frames(*period))):
+            with pytest.raises(tidefall.InvalidError):
+                read(None, time)
+            with pytest.raises(tidefall.InvalidError):
+                read(None, None, time)
+        with pytest.raises(tidefall.InvalidError):
+            plant.at(time)
+        with pytest.raises(tidefall.InvalidError):
+            plant.resample("1h", "mean", None, time)
+    with pytest.raises(tidefall.InvalidError):
+        plant.at(None)
+    for time in far[:4]:
+        with pytest.raises(tidefall.InvalidError, match="outside of 1677"):
+            plant.rows(None, time)
+
+    half = START + pandas.Timedelta(minutes=30)
+    for start in (half, half.to_pydatetime(), half.to_datetime64(), numpy.datetime64(half, "s"), numpy.int64(half.value), half.value,
+                  pyarrow.scalar(half), half.tz_localize("UTC").tz_convert("Asia/Tokyo"), str(half)):
+        assert len(plant.rows(None, start)) == 30, start
+        assert plant.at(start).to_dict() == {"a": 30.0}, start
+
+    expected = plant.resample("15m").to_pandas()
+    assert len(expected) == 4
+    for every in ("15min", "900s", datetime.timedelta(minutes=15), pandas.Timedelta("15min"), numpy.timedelta64(15, "m")):
+        pandas.testing.assert_frame_equal(plant.resample(every).to_pandas(), expected)
+    assert len(plant.resample("1H")) == len(plant.resample("60min")) == 1
+    for every in (datetime.timedelta(0), "0s", "1M", pandas.NaT, numpy.timedelta64(1, "M"), 5, None):
+        with pytest.raises(tidefall.InvalidError):
+            plant.resample(every)
+
+    assert len(plant.rows(between=(None, 9))) == len(plant.rows(between=(50, None))) == 10
+    assert len(plant.rows(outside=(None, 50))) == 10 and len(plant.rows(between=(None, None))) == 60
+    for bounds in ((1,), (1, 2, 3), 5, ("a", "b")):
+        with pytest.raises(tidefall.InvalidError):
+            plant.rows(between=bounds)
+
+    year = numpy.array(["3024-01-01"], "M8[s]")
+    for times in (year, year.tolist(), [pandas.Timestamp("3024-01-01")]):
+        with pytest.raises(tidefall.InvalidError, match="outside of 1677"):
+            db.write("far", {"time": times, "value": [1.0]})
+    with pytest.raises(tidefall.InvalidError, match="outside of 1677"):
+        db.write("far", pandas.DataFrame({"value": [1.0]}, index=pandas.DatetimeIndex(year)))
+    with pytest.raises(tidefall.InvalidError):
+        db.write("far", {"time": [1, 2], "value": [1.0]}, time="time")
+    assert "far" not in db.tables()
+
+
+def hour():
+    return pandas.DataFrame({"sensor": "a", "value": numpy.arange(60.0)}, index=pandas.date_range(START, periods=60, freq="1min"))
+
+
+def test_times_of_every_kind(db):
+    db.write("plant", hour(), tags="sensor")
+    check_times(db)
+
+
+def check_written(db):
+    """Frames with indexes of every kind, several times, and columns of nothing."""
+    import datetime
+
+    import polars
+
+    times = pandas.date_range(START, periods=2, freq="1min")
+    frame = pandas.DataFrame({"time": times, "sensor": ["b", "a"], "value": [1.0, 2.0]})
+    for name, data in {
+        "both": frame.set_index(["time", "sensor"]),
+        "unnamed_time": frame.set_index(["time", "sensor"]).rename_axis(index=[None, "sensor"]),
+        "tag": frame.set_index("sensor"),
+        "counted": frame.iloc[[1, 0]],
+    }.items():
+        assert db.write(name, data, tags=["sensor"]) == 2
+        assert db.table(name).latest().to_dict() == {"a": 2.0, "b": 1.0}
+        assert db.table(name).fields == {"value": "DOUBLE"}
+    for index in (["x", "y"], [0.5, 1.5], [["x", "y"], ["p", "q"]]):
+        with pytest.raises(tidefall.InvalidError, match="index has no name"):
+            db.write("unnamed", frame.set_index(index if isinstance(index[0], list) else pandas.Index(index)), tags=["sensor"])
+
+    days = [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]
+    frame = pandas.DataFrame({"day": days, "other": times + pandas.Timedelta("1h"), "time": times, "value": [1.0, 2.0]})
+    moments = {"named": frame, "timestamps": frame.drop(columns="time"), "days": frame[["day", "value"]]}
+    for (name, data), column in zip(moments.items(), ["time", "other", "day"]):
+        db.write(name, data)
+        assert db.table(name).latest(field="value").time[0] == numpy.datetime64(pandas.Timestamp(data[column].iloc[1]))
+    assert db.table("named").fields == {"day": "BIGINT", "other": "BIGINT", "value": "DOUBLE"}
+    wide = pandas.DataFrame({"value": [3.0, 4.0], "time": times})
+    db.write_wide("wide", wide)
+    assert db.table("wide").rows().time.tolist() == times.to_numpy().tolist()
+
+    nothing = polars.DataFrame({"time": list(times.to_pydatetime()), "value": [1.0, 2.0], "nothing": [None, None]})
+    assert db.write("nothing", nothing) == 2 and db.table("nothing").fields == {"value": "DOUBLE"}
+    assert db.write_wide("nothing_wide", nothing) == 2 and db.table("nothing_wide").rows().sensors == ["value"]
+
+
+def test_frames_of_every_form_are_written(db):
+    check_written(db)
+
+
+def check_labels(db):
+    """Sensors whose names are the same when they are put together, or that are called as the times are."""
+    times = pandas.date_range(START, periods=4, freq="1min")
+    frame = pandas.DataFrame({"site": ["x,y", "x", None, ""], "room": ["z", "y,z", None, ""], "value": [1.0, 2.0, 3.0, 4.0]}, index=times)
+    db.write("shared", frame, tags=["site", "room"])
+    shared = db.table("shared")
+    rows = shared.rows().to_dict()
+    found = {name: values[~numpy.isnan(values)].tolist() for name, values in rows.items() if name != "time"}
+    assert found == {",": [4.0], "x,y,z": [2.0], "x,y,z#2": [1.0], ",#2": [3.0]}
+    assert shared.latest().to_dict() == {",": 4.0, "x,y,z": 2.0, "x,y,z#2": 1.0, ",#2": 3.0}
+    assert list(shared.columns().to_dict()) == shared.rows().sensors == list(shared.rows().to_pandas().columns)
+    assert shared.rows({"room": "z"}).to_dict()["x,y,z"].tolist() == [1.0]
+    assert shared.rows({"room": "y,z"}).to_dict()["x,y,z"].tolist() == [2.0]
+
+    db.write("clock", pandas.DataFrame({"sensor": ["time", "b"], "value": [1.0, 2.0]}, index=times[:2]), tags="sensor")
+    clock = db.table("clock").rows()
+    assert clock.to_dict()["time"].tolist() == times[:2].to_numpy().tolist()
+    assert clock.to_dict()["time#2"][0] == 1.0 and clock.to_arrow().column_names == ["time", "b", "time#2"]
+
+
+def test_no_sensor_is_lost_to_another_of_its_name(db):
+    check_labels(db)
+
+
+def test_paths_and_names_of_a_closed_database(tmp_path):
+    with pytest.raises(tidefall.InvalidError, match="empty"):
+        tidefall.open("")
+    with pytest.raises(TypeError):
+        tidefall.open(5)
+    with tidefall.open(tmp_path / "db") as db:
+        db.write("plant", hour(), tags="sensor")
+        plant = db.table("plant")
+    assert "closed" in repr(db) and "plant" in repr(plant) and "closed" in repr(plant)

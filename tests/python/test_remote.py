@@ -11,7 +11,7 @@ import polars
 import pytest
 
 import tidefall
-from test_layers import SENSORS, START, readings
+from test_layers import SENSORS, START, check_labels, check_read_once, check_times, check_written, hour, large, readings
 
 
 class Served:
@@ -53,15 +53,19 @@ def test_answers_are_the_same(folder, seed):
         assert repr(here) == repr(there) and here.tags == there.tags and here.fields == there.fields
         assert here.sensors() == there.sensors()
         period = START + pandas.Timedelta(days=5), START + pandas.Timedelta(days=12)
-        chosen = sorted(SENSORS[:3])
+        chosen = SENSORS[2::-1]
+        assert here.sensors(chosen) == there.sensors(chosen) == {"sensor": chosen}
         for field in ("value", "count"):
             options = {"field": field}
             assert_same(here.rows(chosen, *period, **options), there.rows(chosen, *period, **options))
             assert_same(here.rows(chosen, *period, between=(-50, 330), **options), there.rows(chosen, *period, between=(-50, 330), **options))
             assert_same(here.columns(chosen, *period, **options), there.columns(chosen, *period, **options))
             assert_same(here.latest(**options), there.latest(**options))
+            assert_same(here.latest(chosen, **options), there.latest(chosen, **options))
+            assert there.rows(chosen, *period, **options).sensors == there.columns(chosen, *period, **options).sensors == chosen
             assert_same(here.lowest(chosen, *period, **options), there.lowest(chosen, *period, **options))
             assert_same(here.highest(**options), there.highest(**options))
+            assert_same(here.highest(chosen, **options), there.highest(chosen, **options))
             moment = here.latest(**options).time[0]
             assert_same(here.at(moment, **options), there.at(moment, **options))
             for how in ("mean", "count", "std", "min", "max", "sum", "first", "last"):
@@ -100,3 +104,39 @@ def test_writes_and_sql(folder):
         tidefall.connect("127.0.0.1:9")
     with pytest.raises(tidefall.InvalidError, match="no address"):
         tidefall.connect("ftp://x")
+
+
+def test_answers_are_read_and_data_is_written_as_in_this_process(folder):
+    served = Served(folder)
+    try:
+        db = served.client
+        db.write("large", large())
+        check_read_once(db)
+        db.write("plant", hour(), tags="sensor")
+        check_times(db)
+        check_written(db)
+        check_labels(db)
+        with pytest.raises(tidefall.IoError, match="its log tells why"):
+            db.sql("SELECT 1 / (value::BIGINT - 90000) AS v FROM large").to_arrow()
+        plant = db.table("plant")
+    finally:
+        served.stop()
+    assert "closed" in repr(db) and "closed" in repr(plant)
+
+
+def test_sensors_of_several_objects_are_categories_of_pandas(folder):
+    with tidefall.open(folder, memory_mib=64) as db:
+        times = pandas.date_range(START, periods=20_000, freq="1s")
+        frame = lambda start: pandas.DataFrame({"sensor": numpy.array(["a", "b"])[numpy.arange(20_000) % 2], "value": start}, index=times)
+        db.write("plant", frame(1.0), tags=["sensor"])
+        db.cascade("plant", to="long")
+        db.write("plant", frame(2.0).set_index(times + pandas.Timedelta("500ms")), tags=["sensor"])
+    served = Served(folder)
+    try:
+        query = "SELECT * FROM plant ORDER BY time"
+        assert served.client.sql(query).to_pandas()["sensor"].value_counts().to_dict() == {"a": 20_000, "b": 20_000}
+        assert "sensor" in served.client.sql(query)._repr_html_()
+        rows = served.client.sql(query)
+        assert next(iter(rows)).num_rows + len(rows.to_pandas()) == 40_000
+    finally:
+        served.stop()
