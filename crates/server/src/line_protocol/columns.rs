@@ -126,6 +126,11 @@ impl<'a> Columns<'a> {
         let name = std::str::from_utf8(&name).map_err(|_| Fault::Bad("invalid UTF-8"))?;
         let field = match self.by_name.get(name) {
             Some(&field) => field,
+            None if name.as_bytes() == scan::TIME_NAME => {
+                return Err(Fault::Bad(
+                    "\"time\" is the name of the time: give the field another name",
+                ));
+            }
             None => {
                 if index.tag_names_of(series).any(|tag| tag == name.as_bytes()) {
                     return Err(Fault::Bad("a name is both a tag and a field"));

@@ -13,8 +13,9 @@
 //! 2. Fields go straight into the columns of the open batch of their table. The column of a field
 //!    is guessed from the field that followed its predecessor last time; a hash is only computed
 //!    when the guess is wrong.
-//! 3. A line that turns out wrong is taken back from the columns it touched, reported, and
-//!    reading goes on behind the next newline.
+//! 3. A line that turns out wrong is taken back from the columns it touched, reported, and read
+//!    again from its beginning for its end: a newline inside of quotes is a part of it, and what
+//!    follows there is text, never a line of its own.
 //!
 //! One batch of a table is open at a time and rows keep the order of the body, so that of two
 //! readings of the same identity the later line wins. A line that does not fit the open batch (a
@@ -22,7 +23,7 @@
 //! so do lines whose columns have so little in common that the batch would consist of nulls.
 //!
 //! The syntax and the reasons for refusing a line are those of InfluxDB 1.x, found by sending it
-//! lines, with these differences: unsigned integers (`1u`) are read, a field that appears twice in
+//! lines (a tag or field called `time` is one of them), with these differences: unsigned integers (`1u`) are read, a field that appears twice in
 //! a line is refused, and so is a name that is a tag and a field in one line.
 
 mod columns;
@@ -209,7 +210,7 @@ impl<'a> Parser<'a> {
             match self.body.get(self.pos) {
                 None => break,
                 Some(b'\n') => {}
-                Some(b'#') => self.skip_line(),
+                Some(b'#') => self.pos = scan::newline(self.body, self.pos),
                 Some(_) if scan::is_line_end(self.body, self.pos) => self.pos += 1,
                 Some(_) => self.line()?,
             }
@@ -235,7 +236,7 @@ impl<'a> Parser<'a> {
             Ok(table) if self.open[table].is_sparse() => self.exhausted = !self.close(table)?,
             Ok(_) => {}
             Err(fault) => {
-                self.skip_line();
+                self.skip_line(start);
                 self.report(start, fault);
             }
         }
@@ -352,8 +353,10 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    fn skip_line(&mut self) {
-        self.pos = scan::newline(self.body, self.pos);
+    /// Leaves `pos` at the end of the line that begins at `start`.
+    fn skip_line(&mut self, start: usize) {
+        self.pos = scan::line_end(self.body, start);
+        self.newlines_in_strings = scan::newlines(&self.body[start..self.pos]);
     }
 
     fn report(&mut self, start: usize, fault: Fault) {

@@ -39,6 +39,9 @@ const U64_DIGITS: usize = 19;
 const TIME_MIN_NS: i64 = i64::MIN + 2;
 const TIME_MAX_NS: i64 = i64::MAX - 1;
 
+/// What neither a tag nor a field may be called: the time column of new tables is.
+pub(super) const TIME_NAME: &[u8] = b"time";
+
 const INVALID_NUMBER: Stop = Stop("invalid number");
 const INVALID_FIELD: Stop = Stop("invalid field format");
 const TIME_RANGE: Stop = Stop("time outside range -9223372036854775806 - 9223372036854775806");
@@ -64,6 +67,32 @@ pub(super) fn is_line_end(body: &[u8], pos: usize) -> bool {
 pub(super) fn newline(body: &[u8], pos: usize) -> usize {
     let pos = pos.min(body.len());
     memchr(b'\n', &body[pos..]).map_or(body.len(), |at| pos + at)
+}
+
+/// The newlines in `text`.
+pub(super) fn newlines(text: &[u8]) -> u32 {
+    memchr_iter(b'\n', text).count() as u32
+}
+
+/// Where the line that begins at `start` ends, whatever is wrong with it: at a newline that is neither escaped nor
+/// in quotes, or with the body. As in InfluxDB, quotes count behind the first space, where a value may stand.
+pub(super) fn line_end(body: &[u8], start: usize) -> usize {
+    let mut pos = start;
+    let (mut in_fields, mut in_quotes) = (false, false);
+    let (mut equals, mut commas) = (0_usize, 0_usize);
+    while let Some(&byte) = body.get(pos) {
+        match byte {
+            b'\\' if pos + 2 < body.len() => pos += 1,
+            b'\n' if !in_quotes => break,
+            b' ' => in_fields = true,
+            b'=' if in_fields && !in_quotes => equals += 1,
+            b',' if in_fields && !in_quotes => commas += 1,
+            b'"' if in_fields && equals > commas => in_quotes = !in_quotes,
+            _ => {}
+        }
+        pos += 1;
+    }
+    pos
 }
 
 /// Where the series key that begins at `start` ends: at a space that is not escaped, or with the
@@ -170,8 +199,7 @@ fn text(body: &[u8], pos: usize) -> Result<(Value<'_>, usize), Stop> {
         }
     }
     let raw = &body[pos..end];
-    let newlines = memchr_iter(b'\n', raw).count() as u32;
-    Ok((Value::Text { raw, escaped, newlines }, end + 1))
+    Ok((Value::Text { raw, escaped, newlines: newlines(raw) }, end + 1))
 }
 
 fn number(body: &[u8], pos: usize) -> Result<(Value<'_>, usize), Stop> {

@@ -231,6 +231,9 @@ fn tag_pair(pair: &[u8]) -> Result<TagPair<'_>, Stop> {
     if !scan::cut(value, b"=").1.is_empty() {
         return Err(Stop("invalid tag format"));
     }
+    if name == scan::TIME_NAME {
+        return Err(Stop("\"time\" is the name of the time: give the tag another name"));
+    }
     let pair = (scan::unescape(name, b",= "), scan::unescape(value, b",= "));
     if std::str::from_utf8(&pair.0).is_err() || std::str::from_utf8(&pair.1).is_err() {
         return Err(Stop("invalid UTF-8"));

@@ -252,6 +252,8 @@ fn wrong_lines_are_refused_for_the_reasons_influxdb_gives() {
         ("cpu v=1 -", "bad timestamp"),
         ("cpu v=1,v=2 5", "duplicate fields"),
         ("cpu,v=a v=2 5", "a name is both a tag and a field"),
+        ("cpu,time=1 v=2 5", "\"time\" is the name of the time: give the tag another name"),
+        ("cpu v=2,time=1 5", "\"time\" is the name of the time: give the field another name"),
     ] {
         assert_eq!(reason(line.as_bytes()), expected, "{line}");
     }
@@ -263,20 +265,51 @@ fn wrong_lines_are_refused_for_the_reasons_influxdb_gives() {
 
 #[test]
 fn a_wrong_line_leaves_its_neighbours_and_no_trace() {
-    let body = "m,t=a v=1,w=2i 1\nm,t=b v=2,x=3,w=bad 2\nm,u=z v=\"open\nm,t=a w=4i 4\nn z=1z\n";
+    let body =
+        "m,t=a v=1,w=2i 1\nm,t=b v=2,x=3,w=bad 2\nn z=1z\nm,t=a w=4i 4\nm,u=z v=\"open\nm v=1";
     let parsed = parse(body.as_bytes(), Precision::Nanosecond, NOW_NS).unwrap();
     let lines: Vec<_> =
         parsed.errors.iter().map(|error| (error.line, error.reason.as_str())).collect();
-    assert_eq!(lines, [(2, "invalid boolean"), (3, "unbalanced quotes"), (5, "invalid number")]);
+    assert_eq!(lines, [(2, "invalid boolean"), (3, "invalid number"), (5, "unbalanced quotes")]);
     assert_eq!(
-        parsed.errors[1].to_string(),
-        "unable to parse 'm,u=z v=\"open': unbalanced quotes (line 3)"
+        parsed.errors[2].to_string(),
+        "unable to parse 'm,u=z v=\"open\nm v=1': unbalanced quotes (line 5)"
     );
     assert_eq!(parsed.batches.len(), 1);
     let batch = &parsed.batches[0].batch;
     assert_eq!(batch.tags.iter().map(|tag| tag.name.as_str()).collect::<Vec<_>>(), ["t"]);
     assert_eq!(batch.fields.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["v", "w"]);
     assert_eq!(parsed.batches[0].lines, [1, 4]);
+}
+
+#[test]
+fn what_stands_in_quotes_never_becomes_a_line() {
+    for wrong in [
+        "m a=x,s=\"multi\ninjected v=666 1\n\" 5",
+        "m s=\"multi\ninjected v=666 1\n\" bad",
+        "m s=\"a\\\"b\ninjected v=666 1\n\",s=1 5",
+        "m,t= s=\"multi\ninjected v=666 1\n\" 5",
+        "m,t=a,t=b s=\"multi\ninjected v=666 1\n\" 5",
+        "m a=1,s=\"multi\ninjected v=666 1\n\"x 5",
+        "m s=\"multi\ninjected v=666 1\n",
+        "m \\\ninjected v=666 1",
+    ] {
+        let newlines = wrong.matches('\n').count() as u32;
+        let closed = !wrong.ends_with('\n');
+        let body = format!("first v=1 1\n{wrong}\nlast v=2 2\n");
+        let parsed = parse(body.as_bytes(), Precision::Nanosecond, NOW_NS).unwrap();
+        let found: Vec<_> = points(&parsed).into_iter().map(|(n, p)| (n, p.table)).collect();
+        let mut expected = vec![(1, "first".to_owned())];
+        expected.extend(closed.then(|| (3 + newlines, "last".to_owned())));
+        assert_eq!(found, expected, "{wrong}");
+        let lines: Vec<_> = parsed.errors.iter().map(|error| error.line).collect();
+        assert_eq!((lines, parsed.lines_bad), (vec![2], 1), "{wrong}");
+    }
+    // Quotes outside of values, and in comments, hold nothing together.
+    for body in ["m,t=\"a v=x\nn v=1 1", "m \"a v=x\nn v=1 1", "# v=\"\nn v=1 1"] {
+        let parsed = parse(body.as_bytes(), Precision::Nanosecond, NOW_NS).unwrap();
+        assert_eq!(points(&parsed).keys().collect::<Vec<_>>(), [&2], "{body}");
+    }
 }
 
 #[test]
