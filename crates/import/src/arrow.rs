@@ -207,7 +207,15 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..) => cast_plain(name, values, &DataType::Float64),
-        DataType::Dictionary(_, inner) => field_values(name, &cast_plain(name, values, inner)?),
+        DataType::Dictionary(_, inner) => {
+            // Text is repeated for each row in a form that cannot take more than 2 GiB, and nothing else that can be long.
+            let plain = match FieldType::from_arrow(inner) {
+                Some(FieldType::Text) => &FieldType::Text.arrow(),
+                None if !inner.is_primitive() => return Err(not_stored(name, ty)),
+                _ => &**inner,
+            };
+            field_values(name, &cast_plain(name, values, plain)?)
+        }
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
             let ns = DataType::Timestamp(TimeUnit::Nanosecond, None);
             cast_plain(name, &cast_plain(name, values, &ns)?, &DataType::Int64)
@@ -219,10 +227,14 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
             };
             cast_plain(name, &wide, &DataType::Int64)
         }
-        _ => Err(Error::unsupported(format!(
-            "column {name:?}: values of type {ty} cannot be stored; leave the column out"
-        ))),
+        _ => Err(not_stored(name, ty)),
     }
+}
+
+fn not_stored(name: &str, ty: &DataType) -> Error {
+    Error::unsupported(format!(
+        "column {name:?}: values of type {ty} cannot be stored; leave the column out"
+    ))
 }
 
 fn cast_plain(name: &str, values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {

@@ -34,6 +34,7 @@ pub(crate) fn to_python(error: Error) -> PyErr {
         ErrorKind::Locked => LockedError::new_err(message),
         ErrorKind::Closed => ClosedError::new_err(message),
         ErrorKind::Unsupported => UnsupportedError::new_err(message),
+        ErrorKind::Internal => TidefallError::new_err(message),
     }
 }
 

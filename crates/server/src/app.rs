@@ -27,7 +27,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(db: Db, options: ServerOptions) -> Result<Self> {
-        let bodies_bytes = options.bodies_bytes_max.max(options.body_bytes_max);
+        let bodies_bytes = options.bodies_bytes_max.max(options.body_bytes_max.saturating_mul(2));
         Ok(Self {
             session: Session::new(db.clone()),
             metrics: Metrics::default(),

@@ -1,9 +1,8 @@
 //! `/api/v1/write`: rows as a stream of Arrow in, for clients that have columns.
 
-use std::io::Cursor;
 use std::sync::Arc;
 
-use arrow_ipc::reader::StreamReader;
+use axum::body::Bytes;
 use axum::extract::{Query, Request, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +14,7 @@ use tidefall_storage::{Ack, Db, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
 use crate::app::App;
+use crate::arrow_stream;
 use crate::body;
 use crate::failure::{Dialect, Failure};
 use crate::guard::Place;
@@ -49,14 +49,19 @@ async fn write(
 ) -> std::result::Result<usize, Failure> {
     let (parts, body) = request.into_parts();
     let parameters = parameters(&parts.uri)?;
-    let received = body::receive(app, &parts.headers, body).await?;
+    let mut received = body::receive(app, &parts.headers, body).await?;
     let app = Arc::clone(app);
     // A write that has begun is finished also when its client is gone.
     let task = tokio::task::spawn_blocking(move || {
         let _place = place;
-        write_batches(&app.db, parameters, &received.unpack()?)
+        let stream = received.unpack(&app)?;
+        let unpacked_bytes = arrow_stream::unpacked_bytes(&stream)?;
+        if unpacked_bytes > stream.len() {
+            received.grow_by(&app, unpacked_bytes)?;
+        }
+        Ok(write_batches(&app.db, parameters, stream)?)
     });
-    Ok(task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??)
+    task.await?
 }
 
 fn parameters(uri: &Uri) -> Result<Parameters> {
@@ -66,17 +71,17 @@ fn parameters(uri: &Uri) -> Result<Parameters> {
     }
 }
 
-fn write_batches(db: &Db, parameters: Parameters, body: &[u8]) -> Result<usize> {
+fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<usize> {
     let missing = || Error::invalid("the parameter table is missing");
     let table = parameters.table.ok_or_else(missing)?;
     let tags = parameters.tags.unwrap_or_default();
     let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
     let options = ArrowOptions { time: parameters.time, tags };
-    let wrong = |error| Error::invalid(format!("the body is no stream of Arrow batches: {error}"));
-    let batches = StreamReader::try_new(Cursor::new(body), None).map_err(wrong)?;
     // The whole body is understood before any of it is written.
+    let batches = arrow_stream::read(stream)?;
     let batches = batches
-        .map(|batch| batch_from_arrow(&batch.map_err(wrong)?, &options))
+        .iter()
+        .map(|batch| batch_from_arrow(batch, &options))
         .collect::<Result<Vec<_>>>()?;
     let write =
         WriteOptions { ack: Ack::Durable, unknown: Unknown::Create, ..WriteOptions::default() };

@@ -2,21 +2,22 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use futures::StreamExt;
-use tidefall_types::{Error, Result};
+use tidefall_types::Error;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use crate::app::{App, kib};
 use crate::failure::Failure;
 
-/// How much longer a packed body is taken to be when it is unpacked; line protocol packs about as
-/// well as this.
-const UNPACKED_RATIO: usize = 8;
+/// Memory that is set aside for the first bytes of a packed body; twice as much each time that it is full.
+const UNPACKED_FIRST_BYTES: usize = 256 << 10;
 
 /// Memory that is set aside for a body that does not announce its length, as those of Telegraf do
 /// not; more is asked for when it turns out longer.
@@ -29,23 +30,24 @@ struct Memory {
 }
 
 impl Memory {
-    /// Waits for a share.
-    async fn wait_for(app: &App, bytes: usize) -> Self {
-        let permit = Arc::clone(&app.bodies).acquire_many_owned(kib(bytes)).await;
-        Self { permit: permit.ok() }
+    /// Waits for a share, as long as a body may pause.
+    async fn wait_for(app: &App, bytes: usize) -> Result<Self, Failure> {
+        let permit = Arc::clone(&app.bodies).acquire_many_owned(kib(bytes));
+        match timeout(app.options.body_pause_max, permit).await {
+            Ok(permit) => Ok(Self { permit: permit.ok() }),
+            Err(_) => Err(full()),
+        }
     }
 
     /// Makes the share larger, or fails: requests that wait while they hold something could wait
     /// for each other.
-    fn grow_to(&mut self, app: &App, bytes: usize) -> std::result::Result<(), Failure> {
+    fn grow_to(&mut self, app: &App, bytes: usize) -> Result<(), Failure> {
         let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = kib(bytes).saturating_sub(held as u32);
         if missing == 0 {
             return Ok(());
         }
-        let more = Arc::clone(&app.bodies)
-            .try_acquire_many_owned(missing)
-            .map_err(|_| Failure::busy("other requests fill the memory for bodies; try again"))?;
+        let more = Arc::clone(&app.bodies).try_acquire_many_owned(missing).map_err(|_| full())?;
         match &mut self.permit {
             Some(permit) => permit.merge(more),
             none => *none = Some(more),
@@ -60,7 +62,7 @@ pub(crate) struct Received {
     bytes: Bytes,
     is_gzip: bool,
     bytes_max: usize,
-    _memory: Memory,
+    memory: Memory,
 }
 
 impl Received {
@@ -72,33 +74,60 @@ impl Received {
     /// The body without its packing. Takes long for a long one: not for a connection's thread.
     ///
     /// # Errors
-    /// `Invalid` when it is not what its header says, `Limit` when it unpacks to too much.
-    pub(crate) fn unpack(&self) -> Result<Bytes> {
+    /// `Invalid` when it is not what its header says, `Limit` when it unpacks to too much, and status 503 when
+    /// other bodies fill the memory.
+    pub(crate) fn unpack(&mut self, app: &App) -> Result<Bytes, Failure> {
         if !self.is_gzip {
             return Ok(self.bytes.clone());
         }
+        let bytes = self.bytes.clone();
+        let mut unpacked = MultiGzDecoder::new(&*bytes);
         let mut out = Vec::new();
-        MultiGzDecoder::new(&*self.bytes)
-            .take(self.bytes_max as u64 + 1)
-            .read_to_end(&mut out)
-            .map_err(|error| Error::invalid(format!("the body is not gzip: {error}")))?;
-        if out.len() > self.bytes_max {
-            return Err(too_long(self.bytes_max));
+        let mut room = UNPACKED_FIRST_BYTES;
+        loop {
+            room = room.min(self.bytes_max + 1);
+            self.grow_by(app, room)?;
+            out.reserve_exact(room - out.len());
+            let more = (room - out.len()) as u64;
+            let read = unpacked
+                .by_ref()
+                .take(more)
+                .read_to_end(&mut out)
+                .map_err(|error| Error::invalid(format!("the body is not gzip: {error}")))?;
+            if out.len() > self.bytes_max {
+                return Err(too_long(self.bytes_max).into());
+            }
+            if (read as u64) < more {
+                return Ok(out.into());
+            }
+            room *= 2;
         }
-        Ok(out.into())
+    }
+
+    /// Holds memory for `unpacked` bytes beside those that came.
+    ///
+    /// # Errors
+    /// `Limit` when that is more than a body may have, and status 503 when other bodies fill the memory.
+    pub(crate) fn grow_by(&mut self, app: &App, unpacked: usize) -> Result<(), Failure> {
+        if unpacked > self.bytes_max + 1 {
+            return Err(too_long(self.bytes_max).into());
+        }
+        self.memory.grow_to(app, self.bytes.len() + unpacked)
     }
 }
 
 /// Reads the body of a request.
 ///
 /// # Errors
-/// `Limit` when it is too long, `Invalid` for an unknown encoding or a body that breaks off.
+/// `Limit` when it is too long, `Invalid` for an unknown encoding or a body that breaks off; status 408 when no
+/// byte comes for too long, 503 when there is no memory for that long.
 pub(crate) async fn receive(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-) -> std::result::Result<Received, Failure> {
-    let is_gzip = match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
+) -> Result<Received, Failure> {
+    let encoding = headers.get(CONTENT_ENCODING).map(|value| value.as_bytes().trim_ascii());
+    let is_gzip = match encoding.map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"identity" | b"") => false,
         Some(b"gzip" | b"x-gzip") => true,
         Some(other) => {
@@ -117,26 +146,21 @@ pub(crate) async fn receive(
     if announced > bytes_max {
         return Err(too_long(bytes_max).into());
     }
-    let mut memory = Memory::wait_for(app, announced).await;
+    let mut memory = Memory::wait_for(app, announced).await?;
     let bytes = collect(app, body, &mut memory).await?;
-    if is_gzip {
-        memory.grow_to(app, bytes.len().saturating_mul(UNPACKED_RATIO).min(bytes_max))?;
-    }
     app.metrics.received(bytes.len());
-    Ok(Received { bytes, is_gzip, bytes_max, _memory: memory })
+    Ok(Received { bytes, is_gzip, bytes_max, memory })
 }
 
-async fn collect(
-    app: &App,
-    body: Body,
-    memory: &mut Memory,
-) -> std::result::Result<Bytes, Failure> {
-    let bytes_max = app.options.body_bytes_max;
+async fn collect(app: &App, body: Body, memory: &mut Memory) -> Result<Bytes, Failure> {
+    let (bytes_max, pause_max) = (app.options.body_bytes_max, app.options.body_pause_max);
     let mut stream = body.into_data_stream();
     // Most bodies come in one piece, which is then not copied.
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
-    while let Some(piece) = stream.next().await {
+    while let Some(piece) =
+        timeout(pause_max, stream.next()).await.map_err(|_| paused(pause_max))?
+    {
         let piece =
             piece.map_err(|error| Error::invalid(format!("the body broke off: {error}")))?;
         let length = first.len() + all.len() + piece.len();
@@ -153,6 +177,17 @@ async fn collect(
         all.extend_from_slice(&piece);
     }
     Ok(if all.is_empty() { first } else { all.into() })
+}
+
+/// The client has stopped sending; its memory is for others.
+fn paused(pause_max: Duration) -> Failure {
+    let seconds = pause_max.as_secs_f64();
+    let error = Error::limit(format!("no byte of the body came for {seconds} s; send it again"));
+    Failure::new(StatusCode::REQUEST_TIMEOUT, &error)
+}
+
+fn full() -> Failure {
+    Failure::busy("other requests fill the memory for bodies; try again")
 }
 
 fn too_long(bytes_max: usize) -> Error {

@@ -1,11 +1,12 @@
 //! Errors as answers, in the words of the protocol that was spoken.
 
 use axum::Json;
-use axum::http::header::{HeaderName, RETRY_AFTER};
+use axum::http::header::{CONNECTION, HeaderName, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tidefall_types::{Error, ErrorKind};
+use tokio::task::JoinError;
 
 /// Which protocol a client speaks, and so how its errors look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,9 @@ impl Failure {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if dialect == Dialect::InfluxV1 {
             // A header is one line of ASCII; the body has the whole message.
             let line: String = self
@@ -71,9 +75,16 @@ impl Failure {
                 headers.insert(HeaderName::from_static("x-influxdb-error"), value);
             }
         }
-        response.extensions_mut().insert(self.kind);
+        response.extensions_mut().insert(Reason { kind: self.kind, message: self.message });
         response
     }
+}
+
+/// Why a request failed, for the log and the metrics; travels with the answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub kind: ErrorKind,
+    pub message: String,
 }
 
 /// Clients and proxies give up on long headers.
@@ -86,10 +97,23 @@ impl From<Error> for Failure {
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorKind::Corrupt | ErrorKind::Io => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             ErrorKind::Locked | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, &error)
+    }
+}
+
+/// A task that did not come to its end.
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        Self::from(if error.is_panic() {
+            Error::internal("the request met a fault of the server; its log says where")
+        } else {
+            Error::closed("the request was cut off: the server stops")
+        })
     }
 }
 

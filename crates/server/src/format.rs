@@ -23,8 +23,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that the parameter `format` names, or else the first in `Accept` that is known;
-    /// JSON when none is.
+    /// The format that the parameter `format` names, or else of those in `Accept` that are known the
+    /// one that is liked best, the first of equals; JSON when none is.
     ///
     /// # Errors
     /// `Invalid` when the parameter names none.
@@ -54,7 +54,10 @@ impl Format {
                 _ => return None,
             })
         };
-        Ok(accept.split(',').find_map(known).unwrap_or(Self::Json))
+        let liked = accept.split(',').map(|part| (quality(part), part)).filter(|(q, _)| *q > 0.0);
+        let liked = liked.filter_map(|(quality, part)| Some((quality, known(part)?)));
+        let best = liked.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        Ok(best.map_or(Self::Json, |(_, format)| format))
     }
 
     pub(crate) fn content_type(self) -> &'static str {
@@ -65,6 +68,15 @@ impl Format {
             Self::Arrow => "application/vnd.apache.arrow.stream",
         }
     }
+}
+
+/// How much a part of `Accept` is liked, from 0 for not at all to 1.
+fn quality(part: &str) -> f32 {
+    part.split(';')
+        .filter_map(|parameter| parameter.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(1.0)
 }
 
 /// Turns batches into bytes, piece by piece.

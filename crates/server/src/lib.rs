@@ -11,6 +11,7 @@
 
 mod answer;
 mod app;
+mod arrow_stream;
 mod batches;
 mod body;
 mod failure;
@@ -26,4 +27,4 @@ mod status;
 mod write;
 
 pub use options::{DEFAULT_PORT, ServerOptions};
-pub use server::{Server, serve, termination};
+pub use server::{Server, listen, serve, termination};

@@ -45,7 +45,7 @@ impl Route {
 
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-const KINDS: [ErrorKind; 9] = [
+const KINDS: [ErrorKind; 10] = [
     ErrorKind::Invalid,
     ErrorKind::NotFound,
     ErrorKind::Conflict,
@@ -55,6 +55,7 @@ const KINDS: [ErrorKind; 9] = [
     ErrorKind::Locked,
     ErrorKind::Closed,
     ErrorKind::Unsupported,
+    ErrorKind::Internal,
 ];
 
 /// Upper ends of the classes of durations in microseconds: from a fraction of an fsync to the
@@ -147,7 +148,7 @@ impl Metrics {
         page.counter("tidefall_answers_cut_off_total", help, get(&self.answers_cut_off));
         page.head("tidefall_errors_total", "counter", "Failed requests by kind of error.");
         for (kind, counter) in KINDS.iter().zip(&self.errors) {
-            let kind = kind.name();
+            let kind = kind.name().replace(' ', "_");
             page.line(format_args!("tidefall_errors_total{{kind=\"{kind}\"}}"), get(counter));
         }
         render_database(&mut page, db);

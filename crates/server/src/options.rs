@@ -14,8 +14,10 @@ pub struct ServerOptions {
     /// Bytes of a request's body at most, before and after it is unpacked.
     pub body_bytes_max: usize,
     /// Bytes of all bodies in memory at one time; requests beyond wait for their turn. At least
-    /// one body of `body_bytes_max` always has room.
+    /// one body of `body_bytes_max` always has room, packed and unpacked.
     pub bodies_bytes_max: usize,
+    /// How long the next bytes of a body may take to come, and how long a request may wait for memory for its body.
+    pub body_pause_max: Duration,
     /// Connections at one time; further ones wait to be accepted.
     pub connections_max: usize,
     /// Requests that are worked on at one time; further ones are answered with status 503.
@@ -32,6 +34,7 @@ impl Default for ServerOptions {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             body_bytes_max: 64 << 20,
             bodies_bytes_max: 128 << 20,
+            body_pause_max: Duration::from_secs(10),
             connections_max: 4_096,
             requests_max: 1_024,
             request_time_max: Duration::from_secs(300),

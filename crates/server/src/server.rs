@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::app::App;
+use crate::guard::Client;
 use crate::options::ServerOptions;
 use crate::routes;
 
@@ -41,9 +42,16 @@ impl Server {
     /// # Errors
     /// `Io` when the address cannot be listened on.
     pub async fn bind(db: Db, options: ServerOptions) -> Result<Self> {
-        let listener = TcpListener::bind(options.address)
-            .await
-            .map_err(|error| Error::io(format_args!("listening on {}", options.address), &error))?;
+        let listener = listen(options.address).await?;
+        Self::new(listener, db, options)
+    }
+
+    /// Answers at a listener that is there already, whose address takes the place of that in `options`.
+    ///
+    /// # Errors
+    /// `Io` when the operating system does not tell the address, or grants no threads.
+    pub fn new(listener: TcpListener, db: Db, mut options: ServerOptions) -> Result<Self> {
+        options.address = address_of(&listener)?;
         Ok(Self { listener, app: Arc::new(App::new(db, options)?) })
     }
 
@@ -52,7 +60,7 @@ impl Server {
     /// # Errors
     /// `Io` when the operating system does not tell.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(|error| Error::io("asking for the address", &error))
+        address_of(&self.listener)
     }
 
     /// Answers requests until `shutdown` is ready; then stops accepting, lets running requests
@@ -71,8 +79,9 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = connections.join_next() => {}
-                (stream, permit) = accept(&listener, &free) => {
-                    let connection = connection(stream, router.clone());
+                (stream, client, permit) = accept(&listener, &free) => {
+                    let router = router.clone().layer(Extension(Client(client)));
+                    let connection = connection(stream, router);
                     let watched = graceful.watch(connection);
                     connections.spawn(async move {
                         let _permit = permit;
@@ -96,6 +105,20 @@ impl Server {
             .await
             .map_err(|_| Error::closed("closing the database did not finish"))?
     }
+}
+
+/// Listens on an address, for [`Server::new`]: connections wait until the server runs.
+///
+/// # Errors
+/// `Io` when the address cannot be listened on.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| Error::io(format_args!("listening on {address}"), &error))
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr> {
+    listener.local_addr().map_err(|error| Error::io("asking for the address", &error))
 }
 
 /// Binds, and runs until `shutdown` is ready.
@@ -132,14 +155,14 @@ pub async fn termination() {
 async fn accept(
     listener: &TcpListener,
     free: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
     let permit = Arc::clone(free).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 // Answers are written whole; waiting to fill a packet only delays them.
                 let _ = stream.set_nodelay(true);
-                return (stream, permit);
+                return (stream, client, permit);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");

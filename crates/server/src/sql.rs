@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Query, Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Uri};
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use serde::Deserialize;
+use tidefall_sql::Session;
 use tidefall_types::{Error, Result};
 
 use crate::answer::{Job, answer};
@@ -33,7 +34,7 @@ struct JsonBody {
     sql: String,
 }
 
-/// `GET /api/v1/sql?q=...`.
+/// `GET` and `HEAD /api/v1/sql?q=...`, which only read.
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(place): Extension<Place>,
@@ -46,9 +47,25 @@ pub(crate) async fn get(
             let error = Error::invalid("the parameter q with a statement is missing");
             return Err(Failure::from(error));
         };
+        // A link, an image or a browser that reads ahead must not change anything.
+        if !Session::is_read_only(&sql)? {
+            return Err(only_by_post(&parts.method));
+        }
         run(&app, place, sql, &parameters, &parts.headers).await
     };
-    outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall))
+    let mut response =
+        outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall));
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    response
+}
+
+fn only_by_post(method: &Method) -> Failure {
+    let error = Error::invalid(format!(
+        "{method} only reads: send statements that change something with POST"
+    ));
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, &error)
 }
 
 /// `POST /api/v1/sql` with the statement as its body.
@@ -60,8 +77,8 @@ pub(crate) async fn post(
     let outcome = async {
         let (parts, body) = request.into_parts();
         let parameters = parameters(&parts.uri)?;
-        let received = body::receive(&app, &parts.headers, body).await?;
-        let bytes = received.unpack()?;
+        let mut received = body::receive(&app, &parts.headers, body).await?;
+        let bytes = received.unpack(&app)?;
         let sql = statement(&parts.headers, &bytes)?;
         run(&app, place, sql, &parameters, &parts.headers).await
     };

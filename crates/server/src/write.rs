@@ -69,7 +69,7 @@ async fn write(
     let precision = Precision::parse(parameters.precision.as_deref().unwrap_or_default())?;
     let ack = ack(parameters.ack.as_deref(), &parts.headers)?;
     let received = body::receive(app, &parts.headers, body).await?;
-    let write = Write { app: Arc::clone(app), received, precision, ack };
+    let mut write = Write { app: Arc::clone(app), received, precision, ack };
     let writes = match write.submit_at_once()? {
         Some(writes) => writes,
         None => {
@@ -78,7 +78,7 @@ async fn write(
                 let _place = place;
                 write.submit()
             });
-            task.await.map_err(|_| Error::closed("the write was cut off: the server stops"))??
+            task.await??
         }
     };
     let mut outcome = Outcome::default();
@@ -110,7 +110,7 @@ struct Write {
 
 impl Write {
     /// Submits a small body, if nothing has to be waited for.
-    fn submit_at_once(&self) -> Result<Option<Writes>> {
+    fn submit_at_once(&mut self) -> std::result::Result<Option<Writes>, Failure> {
         if !self.received.is_plain_up_to(AT_ONCE_BYTES_MAX) {
             return Ok(None);
         }
@@ -121,13 +121,15 @@ impl Write {
     }
 
     /// Submits the body. May wait for memory, or for the manifest when a table or column is new.
-    fn submit(&self) -> Result<Writes> {
-        Ok(self.submit_parsed(self.parse()?))
+    fn submit(&mut self) -> std::result::Result<Writes, Failure> {
+        let parsed = self.parse()?;
+        Ok(self.submit_parsed(parsed))
     }
 
-    fn parse(&self) -> Result<Parsed> {
-        let body = self.received.unpack()?;
-        line_protocol::parse(&body, self.precision, self.app.db.options().clock.now_ns())
+    fn parse(&mut self) -> std::result::Result<Parsed, Failure> {
+        let body = self.received.unpack(&self.app)?;
+        let now_ns = self.app.db.options().clock.now_ns();
+        Ok(line_protocol::parse(&body, self.precision, now_ns)?)
     }
 
     /// All batches of a body are submitted before the first is waited for, so that they share
@@ -303,10 +305,22 @@ async fn form_query(
     headers: &HeaderMap,
     body: Body,
 ) -> std::result::Result<String, Failure> {
-    let form = body::receive(app, headers, body).await?.unpack()?;
-    let form = String::from_utf8_lossy(&form);
-    let uri = Uri::try_from(format!("/?{}", form.trim()))
+    let form = body::receive(app, headers, body).await?.unpack(app)?;
+    let uri = Uri::try_from(format!("/?{}", encoded(form.trim_ascii())))
         .map_err(|_| Error::invalid("the body is not a form"))?;
     let query = parameters::<QueryParameters>(&uri)?.q;
     Ok(query.ok_or_else(|| Error::invalid("missing required parameter \"q\""))?)
+}
+
+/// A form in which every byte is encoded that means nothing to forms: curl sends them as they are.
+fn encoded(form: &[u8]) -> String {
+    let mut out = String::with_capacity(form.len());
+    for &byte in form {
+        match byte {
+            b'%' | b'&' | b'=' | b'+' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }

@@ -161,6 +161,14 @@ impl Session {
         Ok(Script::new(self, parser(sql)?))
     }
 
+    /// Whether statements change nothing that outlives their session.
+    ///
+    /// # Errors
+    /// `Invalid` for what cannot be parsed.
+    pub fn is_read_only(sql: &str) -> Result<bool> {
+        Ok(parse(sql)?.iter().all(statements::is_read_only))
+    }
+
     pub(crate) async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
         rewrite(&mut statement)?;
         match statements::action(statement)? {

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Closed,
     /// The request is understood, but this version cannot do it.
     Unsupported,
+    /// A fault of Tidefall itself: report it, with what was asked.
+    Internal,
 }
 
 impl ErrorKind {
@@ -41,6 +43,7 @@ impl ErrorKind {
             Self::Locked => "locked",
             Self::Closed => "closed",
             Self::Unsupported => "unsupported",
+            Self::Internal => "internal",
         }
     }
 }
@@ -85,6 +88,8 @@ impl Error {
         closed => Closed;
         /// Not available in this version.
         unsupported => Unsupported;
+        /// A fault of Tidefall itself.
+        internal => Internal;
     }
 
     /// A failure of the operating system while doing `what` (for example `writing wal/1.log`).

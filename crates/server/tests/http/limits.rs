@@ -11,7 +11,7 @@ use crate::client::{TestServer, connect, read_reply, send};
 /// A request whose body does not come: it keeps its place until the server gives up on it.
 fn hang(server: &TestServer) -> std::net::TcpStream {
     let mut stream = connect(server.address).unwrap();
-    let head = "POST /write HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
+    let head = "POST /write HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     stream
@@ -42,6 +42,80 @@ fn a_request_that_takes_too_long_ends() {
 }
 
 #[test]
+fn bodies_that_do_not_come_give_their_memory_back() {
+    let pause = Duration::from_secs(1);
+    let server = TestServer::with(ServerOptions { body_pause_max: pause, ..Default::default() });
+    let announced = format!("Content-Length: {}", 64 << 20);
+    let mut streams: Vec<_> = [&announced, &announced, "Transfer-Encoding: chunked"]
+        .iter()
+        .map(|length| {
+            let mut stream = connect(server.address).unwrap();
+            let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // The third waits for memory and a body, the others for a body alone.
+    for stream in &mut streams {
+        let reply = read_reply(stream, "POST").unwrap();
+        assert!([408, 503].contains(&reply.status), "{}", reply.text());
+    }
+    assert_eq!(server.write("m v=1 1").status, 204);
+}
+
+#[test]
+fn a_request_does_not_wait_for_memory_for_long() {
+    let options = ServerOptions {
+        body_bytes_max: 1 << 20,
+        bodies_bytes_max: 2 << 20,
+        body_pause_max: Duration::from_secs(2),
+        ..Default::default()
+    };
+    let server = TestServer::with(options);
+    let head =
+        format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 1 << 20);
+    let mut slow: Vec<_> = (0..2).map(|_| connect(server.address).unwrap()).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(head.as_bytes()).unwrap());
+    std::thread::scope(|scope| {
+        // Bodies that go on, slowly, keep their memory.
+        scope.spawn(|| {
+            for _ in 0..8 {
+                std::thread::sleep(Duration::from_millis(500));
+                slow.iter_mut().for_each(|stream| stream.write_all(b"#").unwrap());
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let reply = server.write("m v=1 1");
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    });
+}
+
+#[test]
+fn what_unpacks_to_much_waits_for_no_memory() {
+    const BODY_BYTES: usize = 4 << 20;
+    let options = ServerOptions {
+        body_bytes_max: BODY_BYTES,
+        bodies_bytes_max: 2 * BODY_BYTES,
+        ..Default::default()
+    };
+    let server = TestServer::with(options);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&vec![b'\n'; BODY_BYTES]).unwrap();
+    let packed = encoder.finish().unwrap();
+    let headers = "Content-Encoding: gzip\r\n";
+    assert_eq!(server.send("POST", "/write", headers, &packed).status, 204);
+    // One body that is announced leaves room for one that is packed, but not for two.
+    let mut held = connect(server.address).unwrap();
+    let head =
+        format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    held.write_all(head.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let reply = server.send("POST", "/write", headers, &packed);
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    drop(held);
+}
+
+#[test]
 fn a_client_that_goes_away_frees_its_query() {
     let server = TestServer::with(ServerOptions { requests_max: 1, ..Default::default() });
     let body: String = (0..100_000).map(|i| format!("m,t=a v={i} {i}\n")).collect();
@@ -49,8 +123,10 @@ fn a_client_that_goes_away_frees_its_query() {
     // Far more rows than fit into the buffers in between, never read.
     let sql = "SELECT a.v, b.v FROM m a CROSS JOIN m b";
     let mut stream = connect(server.address).unwrap();
-    let head =
-        format!("POST /api/v1/sql HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", sql.len());
+    let head = format!(
+        "POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        sql.len()
+    );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(sql.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_secs(1));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on should stop.
 
+mod batches;
 mod client;
 mod limits;
 mod queries;

@@ -1,9 +1,11 @@
 //! SQL over HTTP.
 
+use std::io::Write;
+
 use arrow_ipc::reader::StreamReader;
 use serde_json::{Value, json};
 
-use crate::client::{Reply, TestServer};
+use crate::client::{Reply, TestServer, connect, read_reply};
 
 /// A server with `rows` rows of 10 sensors, in which `v` counts up.
 fn filled(rows: usize) -> TestServer {
@@ -156,4 +158,72 @@ fn pages_of_other_origins_are_refused() {
     assert_eq!(send("Sec-Fetch-Site: cross-site\r\n"), 403);
     assert_eq!(send("Sec-Fetch-Site: same-origin\r\n"), 200);
     assert_eq!(send(&format!("Origin: http://{}\r\n", server.address)), 200);
+}
+
+#[test]
+fn get_and_head_only_read() {
+    let server = filled(3);
+    for statement in [
+        "DROP+TABLE+m",
+        "DELETE+FROM+m",
+        "INSERT+INTO+m+VALUES+(now(),%27a%27,1,1)",
+        "CREATE+TABLE+n+(time+TIMESTAMP,+v+DOUBLE)",
+        "SELECT+1;+DROP+TABLE+m;+SELECT+1",
+        "EXPLAIN+ANALYZE+INSERT+INTO+m+SELECT+*+FROM+m",
+        "EXPLAIN+EXPLAIN+DELETE+FROM+m",
+    ] {
+        for method in ["GET", "HEAD"] {
+            let target = format!("/api/v1/sql?q={statement}");
+            let reply = server.send(method, &target, "", b"");
+            assert_eq!((reply.status, reply.header("allow")), (405, Some("POST")), "{target}");
+        }
+    }
+    for statement in ["SELECT+count(*)+FROM+m", "SHOW+TABLES", "EXPLAIN+SELECT+1", "DESCRIBE+m"] {
+        assert_eq!(server.get(&format!("/api/v1/sql?q={statement}")).status, 200, "{statement}");
+    }
+    let target = "/api/v1/sql?format=csv&q=SET+tidefall.metrics=off;+SELECT+count(*)+AS+n+FROM+m";
+    assert_eq!(server.get(target).text(), "n\n3\n");
+}
+
+#[test]
+fn names_that_are_not_of_this_machine_are_refused() {
+    let server = filled(1);
+    let port = server.address.port();
+    let status = |host: &str| {
+        let mut stream = connect(server.address).unwrap();
+        let head = format!("GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        read_reply(&mut stream, "GET").unwrap().status
+    };
+    let listen = format!("127.0.0.1:{port}");
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8527", &listen] {
+        assert_eq!(status(host), 200, "{host}");
+    }
+    let evil = format!("evil.example:{port}");
+    for host in ["evil.example", &evil, "127.0.0.1.evil.example", "192.168.1.1", ""] {
+        assert_eq!(status(host), 403, "{host}");
+    }
+}
+
+#[test]
+fn the_format_that_is_liked_best_is_sent() {
+    let server = filled(1);
+    for (accept, sent) in [
+        ("text/csv;q=0, application/json", "application/json"),
+        ("text/csv;q=0.2, application/x-ndjson; Q=0.8", "application/x-ndjson"),
+        ("text/csv, application/json", "text/csv; charset=utf-8"),
+        ("text/html, */*;q=0.1", "application/json"),
+        ("text/csv;q=0", "application/json"),
+    ] {
+        let reply = ask(&server, accept, "SELECT 1");
+        assert_eq!(reply.header("content-type"), Some(sent), "{accept}");
+    }
+}
+
+#[test]
+fn kinds_of_errors_are_labels_of_one_word() {
+    let server = filled(1);
+    ask(&server, "text/csv", "SELECT * FROM nowhere");
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tidefall_errors_total{kind=\"not_found\"} 1"), "{metrics}");
 }

@@ -91,6 +91,8 @@ fn gzip_is_unpacked_within_bounds() {
     assert_eq!(send(&gzip(b"m,t=a v=1 1\nm,t=b v=2 2\n")).status, 204);
     assert_eq!(server.sql("SELECT sum(v) FROM m"), json!([[3.0]]));
     let packed = gzip(b"m,t=a v=1 1\n");
+    let reply = server.send("POST", "/write", "Content-Encoding: GZIP\r\n", &packed);
+    assert_eq!(reply.status, 204);
     assert_eq!(send(&packed[..packed.len() - 4]).status, 400);
     assert_eq!(send(b"m,t=a v=1 1").status, 400);
     assert_eq!(send(&gzip(&vec![b'\n'; 100 << 20])).status, 413);
@@ -121,6 +123,34 @@ fn strange_bodies_get_clear_answers() {
 }
 
 #[test]
+fn what_stands_in_quotes_of_a_wrong_line_is_not_stored() {
+    let server = TestServer::start();
+    let reply = server.write("m a=x,s=\"multi\ninjected v=666 1\n\" 5\ngood v=1 1\n");
+    assert_eq!(reply.status, 400);
+    assert!(reply.text().contains("dropped=1"), "{}", reply.text());
+    assert_eq!(server.sql("SHOW TABLES").to_string().matches("injected").count(), 0);
+    assert_eq!(server.sql("SELECT v FROM good"), json!([[1.0]]));
+}
+
+#[test]
+fn no_tag_and_no_field_is_called_time() {
+    let server = TestServer::start();
+    let reply = server.write("e,time=1 v=2 1\ne2 time=2 1\ngood v=1 1\n");
+    assert_eq!(reply.status, 400);
+    let text = reply.text();
+    assert!(text.contains("give the tag another name") && text.contains("dropped=2"), "{text}");
+    assert_eq!(
+        server.sql("SELECT time, v FROM good"),
+        json!([["1970-01-01T00:00:00.000000001Z", 1.0]])
+    );
+    for table in ["e", "e2"] {
+        let reply =
+            server.send("POST", "/api/v1/sql", "", format!("SELECT * FROM {table}").as_bytes());
+        assert_eq!(reply.status, 404, "{table}");
+    }
+}
+
+#[test]
 fn a_big_body_of_many_tables_is_written_whole() {
     let server = TestServer::start();
     let body: String = (0..200_000_i64)
@@ -147,6 +177,8 @@ fn endpoints_for_clients_of_influxdb_answer() {
     assert_eq!(server.get("/ping?verbose=true").status, 200);
     let form = b"q=CREATE+DATABASE+telegraf&db=";
     assert_eq!(server.send("POST", "/query", "", form).status, 200);
+    let plain = b"q=CREATE DATABASE \"telegraf\"";
+    assert_eq!(server.send("POST", "/query", "", plain).status, 200);
     for query in ["/query?q=SELECT+1", "/query", "/query?q=DROP+DATABASE+x"] {
         let reply = server.get(query);
         assert_eq!(reply.status, 400, "{query}");

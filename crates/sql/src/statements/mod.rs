@@ -5,6 +5,7 @@ mod delete;
 mod insert;
 mod show;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -13,7 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::ResetStatement;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement,
+    Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
 };
 use tidefall_storage::{Db, IfExists};
 use tidefall_types::{Error, Result, TableSchema};
@@ -97,6 +98,29 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         | Statement::ShowFunctions { .. } => Action::Plan(again(inner)),
         other => return Err(unsupported(&first_words(&other.to_string()))),
     })
+}
+
+/// Whether a statement, with those within it, changes nothing that outlives its session.
+pub(crate) fn is_read_only(statement: &DfStatement) -> bool {
+    let inner = match statement {
+        DfStatement::Statement(inner) => inner,
+        DfStatement::Explain(explain) => return is_read_only(&explain.statement),
+        DfStatement::Reset(_) => return true,
+        DfStatement::CreateExternalTable(_) | DfStatement::CopyTo(_) => return false,
+    };
+    let only_reads = |statement: &Statement| match statement {
+        Statement::Query(_)
+        | Statement::Explain { .. }
+        | Statement::ExplainTable { .. }
+        | Statement::ShowTables { .. }
+        | Statement::ShowCreate { .. }
+        | Statement::ShowVariable { .. }
+        | Statement::ShowColumns { .. }
+        | Statement::ShowFunctions { .. }
+        | Statement::Set(_) => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    visit_statements(&**inner, only_reads).is_continue()
 }
 
 fn again(statement: Statement) -> DfStatement {

@@ -1,0 +1,88 @@
+//! Streams of Arrow over HTTP, right and damaged.
+
+use std::sync::Arc;
+
+use arrow_array::{Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::json;
+
+use crate::client::{Reply, TestServer};
+
+const ROWS: usize = 1_000;
+
+fn stream(packing: Option<CompressionType>) -> Vec<u8> {
+    let times = TimestampNanosecondArray::from_iter_values(0..ROWS as i64);
+    let values = Float64Array::from(vec![1.5; ROWS]);
+    let names = StringArray::from(vec!["name"; ROWS]);
+    let batch = RecordBatch::try_from_iter([
+        ("time", Arc::new(times) as _),
+        ("v", Arc::new(values) as _),
+        ("name", Arc::new(names) as _),
+    ]);
+    let batch = batch.unwrap();
+    let options = IpcWriteOptions::default().try_with_compression(packing).unwrap();
+    let schema = batch.schema();
+    let mut writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn send(server: &TestServer, body: &[u8]) -> Reply {
+    server.send("POST", "/api/v1/write?table=m", "", body)
+}
+
+/// The stream with `value` in the place of the only `old`, a length of 8 bytes.
+fn forged(mut stream: Vec<u8>, old: i64, value: i64) -> Vec<u8> {
+    let old = old.to_le_bytes();
+    let at = stream.windows(old.len()).position(|window| window == old).unwrap();
+    stream[at..at + old.len()].copy_from_slice(&value.to_le_bytes());
+    stream
+}
+
+#[test]
+fn streams_are_stored_packed_or_not() {
+    let server = TestServer::start();
+    for packing in [None, Some(CompressionType::ZSTD)] {
+        let reply = send(&server, &stream(packing));
+        assert_eq!((reply.status, reply.json()), (200, json!({ "rows": ROWS })), "{packing:?}");
+    }
+    assert_eq!(server.sql("SELECT count(*), sum(v) FROM m"), json!([[ROWS, 1_500.0]]));
+    let reply = send(&server, &stream(Some(CompressionType::LZ4_FRAME)));
+    assert_eq!((reply.status, &reply.json()["error"]["kind"]), (400, &json!("unsupported")));
+}
+
+#[test]
+fn announced_lengths_are_not_believed() {
+    let server = TestServer::start();
+    // The first length of 8,000 is that of the buffer of times.
+    let too_long = forged(stream(None), 8 * ROWS as i64, 1 << 47);
+    let negative = forged(stream(None), 8 * ROWS as i64, -1);
+    let packed = forged(stream(Some(CompressionType::ZSTD)), 8 * ROWS as i64, 1 << 47);
+    for body in [&too_long, &negative, &packed, &b"\xff\xff\xff\xff\xff\xff\xff\x7f"[..].to_vec()] {
+        let reply = send(&server, body);
+        assert!([400, 413].contains(&reply.status), "{}", reply.text());
+    }
+    assert_eq!(server.sql("SHOW TABLES"), json!([]));
+}
+
+#[test]
+fn damaged_streams_are_refused_and_survived() {
+    let server = TestServer::start();
+    let whole = stream(None);
+    let reply = send(&server, &whole[..whole.len() / 2]);
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("damaged Arrow stream"), "{message}");
+    let mut rng = StdRng::seed_from_u64(1);
+    for round in 0..400 {
+        let mut body = whole.clone();
+        let end = if round % 2 == 0 { 900 } else { body.len() };
+        for _ in 0..rng.random_range(1..10) {
+            body[rng.random_range(0..end)] = rng.random();
+        }
+        let reply = send(&server, &body);
+        assert!([200, 400, 409, 413].contains(&reply.status), "round {round}: {}", reply.text());
+    }
+}
