@@ -1,6 +1,6 @@
 //! What the command line takes.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) struct DbArgs {
     #[arg(long, default_value = "512MiB", value_parser = parse_bytes)]
     pub(crate) memory: usize,
     /// Threads; 0 for one per core
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = parse_threads)]
     pub(crate) threads: usize,
 }
 
@@ -255,10 +255,10 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) db: DbArgs,
     /// Address and port to listen on; there is no access control yet, so keep it local
-    #[arg(long, default_value = "127.0.0.1:8527")]
+    #[arg(long, default_value = "127.0.0.1:8527", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
     /// Largest body of a request
-    #[arg(long, default_value = "64MiB", value_parser = parse_bytes)]
+    #[arg(long, default_value = "64MiB", value_parser = parse_body_max)]
     pub(crate) body_max: usize,
     /// How often to look for readings that have come of age, and to let them fall
     #[arg(long, default_value = "60s", value_parser = parse_pause)]
@@ -360,3 +360,36 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         _ => Err(format!("{text:?} is not name=value")),
     }
 }
+
+/// More threads than any machine has cores.
+const THREADS_MAX: usize = 1_024;
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if threads <= THREADS_MAX => Ok(threads),
+        Ok(_) => Err(format!("at most {THREADS_MAX} threads can be started")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_body_max(text: &str) -> Result<usize> {
+    match parse_bytes(text)? {
+        0 => Err(Error::invalid("no request would fit: write 64MiB")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// An address and a port, or a name and a port; of the addresses of a name the first of IPv4.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let help = "write an address and a port, such as 127.0.0.1:8527";
+    if text.starts_with(':') {
+        return Err(format!("the address is missing: {help}"));
+    }
+    let addresses: Vec<SocketAddr> =
+        text.to_socket_addrs().map_err(|error| format!("{error}: {help}"))?.collect();
+    let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    first.copied().ok_or_else(|| format!("{text:?} has no address: {help}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,23 +7,35 @@ use tidefall_types::{Error, Result};
 /// # Errors
 /// `Invalid` for any other form.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize> {
-    const UNITS: [(&str, usize); 8] = [
+    const UNITS: [(&str, usize); 10] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
         ("KB", 1_000),
         ("MB", 1_000_000),
         ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
         ("B", 1),
         ("", 1),
     ];
     let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text.trim()[digits.len()..];
-    let size = UNITS
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-        .and_then(|(_, factor)| digits.trim().parse::<usize>().ok()?.checked_mul(*factor));
-    size.ok_or_else(|| Error::invalid(format!("{text:?} is not a size: write 512MiB or 2GB")))
+    let factor = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let digits = digits.trim();
+    let (Some((_, factor)), true) = (factor, is_count(digits)) else {
+        return Err(Error::invalid(format!("{text:?} is not a size: write 512MiB or 2GB")));
+    };
+    let size = digits.parse::<usize>().ok().and_then(|count| count.checked_mul(*factor));
+    size.filter(|&size| size <= SIZE_MAX)
+        .ok_or_else(|| Error::invalid(format!("{text:?} is too large: at most 1024TiB")))
+}
+
+/// Far more than any machine has, and far from where sums overflow.
+const SIZE_MAX: usize = 1 << 50;
+
+fn is_count(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Writes bytes as `1.5 MiB`.
