@@ -29,7 +29,8 @@ const THREADS_MAX: usize = 4;
 /// How to read a Parquet file.
 #[derive(Debug, Clone, Default)]
 pub struct ParquetOptions {
-    /// The time column; `None` for the first one of a timestamp or date type.
+    /// The time column; `None` for the one called `time` if it is of a time type, else the first
+    /// timestamp, else the first date.
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,

@@ -1,20 +1,18 @@
 //! Tables that cross between Python and Tidefall, by Arrow's C interface: no library of Arrow is needed
 //! on the other side but one that speaks it, and nothing is copied.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, cast::AsArray};
-use arrow_cast::cast;
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, SchemaRef};
 use futures::StreamExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use tidefall_sql::QueryStream;
+use tidefall_sql::{QueryStream, UniqueValues};
 use tidefall_types::{Error, Result};
 use tokio::runtime::Runtime;
 
@@ -143,15 +141,14 @@ pub(crate) struct Batches {
     runtime: Arc<Runtime>,
     first: Option<RecordBatch>,
     stream: QueryStream,
-    /// For each column the values of a dictionary that were found to be unique.
-    unique: Vec<Option<ArrayRef>>,
+    unique: UniqueValues,
 }
 
 impl Batches {
     /// Waits for the first batch: statements that change something do so when their answer is asked for.
     pub(crate) async fn begin(runtime: Arc<Runtime>, mut stream: QueryStream) -> Result<Self> {
         let first = stream.next().await.transpose()?;
-        let unique = vec![None; stream.schema().fields().len()];
+        let unique = UniqueValues::new(stream.schema().fields().len());
         Ok(Self { runtime, first, stream, unique })
     }
 
@@ -160,40 +157,13 @@ impl Batches {
             Some(first) => Some(first),
             None => self.stream.next().await.transpose()?,
         };
-        let Some(batch) = batch else { return Ok(None) };
-        let columns = batch.columns().iter().zip(&mut self.unique);
-        let columns = columns.map(|(column, unique)| with_unique_values(column, unique));
-        let columns = columns.collect::<std::result::Result<Vec<_>, _>>();
-        let batch = columns.and_then(|columns| RecordBatch::try_new(batch.schema(), columns));
-        batch.map(Some).map_err(arrow_error)
+        batch.map(|batch| self.unique.apply(&batch)).transpose()
     }
 
     fn wait_for_next(&mut self) -> PyResult<Option<RecordBatch>> {
         let runtime = Arc::clone(&self.runtime);
         wait(&runtime, self.next())?.map_err(to_python)
     }
-}
-
-/// A dictionary whose values differ from each other, as pandas wants them; a query that brings rows of
-/// several objects together may have them twice.
-fn with_unique_values(
-    column: &ArrayRef,
-    unique: &mut Option<ArrayRef>,
-) -> std::result::Result<ArrayRef, ArrowError> {
-    let Some(dictionary) = column.as_any_dictionary_opt() else { return Ok(Arc::clone(column)) };
-    let values = dictionary.values();
-    let is_known = unique.as_ref().is_some_and(|known| known.to_data().ptr_eq(&values.to_data()));
-    if is_known || are_unique(values) {
-        *unique = Some(Arc::clone(values));
-        return Ok(Arc::clone(column));
-    }
-    cast(&cast(column, values.data_type())?, column.data_type())
-}
-
-fn are_unique(values: &ArrayRef) -> bool {
-    let Some(texts) = values.as_string_opt::<i32>() else { return false };
-    let mut seen = HashSet::with_capacity(texts.len());
-    texts.iter().all(|text| text.is_some_and(|text| seen.insert(text)))
 }
 
 /// Batches for Arrow's C interface.

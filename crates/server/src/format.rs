@@ -7,7 +7,7 @@ use arrow_json::writer::{JsonFormat, LineDelimited};
 use arrow_schema::{ArrowError, DataType, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use tidefall_sql::flat;
+use tidefall_sql::{UniqueValues, flat};
 use tidefall_types::{Error, FieldType, Result};
 
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
@@ -90,7 +90,7 @@ enum Writer {
     Json,
     JsonLines,
     Csv,
-    Arrow(Box<StreamWriter<Vec<u8>>>),
+    Arrow(Box<StreamWriter<Vec<u8>>>, UniqueValues),
 }
 
 impl Encoder {
@@ -113,7 +113,7 @@ impl Encoder {
             }
             Format::Arrow => {
                 let writer = StreamWriter::try_new(Vec::new(), schema).map_err(unwritable)?;
-                Writer::Arrow(Box::new(writer))
+                Writer::Arrow(Box::new(writer), UniqueValues::new(schema.fields().len()))
             }
         };
         Ok(Self { out, rows: 0, writer })
@@ -138,7 +138,9 @@ impl Encoder {
                 write_json::<LineDelimited>(&mut self.out, batch, StructMode::ObjectOnly)?;
             }
             Writer::Csv => write_csv(&mut self.out, batch, Header::Skip)?,
-            Writer::Arrow(writer) => writer.write(batch).map_err(unwritable)?,
+            Writer::Arrow(writer, unique) => {
+                writer.write(&unique.apply(batch)?).map_err(unwritable)?;
+            }
         }
         self.rows += batch.num_rows();
         Ok(())
@@ -151,7 +153,7 @@ impl Encoder {
     pub(crate) fn finish(&mut self) -> Result<()> {
         match &mut self.writer {
             Writer::Json => self.out.extend_from_slice(b"]}\n"),
-            Writer::Arrow(writer) => writer.finish().map_err(unwritable)?,
+            Writer::Arrow(writer, _) => writer.finish().map_err(unwritable)?,
             Writer::JsonLines | Writer::Csv => {}
         }
         Ok(())
@@ -160,7 +162,7 @@ impl Encoder {
     /// The bytes that are waiting to be taken.
     pub(crate) fn len(&self) -> usize {
         match &self.writer {
-            Writer::Arrow(writer) => writer.get_ref().len(),
+            Writer::Arrow(writer, _) => writer.get_ref().len(),
             _ => self.out.len(),
         }
     }
@@ -168,7 +170,7 @@ impl Encoder {
     /// Takes the bytes written so far.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match &mut self.writer {
-            Writer::Arrow(writer) => writer.get_mut(),
+            Writer::Arrow(writer, _) => writer.get_mut(),
             _ => &mut self.out,
         })
     }

@@ -10,7 +10,14 @@ use super::names;
 #[derive(Debug)]
 pub struct DirLock {
     // The operating system ties the lock to the open file.
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a forked process may have it open, too.
+        let _ = self.file.unlock();
+    }
 }
 
 impl DirLock {
@@ -41,7 +48,7 @@ impl DirLock {
         if let Err(error) = noted {
             tracing::warn!(%error, "the lock file does not say which process holds it");
         }
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
