@@ -407,7 +407,8 @@ impl Db {
         let table = match self.engine().table(name) {
             Ok(table) => table.check_whole().map(|()| table)?,
             Err(_) => {
-                let schema = TableSchema::new(Default::default(), name, time_name(batch));
+                let mut schema = TableSchema::new(Default::default(), name, time_name(batch));
+                add_columns_of(batch, &mut schema)?;
                 self.create_table(&schema, IfExists::Keep)?;
                 self.engine().table(name)?
             }
@@ -421,23 +422,7 @@ impl Db {
     fn add_columns(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<()> {
         let mut manifest = self.engine().manifest();
         let mut schema = (*table.schema()).clone();
-        for tag in &batch.tags {
-            if schema.column(&tag.name).is_none() {
-                schema.add_tag(&tag.name)?;
-            }
-        }
-        for field in &batch.fields {
-            if schema.column(&field.name).is_none() {
-                let ty = FieldType::from_arrow(field.values.data_type()).ok_or_else(|| {
-                    Error::invalid(format!(
-                        "field {:?}: values of type {} cannot be stored",
-                        field.name,
-                        field.values.data_type()
-                    ))
-                })?;
-                schema.add_field(&field.name, ty)?;
-            }
-        }
+        add_columns_of(batch, &mut schema)?;
         self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
         table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(schema.tags.len());
         *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
@@ -496,6 +481,28 @@ impl Db {
         }
         found.ok_or_else(|| Error::invalid("a sensor was not found"))
     }
+}
+
+/// Adds the tags and fields of a batch that a schema lacks.
+fn add_columns_of(batch: &WriteBatch, schema: &mut TableSchema) -> Result<()> {
+    for tag in &batch.tags {
+        if schema.column(&tag.name).is_none() {
+            schema.add_tag(&tag.name)?;
+        }
+    }
+    for field in &batch.fields {
+        if schema.column(&field.name).is_none() {
+            let ty = FieldType::from_arrow(field.values.data_type()).ok_or_else(|| {
+                Error::invalid(format!(
+                    "field {:?}: values of type {} cannot be stored",
+                    field.name,
+                    field.values.data_type()
+                ))
+            })?;
+            schema.add_field(&field.name, ty)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a batch has columns that the table does not have.

@@ -13,6 +13,9 @@ use crate::read::{LiveObject, LiveTombstone, Sources};
 /// this many rows is laid together in some tens of microseconds when a reader comes.
 const TAIL_ROWS: usize = 8192;
 
+/// Runs stay apart when together they would take more than so many times the memory.
+const GROWTH_MAX: usize = 4;
+
 /// A table while the database is open.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -112,7 +115,13 @@ impl Live {
     }
 
     fn lay_tail_together(&mut self, types: &[FieldType]) -> Result<()> {
-        if self.tail.len() > 1 {
+        if self.tail.len() < 2 {
+            return Ok(());
+        }
+        if is_sparse(&self.tail) {
+            self.runs.append(&mut self.tail);
+            self.tail_rows = 0;
+        } else {
             let run = Run::concat(&self.tail, types)?;
             self.tail = vec![Arc::new(run)];
         }
@@ -132,5 +141,52 @@ impl Live {
     /// The objects of a model.
     pub(crate) fn objects_of(&self, model: Model) -> Vec<Arc<LiveObject>> {
         self.objects.iter().filter(|object| object.entry.model == model).cloned().collect()
+    }
+}
+
+/// Whether runs have so different fields that one run, with nulls where each lacks a field, would be far
+/// larger than they are.
+fn is_sparse(runs: &[Arc<Run>]) -> bool {
+    let rows: usize = runs.iter().map(|run| run.rows()).sum();
+    let apart: usize = runs.iter().map(|run| run.size_bytes).sum();
+    let fields = runs.iter().map(|run| run.fields.len()).max().unwrap_or_default();
+    let has = |field: &usize| runs.iter().any(|run| run.field(*field).is_some());
+    let together = (0..fields).filter(has).count() * rows * size_of::<f64>();
+    together > GROWTH_MAX * apart
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Float64Array};
+    use tidefall_types::Seq;
+
+    use super::*;
+
+    const FIELDS: usize = 1000;
+
+    fn run(seq: usize, field: usize) -> Run {
+        const ROWS: usize = 30;
+        let mut fields: Vec<Option<ArrayRef>> = vec![None; field + 1];
+        fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
+        let time = (0..ROWS as i64).collect();
+        Run::new((Seq(seq as u64), Seq(seq as u64)), vec![0; ROWS].into(), time, fields)
+    }
+
+    #[test]
+    fn runs_of_different_fields_stay_apart() {
+        let types = vec![FieldType::F64; FIELDS];
+        for (fields, runs) in [(1, 1), (2, 1), (FIELDS, FIELDS)] {
+            let mut live = Live::default();
+            let mut pushed_bytes = 0;
+            for seq in 0..FIELDS {
+                let run = run(seq, seq % fields);
+                pushed_bytes += run.size_bytes;
+                live.push(run, &types).unwrap();
+            }
+            live.seal(&types).unwrap();
+            assert!(live.runs.len() <= runs * FIELDS.div_ceil(TAIL_ROWS / 30), "{fields} fields");
+            assert!(live.kv_bytes() <= GROWTH_MAX * pushed_bytes, "{fields} fields");
+            assert_eq!(live.runs.iter().map(|run| run.rows()).sum::<usize>(), FIELDS * 30);
+        }
     }
 }
