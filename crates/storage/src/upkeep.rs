@@ -57,8 +57,9 @@ pub(crate) fn cascade_table(
     table.check_whole()?;
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
-    let mut report = crate::cascade::retain(engine, table)?;
-    report += drain(engine, table, &boundaries, take)?;
+    let mut report = drain(engine, table, &boundaries, take)?;
+    // Behind the drain, which may bring readings that are too old already.
+    report += crate::cascade::retain(engine, table)?;
     report += kv_to_short(engine, table, &boundaries)?;
     report += short_to_long(engine, table, &boundaries, target)?;
     engine.retire_tombstones(table)?;

@@ -11,6 +11,7 @@ mod model;
 mod order;
 mod power;
 mod recovery;
+mod retention;
 mod schema;
 mod small;
 
