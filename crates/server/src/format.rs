@@ -338,13 +338,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_known_type_is_chosen() {
+    fn the_type_that_is_liked_best_is_chosen() {
         let choose = |accept: &str| {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
             Format::choose(None, &headers).unwrap()
         };
         assert_eq!(choose("*/*"), Format::Json);
-        assert_eq!(choose("text/html, Text/CSV;q=0.9, application/json"), Format::Csv);
+        assert_eq!(choose("text/html, Text/CSV, application/json"), Format::Csv);
+        assert_eq!(choose("text/html, text/csv;q=0.9, application/json"), Format::Json);
+        assert_eq!(choose("text/csv;q=0, application/x-ndjson;q=0.1"), Format::JsonLines);
         assert_eq!(choose("application/vnd.apache.arrow.stream"), Format::Arrow);
         assert_eq!(Format::choose(Some("ndjson"), &HeaderMap::new()), Ok(Format::JsonLines));
         assert!(Format::choose(Some("xml"), &HeaderMap::new()).is_err());

@@ -1,11 +1,12 @@
 //! Functions for readings beyond those of DataFusion.
 //!
 //! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended.rs` mends what goes
-//! wrong beside a NaN. What DataFusion can say already, only longer, is put into its words before a
+//! wrong beside a NaN, `bounded.rs` what takes memory without end. What DataFusion can say already, only longer, is put into its words before a
 //! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
 //! long form.
 
 mod amended;
+mod bounded;
 mod counters;
 mod histogram;
 mod interpolate;
@@ -15,9 +16,10 @@ use std::sync::Arc;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
-use datafusion::logical_expr::{AggregateUDF, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use amended::Amended;
+use bounded::Bounded;
 pub(crate) use short_forms::ShortForms;
 
 /// Makes all functions known.
@@ -30,6 +32,11 @@ pub(crate) fn register(context: &SessionContext) {
     for name in ["min", "max", "sum", "avg"] {
         if let Some(amended) = context.udaf(name).ok().and_then(|inner| Amended::of(&inner)) {
             context.register_udaf(AggregateUDF::new_from_impl(amended));
+        }
+    }
+    for name in bounded::NAMES {
+        if let Ok(inner) = context.udf(name) {
+            context.register_udf(ScalarUDF::new_from_impl(Bounded(inner)));
         }
     }
     if let Ok(date_bin) = context.udf("date_bin") {
