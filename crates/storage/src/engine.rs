@@ -1,6 +1,6 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -385,13 +385,17 @@ impl Engine {
         self.alarm.1.notify_all();
     }
 
-    /// The number of runs, from the first on, that one drain takes.
+    /// The number of runs, from the first on, that one drain takes: as many as stay within the share of the
+    /// key-value model, as they are and as the columns that will be made of them.
     pub(crate) fn drain_batch(&self, runs: &[Arc<Run>]) -> usize {
-        let mut bytes = 0;
         let share = self.kv_share(KV_SHARE);
+        let (mut bytes, mut rows) = (0, 0);
+        let mut fields = HashSet::new();
         let fitting = runs.iter().take_while(|run| {
             bytes += run.size_bytes;
-            bytes <= share
+            rows += run.rows();
+            fields.extend((0..run.fields.len()).filter(|field| run.field(*field).is_some()));
+            bytes.max(rows * fields.len() * size_of::<f64>()) <= share
         });
         fitting.count().max(1)
     }

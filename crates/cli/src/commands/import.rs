@@ -232,8 +232,8 @@ fn hint_at_tags<'a>(path: &Path, fields: impl Iterator<Item = (&'a String, Field
     let texts = texts.collect::<Vec<_>>().join(",");
     if !texts.is_empty() {
         note!(
-            "{}: no column is a tag, so rows of equal time replace each other; if {texts} name \
-             the sensor, import into another table with --tags {texts}",
+            "{}: no column is a tag, so rows of equal time replace each other; to tell \
+             sensors apart by {texts}, import into another table with --tags {texts}",
             path.display()
         );
     }

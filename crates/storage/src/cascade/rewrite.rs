@@ -197,7 +197,7 @@ pub(super) fn rewrite(
             Output { model: *model, fields: &fields, block_ns, threads },
             seq,
             estimate(inputs, time, sensors.len()),
-            &stretches(inputs, &sensors, time)?,
+            &stretches(inputs, &sensors, time, stretch_rows(fields.len()))?,
             read,
         )
     })?;
@@ -236,15 +236,21 @@ pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
     (length(part) / length(all)).clamp(0.0, 1.0)
 }
 
-/// Rows after which the work on a sensor is divided: bounds what one thread holds. Tests, which run
-/// with assertions, have fewer rows.
+/// Rows after which the work on a sensor is divided: bounds what one thread holds. Of tables with more
+/// than [`STRETCH_FIELDS`] fields it is accordingly less. Tests, which run with assertions, have fewer rows.
 const STRETCH_ROWS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 19 };
+const STRETCH_FIELDS: u64 = 8;
+
+fn stretch_rows(fields: usize) -> u64 {
+    (STRETCH_ROWS * STRETCH_FIELDS / (fields as u64).max(STRETCH_FIELDS)).max(1)
+}
 
 /// The sensors in their order, and for each the stretches of `time` that are worked on apart.
 fn stretches(
     inputs: &[Arc<LiveObject>],
     sensors: &RoaringBitmap,
     time: &TimeRange,
+    stretch_rows: u64,
 ) -> Result<Vec<(u32, TimeRange)>> {
     let mut stretches = Vec::with_capacity(sensors.len() as usize);
     let mut chunks: Vec<(i64, u64)> = Vec::new();
@@ -261,7 +267,7 @@ fn stretches(
         chunks.sort_unstable();
         let (mut start_ns, mut rows) = (time.first_ns, 0);
         for &(first_ns, chunk_rows) in &chunks {
-            if rows >= STRETCH_ROWS && first_ns > start_ns && first_ns <= time.last_ns {
+            if rows >= stretch_rows && first_ns > start_ns && first_ns <= time.last_ns {
                 stretches.push((sensor, TimeRange::new(start_ns, first_ns - 1)));
                 (start_ns, rows) = (first_ns, 0);
             }
