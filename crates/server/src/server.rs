@@ -6,8 +6,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -80,8 +83,7 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = connections.join_next() => {}
                 (stream, client, permit) = accept(&listener, &free) => {
-                    let router = router.clone().layer(Extension(Client(client)));
-                    let connection = connection(stream, router);
+                    let connection = connection(stream, Answering::new(&router, client));
                     let watched = graceful.watch(connection);
                     connections.spawn(async move {
                         let _permit = permit;
@@ -172,11 +174,34 @@ async fn accept(
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+/// Answers the requests of one client, and tells the handlers who that is.
+struct Answering {
+    router: TowerToHyperService<Router>,
+    client: Client,
+}
 
-fn connection(stream: TcpStream, router: Router) -> Connection {
+impl Answering {
+    fn new(router: &Router, client: SocketAddr) -> Self {
+        Self { router: TowerToHyperService::new(router.clone()), client: Client(client) }
+    }
+}
+
+impl Service<Request<Incoming>> for Answering {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.client);
+        self.router.call(request)
+    }
+}
+
+type Connection = http1::Connection<TokioIo<TcpStream>, Answering>;
+
+fn connection(stream: TcpStream, answering: Answering) -> Connection {
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), answering)
 }

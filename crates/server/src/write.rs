@@ -306,21 +306,8 @@ async fn form_query(
     body: Body,
 ) -> std::result::Result<String, Failure> {
     let form = body::receive(app, headers, body).await?.unpack(app)?;
-    let uri = Uri::try_from(format!("/?{}", encoded(form.trim_ascii())))
-        .map_err(|_| Error::invalid("the body is not a form"))?;
-    let query = parameters::<QueryParameters>(&uri)?.q;
+    let parameters: QueryParameters = serde_urlencoded::from_bytes(form.trim_ascii())
+        .map_err(|error| Error::invalid(format!("the body is not a form: {error}")))?;
+    let query = parameters.q;
     Ok(query.ok_or_else(|| Error::invalid("missing required parameter \"q\""))?)
-}
-
-/// A form in which every byte is encoded that means nothing to forms: curl sends them as they are.
-fn encoded(form: &[u8]) -> String {
-    let mut out = String::with_capacity(form.len());
-    for &byte in form {
-        match byte {
-            b'%' | b'&' | b'=' | b'+' => out.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }

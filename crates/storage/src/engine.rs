@@ -1,6 +1,6 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -9,7 +9,7 @@ use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
 use crate::catalog::object;
 use crate::ingest::commit::CommitQueue;
-use crate::kv::Run;
+use crate::kv::{Run, Together};
 use crate::manifest::log::{LogState, ManifestLog};
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
@@ -389,13 +389,11 @@ impl Engine {
     /// key-value model, as they are and as the columns that will be made of them.
     pub(crate) fn drain_batch(&self, runs: &[Arc<Run>]) -> usize {
         let share = self.kv_share(KV_SHARE);
-        let (mut bytes, mut rows) = (0, 0);
-        let mut fields = HashSet::new();
+        let (mut bytes, mut together) = (0, Together::default());
         let fitting = runs.iter().take_while(|run| {
             bytes += run.size_bytes;
-            rows += run.rows();
-            fields.extend((0..run.fields.len()).filter(|field| run.field(*field).is_some()));
-            bytes.max(rows * fields.len() * size_of::<f64>()) <= share
+            together.add(run);
+            bytes.max(together.bytes()) <= share
         });
         fitting.count().max(1)
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, FieldType, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
-use crate::kv::Run;
+use crate::kv::{Run, Together};
 use crate::manifest::Model;
 use crate::read::{LiveObject, LiveTombstone, Sources};
 
@@ -147,12 +147,10 @@ impl Live {
 /// Whether runs have so different fields that one run, with nulls where each lacks a field, would be far
 /// larger than they are.
 fn is_sparse(runs: &[Arc<Run>]) -> bool {
-    let rows: usize = runs.iter().map(|run| run.rows()).sum();
+    let mut together = Together::default();
+    runs.iter().for_each(|run| together.add(run));
     let apart: usize = runs.iter().map(|run| run.size_bytes).sum();
-    let fields = runs.iter().map(|run| run.fields.len()).max().unwrap_or_default();
-    let has = |field: &usize| runs.iter().any(|run| run.field(*field).is_some());
-    let together = (0..fields).filter(has).count() * rows * size_of::<f64>();
-    together > GROWTH_MAX * apart
+    together.bytes() > GROWTH_MAX * apart
 }
 
 #[cfg(test)]

@@ -99,8 +99,7 @@ fn import(db: &Db, file: &Path) -> Outcome {
         show_count(rows as u64),
         file.display(),
         start.elapsed().as_secs_f64() * 1e3
-    )?;
-    Ok(())
+    )
 }
 
 fn show_models(db: &Db) -> Outcome {

@@ -28,8 +28,7 @@ pub(crate) fn run(args: GenerateArgs) -> Outcome {
         out.write(&batch)?;
     }
     out.finish()?;
-    say!("{} rows written to {}", show_count(rows), args.file.display())?;
-    Ok(())
+    say!("{} rows written to {}", show_count(rows), args.file.display())
 }
 
 fn check_amount(args: &GenerateArgs) -> Result<()> {

@@ -6,5 +6,5 @@
 mod run;
 mod scatter;
 
-pub(crate) use run::Run;
+pub(crate) use run::{Run, Together};
 pub(crate) use scatter::sort_runs;

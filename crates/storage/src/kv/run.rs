@@ -24,6 +24,31 @@ pub(crate) struct Run {
     is_ordered_by_time: OnceLock<bool>,
 }
 
+/// What the values of runs take as columns that all of their rows have: a null where a run lacks a field
+/// takes as much as a value.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    rows: usize,
+    /// By field id, whether a run has it.
+    has: Vec<bool>,
+    fields: usize,
+}
+
+impl Together {
+    pub(crate) fn add(&mut self, run: &Run) {
+        self.rows += run.rows();
+        self.has.resize(self.has.len().max(run.fields.len()), false);
+        for (has, column) in self.has.iter_mut().zip(&run.fields) {
+            self.fields += usize::from(column.is_some() && !*has);
+            *has |= column.is_some();
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows * self.fields * size_of::<f64>()
+    }
+}
+
 impl Run {
     /// A run of at least one row.
     pub(crate) fn new(
