@@ -28,7 +28,8 @@ pub struct CascadeOptions {
     pub sensors: u32,
     /// Days in long columns.
     pub days: u32,
-    /// The memory budget of the database in MiB.
+    /// The memory budget of the database in MiB; readings that are to fall from memory have as much as they
+    /// need to stay there until then.
     pub memory_mib: usize,
     /// How long each number of shippers ships.
     pub seconds: f64,
@@ -43,6 +44,9 @@ const INSTANCES: u64 = 10;
 const RUNS: usize = 5;
 /// Days that fall from memory, about as many as the short columns hold.
 const FALLING_DAYS: u32 = 30;
+/// Of the budget, for each reading that is to stay in memory: it takes 24 bytes there, and all of them less
+/// than a sixth of the budget.
+const BUDGET_OF_READING: f64 = 24.0 * 6.0;
 const VALUE: FieldId = FieldId(0);
 
 /// Measures everything, and hands over each result as it comes.
@@ -169,6 +173,9 @@ fn fall(
 ) -> Result<()> {
     let (mut to_short, mut to_long) = (Vec::new(), Vec::new());
     let rows = f64::from(options.sensors * FALLING_DAYS) * MINUTES_PER_DAY as f64;
+    let needed_mib = (rows * BUDGET_OF_READING) as usize >> 20;
+    let memory_mib = options.memory_mib.max(needed_mib);
+    let options = &CascadeOptions { memory_mib, ..options.clone() };
     for run in 0..=RUNS {
         let db = open(options, threads, FALLING_DAYS)?;
         arrive(&db, workload, 0..FALLING_DAYS)?;
@@ -189,7 +196,10 @@ fn fall(
     {
         report(Report {
             bench: format!("cascade, {step}, {threads} threads"),
-            settings: format!("{} sensors, {FALLING_DAYS} days, fsync", options.sensors),
+            settings: format!(
+                "{} sensors, {FALLING_DAYS} days, {memory_mib} MiB, fsync",
+                options.sensors
+            ),
             unit: "readings/s per thread",
             runs,
             more: vec![("readings", rows)],

@@ -325,7 +325,7 @@ pub(crate) struct BenchCascadeArgs {
     /// Days in the long columns
     #[arg(long, default_value_t = 366)]
     pub(crate) days: u32,
-    /// Memory budget in MiB
+    /// Memory budget in MiB; what is to fall from memory has as much as it needs
     #[arg(long, default_value_t = 512)]
     pub(crate) memory: usize,
     /// Seconds that each number of shippers ships
