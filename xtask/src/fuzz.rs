@@ -49,8 +49,8 @@ fn cargo_fuzz(xtask: &Xtask) -> Command {
     cargo.current_dir(&xtask.root).env("CARGO_TARGET_DIR", xtask.target.join("fuzz"));
     // `cargo xtask` has pinned the toolchain that runs it.
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
-    // C code would be instrumented by the C compiler; that of GCC and the runtime of LLVM do not agree on what
-    // a constant array is, and find fault with zstd.
+    // C code would be instrumented by the C compiler, too. What GCC makes of zstd then stops under the runtime of
+    // LLVM, at a read of a constant array.
     cargo.env("CFLAGS", "-fno-sanitize=address");
     match has_nightly {
         true => cargo.args(["+nightly", "fuzz", "run"]),
