@@ -25,7 +25,9 @@ use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names};
 use crate::table::Table;
-use crate::upkeep::{cascade_table, close_log, flush, for_all, spawn_committer, spawn_tide};
+use crate::upkeep::{
+    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,
+};
 use crate::wal::{Replay, Wal};
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -376,7 +378,7 @@ impl Db {
             None => engine.tables(),
         };
         let report = for_all(&tables, |table| cascade_table(engine, table, request.target));
-        engine.cut_log()?;
+        forget(engine)?;
         report
     }
 

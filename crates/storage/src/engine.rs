@@ -1,6 +1,6 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -226,8 +226,14 @@ impl Engine {
     /// Adds edits that make new sensors and deletes durable outside of the log.
     fn add_what_the_log_holds(&self, edits: &mut Vec<Edit>) -> Result<()> {
         for table in self.tables().iter().filter(|table| table.damage.is_none()) {
+            let deletes = Arc::clone(&table.live().deletes);
             let stored: Vec<SensorObject> = match self.manifest().state().tables.get(&table.id) {
-                Some(state) => state.sensors.clone(),
+                Some(state) => {
+                    for delete in deletes.iter().filter(|delete| !state.has_delete(delete.seq)) {
+                        edits.push(Edit::AddTombstone(table.id, to_stored(delete)?));
+                    }
+                    state.sensors.clone()
+                }
                 None => continue,
             };
             let first = stored.last().map_or(0, |part| part.first + part.count);
@@ -249,9 +255,6 @@ impl Engine {
                     false => Edit::AddSensors(table.id, part),
                 });
             }
-            let tombstones = Arc::clone(&table.live().tombstones);
-            let known = tombstones.iter().map(to_stored).collect::<Result<Vec<Tombstone>>>()?;
-            edits.extend(known.into_iter().map(|t| Edit::AddTombstone(table.id, t)));
         }
         Ok(())
     }
@@ -286,19 +289,17 @@ impl Engine {
 
     /// Forgets deletes that hide nothing any more.
     pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
-        let spent: Vec<Seq> = {
-            let live = table.live();
-            let is_spent = |tombstone: &&LiveTombstone| {
-                live.objects.iter().all(|object| {
-                    object.entry.last_seq > tombstone.seq
-                        || !object.entry.time.overlaps(&tombstone.time)
-                }) && live.all_runs().all(|run| run.last_seq > tombstone.seq)
-            };
-            live.tombstones.iter().filter(is_spent).map(|tombstone| tombstone.seq).collect()
-        };
         // A delete in the log must not be forgotten before the log is cut behind it.
         let from = self.manifest().state().wal_from;
-        let spent: Vec<Seq> = spent.into_iter().filter(|seq| *seq < from).collect();
+        let spent: HashSet<Seq> = {
+            let live = table.live();
+            let is_spent = |delete: &&LiveTombstone| {
+                delete.seq < from
+                    && live.all_runs().all(|run| run.last_seq > delete.seq)
+                    && !live.objects.iter().any(|object| delete.may_hide_in(&object.entry))
+            };
+            live.deletes.iter().filter(is_spent).map(|delete| delete.seq).collect()
+        };
         if spent.is_empty() {
             return Ok(());
         }
@@ -306,7 +307,7 @@ impl Engine {
             spent.iter().map(|seq| Edit::RemoveTombstone(table.id, *seq)).collect();
         self.commit(&mut self.manifest(), &edits)?;
         let mut live = table.live();
-        Arc::make_mut(&mut live.tombstones).retain(|tombstone| !spent.contains(&tombstone.seq));
+        Arc::make_mut(&mut live.deletes).retain(|delete| !spent.contains(&delete.seq));
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Db {
                     fields: table.schema().fields.len(),
                     rows_in_memory: live.all_runs().map(|run| run.rows() as u64).sum(),
                     bytes_in_memory: live.kv_bytes() as u64,
-                    deletes: live.tombstones.len(),
+                    deletes: live.deletes.len(),
                     models: [Model::Kv, Model::Short, Model::Long].map(report).to_vec(),
                 }
             })

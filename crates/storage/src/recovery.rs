@@ -20,7 +20,7 @@ use crate::wal::{Record, Replay};
 pub(crate) fn seq_behind(state: &State) -> Seq {
     let tables = state.tables.values();
     let seqs = tables.flat_map(|table| {
-        let objects = table.objects.values().map(|object| object.last_seq.0);
+        let objects = table.objects.values().map(|object| object.deletes_upto().0);
         let tombstones = table.tombstones.iter().map(|tombstone| tombstone.seq.0);
         let drained = table.drained.iter().map(|drained| drained.upto.0);
         objects.chain(tombstones).chain(drained)
@@ -58,8 +58,7 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
         live.objects =
             stored.objects.values().map(|entry| engine.live_object(entry.clone())).collect();
         live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
-        live.tombstones =
-            Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<Vec<_>>>()?);
+        live.deletes = Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<_>>()?);
     }
     Ok(table)
 }
@@ -123,8 +122,8 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
             Ok(0)
         }
         RecordKind::Delete => {
-            let is_known = table.live().tombstones.iter().any(|tombstone| tombstone.seq == seq);
-            let change = match is_known {
+            let stored = state.tables.get(&id);
+            let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {
                 // The rows before it must still not become one run with those behind it, which
                 // would count as written after it.
                 true => Change::Mark,

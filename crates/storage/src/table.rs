@@ -7,7 +7,7 @@ use tidefall_types::{Error, FieldType, Result, TableId, TableSchema};
 use crate::catalog::SensorDictionary;
 use crate::kv::{Run, Together};
 use crate::manifest::Model;
-use crate::read::{LiveObject, LiveTombstone, Sources};
+use crate::read::{Deletes, LiveObject, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
@@ -37,7 +37,7 @@ pub(crate) struct Live {
     tail: Vec<Arc<Run>>,
     tail_rows: usize,
     pub(crate) objects: Vec<Arc<LiveObject>>,
-    pub(crate) tombstones: Arc<Vec<LiveTombstone>>,
+    pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
 }
 
@@ -84,11 +84,7 @@ impl Table {
         live.lay_tail_together(&types)?;
         let mut runs = live.runs.clone();
         runs.extend(live.tail.iter().cloned());
-        Ok(Sources {
-            runs,
-            objects: live.objects.clone(),
-            tombstones: Arc::clone(&live.tombstones),
-        })
+        Ok(Sources { runs, objects: live.objects.clone(), deletes: Arc::clone(&live.deletes) })
     }
 }
 

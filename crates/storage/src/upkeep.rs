@@ -62,8 +62,14 @@ pub(crate) fn cascade_table(
     report += crate::cascade::retain(engine, table)?;
     report += kv_to_short(engine, table, &boundaries)?;
     report += short_to_long(engine, table, &boundaries, target)?;
-    engine.retire_tombstones(table)?;
     Ok(report)
+}
+
+/// Forgets what is not needed any more after readings have fallen: the log of what is in objects, and deletes that
+/// hide nothing.
+pub(crate) fn forget(engine: &Engine) -> Result<()> {
+    engine.cut_log()?;
+    engine.tables().iter().try_for_each(|table| engine.retire_tombstones(table))
 }
 
 /// Starts the thread that writes the log and shows what is in it.
@@ -125,7 +131,7 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 
 fn tend(engine: &Engine) -> Result<()> {
     let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
-    engine.cut_log()?;
+    forget(engine)?;
     engine.sweep(Sweep::Old)?;
     moved.map(drop)
 }

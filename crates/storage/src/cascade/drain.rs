@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{FieldType, Result, Seq};
+use tidefall_types::{FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::series::{extent, write_series};
@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
 use crate::manifest::{Drained, Edit};
 use crate::options::CascadeReport;
-use crate::read::{LiveTombstone, Sources};
+use crate::read::{Deletes, Sources};
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -67,11 +67,11 @@ fn drain_batch(
     // A write may add fields meanwhile; rows that are here do not have them.
     let schema = table.schema();
     let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
-    let tombstones = Arc::clone(&table.live().tombstones);
+    let deletes = Arc::clone(&table.live().deletes);
     let mut taken = Vec::with_capacity(batch.len());
     let mut kept = Vec::new();
     for run in batch {
-        let leaving = without_deleted(run, &tombstones)?;
+        let leaving = without_deleted(run, &deletes)?;
         if drained.before_ns == i64::MAX || run.range.last_ns < drained.before_ns {
             taken.extend(leaving);
             continue;
@@ -86,8 +86,9 @@ fn drain_batch(
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
     let spans = extent(&series).map_or(Vec::new(), |time| boundaries.spans(&time));
-    let outputs = write_series(engine, table, &schema, &series, &spans, drained.upto)?;
+    let mut outputs = write_series(engine, table, &schema, &series, &spans, drained.upto)?;
     drop(series);
+    outputs.iter_mut().for_each(|entry| entry.last_delete = deletes.last_seq());
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;
@@ -106,29 +107,21 @@ fn drain_batch(
     Ok(report)
 }
 
-fn without_deleted(
-    run: &Arc<Run>,
-    tombstones: &Arc<Vec<LiveTombstone>>,
-) -> Result<Option<Arc<Run>>> {
-    let applies = |tombstone: &&LiveTombstone| {
-        tombstone.seq > run.last_seq && tombstone.time.overlaps(&run.range)
-    };
-    let hiding: Vec<&LiveTombstone> = tombstones.iter().filter(applies).collect();
-    if hiding.is_empty() {
+fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>> {
+    let later = deletes.within(run.range).filter(|delete| delete.seq > run.last_seq);
+    let hiding: Deletes = later.cloned().collect();
+    if hiding.len() == 0 {
         return Ok(Some(Arc::clone(run)));
     }
     let is_hidden = |sensor: u32, time: i64| {
-        hiding.iter().any(|tombstone| tombstone.time.contains(time) && tombstone.hides(sensor))
+        hiding.within(TimeRange::new(time, time)).any(|delete| delete.hides(sensor))
     };
     Ok(run.without(is_hidden)?.map(Arc::new))
 }
 
 /// A view of some objects only, for rewriting them.
-pub(super) fn only(
-    objects: Vec<Arc<crate::read::LiveObject>>,
-    tombstones: Arc<Vec<LiveTombstone>>,
-) -> Sources {
-    Sources { runs: Vec::new(), objects, tombstones }
+pub(super) fn only(objects: Vec<Arc<crate::read::LiveObject>>, deletes: Arc<Deletes>) -> Sources {
+    Sources { runs: Vec::new(), objects, deletes }
 }
 
 /// The latest write among objects.

@@ -71,6 +71,7 @@ impl Unfinished {
             id: self.id,
             model: self.model,
             last_seq: self.seq,
+            last_delete: Seq::default(),
             time: summary.time,
             first_sensor: summary.first_sensor,
             last_sensor: summary.last_sensor,
@@ -179,12 +180,14 @@ pub(super) fn rewrite(
 ) -> Result<CascadeReport> {
     let schema = table.schema();
     let fields: Arc<[(FieldId, FieldType)]> = schema.typed_fields().into();
-    let sources = only(inputs.to_vec(), Arc::clone(&table.live().tombstones));
+    let deletes = Arc::clone(&table.live().deletes);
+    let last_delete = deletes.last_seq();
+    let sources = only(inputs.to_vec(), deletes);
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
-    let outputs = write_in_turn(spans, |(model, time)| {
+    let mut outputs = write_in_turn(spans, |(model, time)| {
         let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
@@ -201,6 +204,7 @@ pub(super) fn rewrite(
             read,
         )
     })?;
+    outputs.iter_mut().for_each(|entry| entry.last_delete = last_delete);
     let before: u64 = inputs.iter().map(|object| object.entry.rows).sum();
     let after: u64 = outputs.iter().map(|entry| entry.rows).sum();
     let mut report = CascadeReport {

@@ -10,7 +10,7 @@ use super::rewrite::{rewrite, share};
 use crate::engine::Engine;
 use crate::manifest::Model;
 use crate::options::{CascadeReport, Target};
-use crate::read::LiveObject;
+use crate::read::{LiveObject, LiveTombstone};
 use crate::table::Table;
 
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
@@ -18,8 +18,10 @@ use crate::table::Table;
 const SEGMENT_BYTES: f64 = (128_u64 << 20) as f64;
 /// Parts of one stretch of months beyond which they are folded without being asked.
 const PARTS_MAX: usize = 4;
+/// Deletes that hide something in a segment beyond which it is written anew without being asked.
+const DELETES_MAX: usize = 32;
 
-/// Moves months that have come of age, and folds parts.
+/// Moves months that have come of age, folds parts, and takes out what was deleted.
 pub(crate) fn short_to_long(
     engine: &Engine,
     table: &Arc<Table>,
@@ -33,14 +35,26 @@ pub(crate) fn short_to_long(
     let mut report = CascadeReport::default();
     for group in groups(objects) {
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
-        let is_asked = target == Target::Long && group.len() > 1;
-        let is_wanted = is_moving || is_asked || group.len() > PARTS_MAX;
+        let deletes = deletes_in(&group, table);
+        let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
+        let is_ragged = group.len() > PARTS_MAX || deletes > DELETES_MAX;
+        let is_wanted = is_moving || is_asked || is_ragged;
         let is_blocked = is_wanted && has_writes_between(&group, table);
         if is_wanted && !is_blocked {
             report += rewrite(engine, table, &group, &spans(&group))?;
         }
     }
     Ok(report)
+}
+
+/// The deletes that may hide something in a group.
+fn deletes_in(group: &[Arc<LiveObject>], table: &Table) -> usize {
+    let Some(time) = group.iter().map(|object| object.entry.time).reduce(|a, b| a.union(&b)) else {
+        return 0;
+    };
+    let deletes = Arc::clone(&table.live().deletes);
+    let hides = |delete: &&LiveTombstone| group.iter().any(|o| delete.may_hide_in(&o.entry));
+    deletes.within(time).filter(hides).count()
 }
 
 /// The months that an object reaches into.

@@ -238,7 +238,7 @@ pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
             let types = table.types();
             let mut live = table.live();
             live.seal(&types)?;
-            Arc::make_mut(&mut live.tombstones).push(tombstone);
+            Arc::make_mut(&mut live.deletes).insert(tombstone);
             Ok(0)
         }
     }

@@ -38,6 +38,9 @@ pub struct ObjectEntry {
     /// The latest write in it. Where two objects hold the same identity, the later one wins; the
     /// writes of two objects that overlap in time never interleave.
     pub last_seq: Seq,
+    /// The latest delete that was applied when it was written: what that and earlier ones hide is not in it.
+    #[serde(default)]
+    pub last_delete: Seq,
     /// The first and the last time in it.
     pub time: TimeRange,
     /// The least sensor in it.
@@ -48,6 +51,13 @@ pub struct ObjectEntry {
     pub rows: u64,
     /// Its bytes.
     pub bytes: u64,
+}
+
+impl ObjectEntry {
+    /// Deletes up to here hide nothing in it.
+    pub(crate) fn deletes_upto(&self) -> Seq {
+        self.last_seq.max(self.last_delete)
+    }
 }
 
 /// A stored part of a table's sensors.
@@ -99,10 +109,21 @@ pub struct TableState {
     pub objects: BTreeMap<ObjectId, ObjectEntry>,
     /// Its sensors, in order.
     pub sensors: Vec<SensorObject>,
-    /// Its deletes.
+    /// Its deletes, in the order of the writes.
     pub tombstones: Vec<Tombstone>,
     /// What recovery passes over.
     pub drained: Vec<Drained>,
+}
+
+impl TableState {
+    /// Whether a delete is recorded.
+    pub(crate) fn has_delete(&self, seq: Seq) -> bool {
+        self.place_of_delete(seq).is_ok()
+    }
+
+    fn place_of_delete(&self, seq: Seq) -> Result<usize, usize> {
+        self.tombstones.binary_search_by_key(&seq, |tombstone| tombstone.seq)
+    }
 }
 
 /// The database as the manifest knows it.
@@ -177,12 +198,14 @@ impl State {
                 self.with(*table, |state| state.sensors = vec![part.clone()]);
             }
             Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
-                if state.tombstones.iter().all(|other| other.seq != tombstone.seq) {
-                    state.tombstones.push(tombstone.clone());
+                if let Err(place) = state.place_of_delete(tombstone.seq) {
+                    state.tombstones.insert(place, tombstone.clone());
                 }
             }),
             Edit::RemoveTombstone(table, seq) => self.with(*table, |state| {
-                state.tombstones.retain(|tombstone| tombstone.seq != *seq);
+                if let Ok(place) = state.place_of_delete(*seq) {
+                    state.tombstones.remove(place);
+                }
             }),
             Edit::Drained(table, drained) => self.with(*table, |state| {
                 state.drained.retain(|other| {

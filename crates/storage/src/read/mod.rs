@@ -1,7 +1,7 @@
 //! The one way out: a merged view of everything that holds readings.
 //!
-//! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `merge.rs` lays
-//! them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
+//! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
+//! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
 //! and `aggregate.rs`. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
@@ -10,6 +10,7 @@ mod aggregate;
 mod align;
 mod bin;
 mod chunk;
+mod deletes;
 mod extreme;
 mod fetch;
 mod frame;
@@ -38,6 +39,7 @@ pub use scan::Scan;
 pub use series::SensorSeries;
 pub use snapshot::TableSnapshot;
 
+pub(crate) use deletes::{Deletes, LiveTombstone};
 pub(crate) use fetch::Fetched;
 pub(crate) use merge::SensorStream;
-pub(crate) use parts::{LiveObject, LiveTombstone, Part, Sources};
+pub(crate) use parts::{LiveObject, Part, Sources};

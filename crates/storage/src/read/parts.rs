@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use roaring::RoaringBitmap;
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::chunk::PlacedChunk;
+use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
 use super::request::ReadStats;
 use crate::kv::Run;
@@ -23,28 +23,13 @@ pub(crate) struct LiveObject {
     pub(crate) segment: Segment,
 }
 
-/// A delete as readers apply it.
-#[derive(Debug, Clone)]
-pub(crate) struct LiveTombstone {
-    pub(crate) seq: Seq,
-    pub(crate) time: TimeRange,
-    /// All sensors when absent.
-    pub(crate) sensors: Option<Arc<RoaringBitmap>>,
-}
-
-impl LiveTombstone {
-    pub(crate) fn hides(&self, sensor: u32) -> bool {
-        self.sensors.as_ref().is_none_or(|sensors| sensors.contains(sensor))
-    }
-}
-
 /// All places in which readings of a table may lie, at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     /// In the order of their writes.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) objects: Vec<Arc<LiveObject>>,
-    pub(crate) tombstones: Arc<Vec<LiveTombstone>>,
+    pub(crate) deletes: Arc<Deletes>,
 }
 
 /// A stretch of a sensor's rows in one place, ordered by time.
@@ -161,7 +146,7 @@ impl Sources {
             let end = chunks.end;
             for position in chunks {
                 let time = index.chunk(position).time().intersect(range);
-                let hidden = self.hidden(sensor, entry.last_seq, &time);
+                let hidden = self.hidden(sensor, entry.deletes_upto(), &time);
                 let (object, index) = (Arc::clone(object), Arc::clone(&index));
                 let place = Place::Chunk(PlacedChunk { object, index, position, end });
                 parts.push(Part { seq: entry.last_seq, time, place, hidden });
@@ -172,21 +157,16 @@ impl Sources {
 
     /// Whether a delete hides a row of a run.
     pub(super) fn hides(&self, run: &Run, sensor: u32, time_ns: i64) -> bool {
-        self.tombstones.iter().any(|tombstone| {
-            tombstone.seq > run.last_seq
-                && tombstone.time.contains(time_ns)
-                && tombstone.hides(sensor)
-        })
+        let mut deletes = self.deletes.within(TimeRange::new(time_ns, time_ns));
+        deletes.any(|delete| delete.seq > run.last_seq && delete.hides(sensor))
     }
 
-    /// What deletes hide of rows of a sensor written up to `seq`.
+    /// What deletes behind `seq` hide of a sensor.
     pub(crate) fn hidden(&self, sensor: u32, seq: Seq, time: &TimeRange) -> Vec<TimeRange> {
-        self.tombstones
-            .iter()
-            .filter(|tombstone| {
-                tombstone.seq > seq && tombstone.time.overlaps(time) && tombstone.hides(sensor)
-            })
-            .map(|tombstone| tombstone.time)
+        self.deletes
+            .within(*time)
+            .filter(|delete| delete.seq > seq && delete.hides(sensor))
+            .map(|delete| delete.time)
             .collect()
     }
 }

@@ -3,6 +3,7 @@
 
 mod asking;
 mod damage;
+mod deletes;
 mod faults;
 mod fuzz;
 mod history;
