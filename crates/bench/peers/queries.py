@@ -21,6 +21,7 @@ import pathlib
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 
 import numpy
@@ -484,7 +485,8 @@ class QuestDB:
         self.folder = folder
         self.jar = pathlib.Path.home() / f".m2/repository/org/questdb/questdb/{self.release}/questdb-{self.release}.jar"
         if not self.jar.exists():
-            subprocess.run(["mvn", "-q", "dependency:get", "-Dtransitive=false", f"-Dartifact=org.questdb:questdb:{self.release}"], check=True)
+            fetch = ["mvn", "-q", "dependency:get", "-Dtransitive=false", f"-Dartifact=org.questdb:questdb:{self.release}"]
+            subprocess.run(fetch, check=True, stdout=sys.stderr)  # Standard output is for figures.
         self.open()
 
     def open(self):
