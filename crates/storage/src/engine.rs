@@ -1,6 +1,6 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -291,7 +291,7 @@ impl Engine {
     pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
         // A delete in the log must not be forgotten before the log is cut behind it.
         let from = self.manifest().state().wal_from;
-        let spent: HashSet<Seq> = {
+        let spent: BTreeSet<Seq> = {
             let live = table.live();
             let is_spent = |delete: &&LiveTombstone| {
                 delete.seq < from

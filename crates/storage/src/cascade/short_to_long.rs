@@ -18,7 +18,7 @@ use crate::table::Table;
 const SEGMENT_BYTES: f64 = (128_u64 << 20) as f64;
 /// Parts of one stretch of months beyond which they are folded without being asked.
 const PARTS_MAX: usize = 4;
-/// Deletes that hide something in a segment beyond which it is written anew without being asked.
+/// Deletes that may hide something in such a stretch beyond which it is written anew without being asked.
 const DELETES_MAX: usize = 32;
 
 /// Moves months that have come of age, folds parts, and takes out what was deleted.
