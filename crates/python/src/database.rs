@@ -251,7 +251,7 @@ impl Database {
         py.detach(|| {
             let batches = batches.collect::<std::result::Result<Vec<_>, _>>();
             let series = series_of(&batches.map_err(arrow_error)?, time, &names.0, &names.1)?;
-            self.db()?.load(table, &series, Unknown::Create)
+            Ok(self.db()?.load(table, &series, Unknown::Create)?.rows as u64)
         })
         .map_err(to_python)
     }

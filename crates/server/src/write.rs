@@ -135,8 +135,12 @@ impl Write {
     /// All batches of a body are submitted before the first is waited for, so that they share
     /// fsyncs with each other and with the writes of other clients.
     fn submit_parsed(&self, parsed: Parsed) -> Writes {
-        let options =
-            WriteOptions { ack: self.ack, bad_rows: BadRows::SetAside, unknown: Unknown::Create };
+        let options = WriteOptions {
+            ack: self.ack,
+            bad_rows: BadRows::SetAside,
+            unknown: Unknown::Create,
+            ..WriteOptions::default()
+        };
         let submit = |table| submit_batch(&self.app.db, table, options);
         Writes { pending: parsed.batches.iter().map(submit).collect(), parsed }
     }

@@ -5,22 +5,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use roaring::RoaringBitmap;
-use tidefall_types::{
-    Error, FieldType, Result, RowError, SeriesBatch, TableSchema, TimeRange, WriteBatch,
-};
+use tidefall_types::{Error, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
 use crate::engine::{Engine, Sweep, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
-use crate::ingest::record::{RecordKind, encode_delete, encode_rows, encode_sensors};
-use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
+use crate::ingest::record::{RecordKind, encode_delete};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
-use crate::options::{
-    Ack, BadRows, CascadeReport, CascadeRequest, DbOptions, IfExists, Unknown, WriteOptions,
-    WriteReport,
-};
+use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names};
@@ -192,118 +185,6 @@ impl Db {
 
     // ---- readings ----
 
-    /// Writes rows and waits until they are acknowledged.
-    ///
-    /// # Errors
-    /// `NotFound` and `Conflict` for columns that do not fit the table, `Invalid` for a malformed
-    /// batch or, with [`BadRows::Reject`], for its first bad row; nothing is written then.
-    /// `Closed` after a failure of the disk.
-    pub fn write(
-        &self,
-        table: &str,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-    ) -> Result<WriteReport> {
-        let (send, receive) = mpsc::sync_channel(1);
-        self.submit(table, batch, options, move |outcome| {
-            // The receiver waits below; it is gone only if this thread is.
-            let _ = send.send(outcome);
-        })?;
-        receive.recv().map_err(|_| Error::closed("the database was closed during a write"))?
-    }
-
-    /// Writes rows; `done` is called with the outcome, from another thread, once they are
-    /// acknowledged.
-    ///
-    /// # Errors
-    /// As [`Db::write`]; `done` is not called then.
-    pub fn submit(
-        &self,
-        table: &str,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-        done: impl FnOnce(Result<WriteReport>) + Send + 'static,
-    ) -> Result<()> {
-        self.check_writable()?;
-        batch.check()?;
-        let engine = self.engine();
-        engine.wait_for_room()?;
-        let table = self.table_for(table, batch, options.unknown)?;
-        let mut bad = Vec::new();
-        let batch = self.fit(&table, batch, options, &mut bad)?;
-        let (batch, fields) = &batch;
-        let report = WriteReport { rows: batch.rows(), bad };
-        if batch.rows() == 0 {
-            done(Ok(report));
-            return Ok(());
-        }
-        let sensor = self.find_sensors(&table, batch)?;
-        let rows =
-            Prepared { sensor: sensor.into(), time: batch.time.clone(), fields: fields.clone() };
-        let is_durable = options.ack == Ack::Durable;
-        let unlogged = Arc::clone(engine);
-        let record = match options.ack {
-            Ack::Memory => None,
-            Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
-        };
-        engine.commits.submit(Commit {
-            table,
-            change: Change::Rows(rows),
-            record,
-            is_durable,
-            done: Box::new(move |outcome| {
-                if !is_durable {
-                    // After the rows are visible, or a flush that misses them could clear it.
-                    unlogged.has_unlogged.store(true, Ordering::Release);
-                }
-                done(outcome.map(|_| report));
-            }),
-        })
-    }
-
-    /// Whether [`Db::submit`] would take this batch at once, without waiting for memory or for the
-    /// manifest: then it may be called where a thread must not be held up.
-    pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
-        let engine = self.engine();
-        let is_known = || match engine.table(table) {
-            Ok(table) => !lacks_columns(&table.schema(), batch),
-            Err(_) => false,
-        };
-        engine.has_room() && engine.commits.has_room() && is_known()
-    }
-
-    /// Writes whole columns straight to objects, each reading to the model that owns its time:
-    /// the fastest way in for readings that lie sensor by sensor. All are durable and become
-    /// visible at once when it returns; they count as written then.
-    ///
-    /// # Errors
-    /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
-    /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
-    pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<u64> {
-        self.check_writable()?;
-        batch.check()?;
-        let heads = batch.heads();
-        let table = self.table_for(table, &heads, unknown)?;
-        // Another write may add fields meanwhile; this one does not have them.
-        let schema = table.schema();
-        check_tags(&schema, &heads)?;
-        let sensors = self.find_sensors(&table, &heads)?;
-        let mut seen = RoaringBitmap::new();
-        let mut series = Vec::with_capacity(sensors.len());
-        for (number, (sensor, columns)) in sensors.into_iter().zip(&batch.series).enumerate() {
-            if !seen.insert(sensor) {
-                return Err(Error::invalid(format!(
-                    "series {number} has the tags of one before it; put the readings of a sensor \
-                     into one series"
-                )));
-            }
-            series.push((sensor, order_series(&schema, &batch.fields, columns)?));
-        }
-        let rows = series.iter().map(|(_, rows)| rows.len() as u64).sum();
-        crate::cascade::load(self.engine(), &table, &schema, series)?;
-        Ok(rows)
-    }
-
     /// Deletes the readings of some sensors within a stretch of time that were written before.
     ///
     /// # Errors
@@ -329,6 +210,7 @@ impl Db {
             change: Change::Delete(tombstone),
             record: Some((RecordKind::Delete, record)),
             is_durable: true,
+            watch: None,
             done: Box::new(move |outcome| {
                 let _ = send.send(outcome);
             }),
@@ -390,149 +272,12 @@ impl Db {
         self.shared.close()
     }
 
-    fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         if self.shared.is_read_only {
             return Err(Error::unsupported("the database is open read-only"));
         }
         Ok(())
     }
-
-    // ---- steps of a write ----
-
-    /// The table with all columns that the batch needs.
-    fn table_for(&self, name: &str, batch: &WriteBatch, unknown: Unknown) -> Result<Arc<Table>> {
-        if unknown == Unknown::Refuse {
-            let table = self.engine().table(name)?;
-            table.check_whole()?;
-            return Ok(table);
-        }
-        let table = match self.engine().table(name) {
-            Ok(table) => table.check_whole().map(|()| table)?,
-            Err(_) => {
-                let mut schema = TableSchema::new(Default::default(), name, time_name(batch));
-                add_columns_of(batch, &mut schema)?;
-                self.create_table(&schema, IfExists::Keep)?;
-                self.engine().table(name)?
-            }
-        };
-        if lacks_columns(&table.schema(), batch) {
-            self.add_columns(&table, batch)?;
-        }
-        Ok(table)
-    }
-
-    fn add_columns(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<()> {
-        let mut manifest = self.engine().manifest();
-        let mut schema = (*table.schema()).clone();
-        add_columns_of(batch, &mut schema)?;
-        self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
-        table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(schema.tags.len());
-        *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
-        Ok(())
-    }
-
-    /// The batch without bad rows, and its fields as the table stores them.
-    fn fit<'a>(
-        &self,
-        table: &Table,
-        batch: &'a WriteBatch,
-        options: &WriteOptions,
-        bad: &mut Vec<RowError>,
-    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<arrow_array::ArrayRef>>)> {
-        let schema = table.schema();
-        check_tags(&schema, batch)?;
-        let fields = coerce(&schema, batch, bad)?;
-        if bad.is_empty() {
-            return Ok((std::borrow::Cow::Borrowed(batch), fields));
-        }
-        bad.sort_by_key(|error| error.row);
-        bad.dedup_by_key(|error| error.row);
-        if options.bad_rows == BadRows::Reject {
-            let first = &bad[0];
-            return Err(first.error.clone().context(format_args!("row {}", first.row)));
-        }
-        let good = crate::ingest::without_rows(batch, bad)?;
-        let fields = coerce(&schema, &good, &mut Vec::new())?;
-        Ok((std::borrow::Cow::Owned(good), fields))
-    }
-
-    /// The sensor of each row; new ones are added and logged.
-    fn find_sensors(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<Vec<u32>> {
-        let schema = table.schema();
-        {
-            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))?
-            {
-                return Ok(found);
-            }
-        }
-        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-        let first = sensors.count();
-        let found =
-            sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
-        if sensors.count() > first {
-            // Submitted under the lock: whoever finds these sensors later is logged behind them.
-            let record = encode_sensors(table.id, &sensors.encode_from(first)?)?;
-            self.engine().commits.submit(Commit {
-                table: Arc::clone(table),
-                change: Change::Sensors,
-                record: Some((RecordKind::Sensors, record)),
-                is_durable: false,
-                done: Box::new(|_| {}),
-            })?;
-        }
-        found.ok_or_else(|| Error::invalid("a sensor was not found"))
-    }
-}
-
-/// Adds the tags and fields of a batch that a schema lacks.
-fn add_columns_of(batch: &WriteBatch, schema: &mut TableSchema) -> Result<()> {
-    for tag in &batch.tags {
-        if schema.column(&tag.name).is_none() {
-            schema.add_tag(&tag.name)?;
-        }
-    }
-    for field in &batch.fields {
-        if schema.column(&field.name).is_none() {
-            let ty = FieldType::from_arrow(field.values.data_type()).ok_or_else(|| {
-                Error::invalid(format!(
-                    "field {:?}: values of type {} cannot be stored",
-                    field.name,
-                    field.values.data_type()
-                ))
-            })?;
-            schema.add_field(&field.name, ty)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a batch has columns that the table does not have.
-fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
-    let tags = batch.tags.iter().map(|tag| &tag.name);
-    let fields = batch.fields.iter().map(|field| &field.name);
-    tags.chain(fields).any(|name| schema.column(name).is_none())
-}
-
-/// The tags of a batch must be tags of the table.
-fn check_tags(schema: &TableSchema, batch: &WriteBatch) -> Result<()> {
-    match batch.tags.iter().find(|tag| !schema.tags.contains(&tag.name)) {
-        None => Ok(()),
-        Some(tag) if schema.column(&tag.name).is_some() => Err(Error::conflict(format!(
-            "table {}: {:?} is a field there, and a tag here",
-            schema.name, tag.name
-        ))),
-        Some(tag) => Err(crate::ingest::unknown_column(schema, &tag.name)),
-    }
-}
-
-/// The name of the time column of a table that is made by its first write: `time`, unless a column
-/// of the batch has it.
-fn time_name(batch: &WriteBatch) -> &'static str {
-    let names = || {
-        batch.tags.iter().map(|tag| &tag.name).chain(batch.fields.iter().map(|field| &field.name))
-    };
-    if names().any(|name| name == "time") { "_time" } else { "time" }
 }
 
 /// A state and the log behind it, for reading only.

@@ -33,13 +33,14 @@ mod table;
 mod upkeep;
 mod verify;
 mod wal;
+mod write;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;
 pub use inspect::{ModelReport, Stats, TableReport};
 pub use manifest::Model;
 pub use options::{
-    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, IfExists,
+    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing, IfExists,
     MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
 };
 pub use parallel::{cores, spread, threads_for};

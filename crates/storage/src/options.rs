@@ -86,6 +86,20 @@ pub enum Unknown {
     Create,
 }
 
+/// What a write does with readings that have the tags and the time of one of its rows. A row always takes the place
+/// of those before it in its own batch, which counts as replacing, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// It replaces them, field by field.
+    #[default]
+    Replace,
+    /// It replaces them, and says how many.
+    Count,
+    /// It is refused if there are any when it arrives, with `Conflict`; nothing is written then. Other writes that
+    /// are on their way at the same time are not seen.
+    Refuse,
+}
+
 /// How a batch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
@@ -95,6 +109,8 @@ pub struct WriteOptions {
     pub bad_rows: BadRows,
     /// What becomes of unknown tables, tags and fields.
     pub unknown: Unknown,
+    /// What becomes of readings that are there already.
+    pub existing: Existing,
 }
 
 /// What a write did.
@@ -102,6 +118,9 @@ pub struct WriteOptions {
 pub struct WriteReport {
     /// The rows written.
     pub rows: usize,
+    /// How many of them took the place of others, where that was asked for with [`Existing::Count`] or
+    /// [`Existing::Refuse`]. None also where a damaged object keeps it from being known.
+    pub replaced: Option<u64>,
     /// The rows left out, in order; empty unless [`BadRows::SetAside`] was chosen.
     pub bad: Vec<RowError>,
 }

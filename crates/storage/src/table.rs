@@ -82,9 +82,7 @@ impl Table {
         let types = self.types();
         let mut live = self.live();
         live.lay_tail_together(&types)?;
-        let mut runs = live.runs.clone();
-        runs.extend(live.tail.iter().cloned());
-        Ok(Sources { runs, objects: live.objects.clone(), deletes: Arc::clone(&live.deletes) })
+        Ok(live.sources())
     }
 }
 
@@ -122,6 +120,15 @@ impl Live {
             self.tail = vec![Arc::new(run)];
         }
         Ok(())
+    }
+
+    /// Everything that there is.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources {
+            runs: self.all_runs().cloned().collect(),
+            objects: self.objects.clone(),
+            deletes: Arc::clone(&self.deletes),
+        }
     }
 
     /// All runs, the tail included.

@@ -157,6 +157,7 @@ impl Import {
             ack: args.ack.into(),
             bad_rows: if self.sets_aside { BadRows::SetAside } else { BadRows::Reject },
             unknown: Unknown::Create,
+            ..WriteOptions::default()
         };
         for parsed in batches {
             let parsed = parsed?;

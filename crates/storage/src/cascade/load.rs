@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::ingest::commit::{Change, Commit};
 use crate::manifest::{Edit, Model};
 use crate::options::Target;
+use crate::read::Sources;
 use crate::rows::{SensorRows, SeriesSet};
 use crate::table::Table;
 
@@ -25,16 +26,16 @@ use crate::table::Table;
 const VALUE_BYTES: f64 = 3.0;
 
 /// Writes series, at most one for each sensor, each ordered by time without repeats and with all
-/// fields of `schema`. They are durable and visible on return.
+/// fields of `schema`. They are durable and visible on return, which tells what was there before them.
 pub(crate) fn load(
     engine: &Engine,
     table: &Arc<Table>,
     schema: &TableSchema,
     mut series: Vec<(u32, SensorRows)>,
-) -> Result<()> {
+) -> Result<Option<Sources>> {
     series.retain(|(_, rows)| rows.len() > 0);
     series.sort_unstable_by_key(|(sensor, _)| *sensor);
-    let Some(time) = extent(&series) else { return Ok(()) };
+    let Some(time) = extent(&series) else { return Ok(None) };
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
     let spans = spans(&boundaries, &series, &time, schema.fields.len());
     let mut entries = write_series(engine, table, schema, &series, &spans, Seq::default())?;
@@ -46,7 +47,9 @@ pub(crate) fn load(
     }
     entries.iter_mut().for_each(|entry| entry.last_seq = seq);
     let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
-    engine.install(table, edits, |_| {})
+    let mut before = None;
+    engine.install(table, edits, |live| before = Some(live.sources()))?;
+    Ok(before)
 }
 
 /// Where the rows go: months of long columns that fill a segment, and younger spans.
@@ -78,6 +81,7 @@ fn take_place(engine: &Engine, table: &Arc<Table>) -> Result<Seq> {
         change: Change::Mark,
         record: None,
         is_durable: false,
+        watch: None,
         done: Box::new(move |outcome| {
             // The receiver waits below; it is gone only if this thread is.
             let _ = send.send(outcome);

@@ -9,7 +9,7 @@ use tidefall_types::{Error, Result, Seq};
 use super::Prepared;
 use super::record::RecordKind;
 use crate::kv::Run;
-use crate::read::LiveTombstone;
+use crate::read::{LiveTombstone, Sources};
 use crate::store::SyncFailure;
 use crate::table::Table;
 use crate::wal::{PAYLOAD_BYTES_MAX, Wal};
@@ -25,9 +25,14 @@ pub(crate) struct Commit {
     pub(crate) record: Option<(RecordKind, Vec<u8>)>,
     /// Whether the disk must have it before it is acknowledged.
     pub(crate) is_durable: bool,
+    /// Called with what readers saw just before the change, where somebody wants to know.
+    pub(crate) watch: Option<Watch>,
     /// Called once with the outcome.
     pub(crate) done: Box<dyn FnOnce(Result<Seq>) + Send>,
 }
+
+/// Called with what readers saw just before a change.
+pub(crate) type Watch = Box<dyn FnOnce(Sources) + Send>;
 
 /// What a commit changes.
 pub(crate) enum Change {
@@ -155,8 +160,11 @@ impl CommitQueue {
             let outcome = self.log(wal, &group);
             let last = group.last().map(|(seq, _)| *seq);
             for (seq, commit) in group {
-                let Commit { table, change, done, .. } = commit;
+                let Commit { table, change, watch, done, .. } = commit;
                 let outcome = outcome.clone().and_then(|()| {
+                    if let Some(watch) = watch {
+                        watch(table.sources()?);
+                    }
                     on_rows(apply(&table, seq, change)?);
                     Ok(seq)
                 });

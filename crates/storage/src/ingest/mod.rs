@@ -11,5 +11,5 @@ mod prepare;
 pub(crate) mod record;
 
 pub(crate) use prepare::{
-    Prepared, coerce, order_series, sensors_of_rows, unknown_column, without_rows,
+    Prepared, coerce, order_series, sensors_of_rows, tag_value, unknown_column, without_rows,
 };

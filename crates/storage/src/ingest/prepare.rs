@@ -282,7 +282,7 @@ pub(crate) fn sensors_of_rows(
     Ok(Some(sensors))
 }
 
-fn tag_value(tag: &TagColumn, key: u32) -> Option<&str> {
+pub(crate) fn tag_value(tag: &TagColumn, key: u32) -> Option<&str> {
     let key = key as usize;
     (key < tag.values.len() && tag.values.is_valid(key)).then(|| tag.values.value(key))
 }

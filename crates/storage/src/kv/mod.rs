@@ -6,5 +6,5 @@
 mod run;
 mod scatter;
 
-pub(crate) use run::{Run, Together};
+pub(crate) use run::{Run, Together, order_of};
 pub(crate) use scatter::sort_runs;

@@ -1,6 +1,6 @@
 //! A run: rows in the order of their arrival.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -19,6 +19,8 @@ pub(crate) struct Run {
     /// By field id; fields behind the end are null.
     pub(crate) fields: Vec<Option<ArrayRef>>,
     pub(crate) range: TimeRange,
+    /// The first and the last sensor.
+    pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
@@ -61,6 +63,9 @@ impl Run {
         debug_assert_eq!(sensor.len(), time.len(), "columns of a run differ in length");
         let (first_ns, last_ns) =
             time.iter().fold((i64::MAX, i64::MIN), |(min, max), &t| (min.min(t), max.max(t)));
+        let (first, last) = sensor
+            .iter()
+            .fold((u32::MAX, 0), |(min, max), &sensor| (min.min(sensor), max.max(sensor)));
         let values: usize =
             fields.iter().flatten().map(|column| column.get_array_memory_size()).sum();
         let places = fields.len() * size_of::<Option<ArrayRef>>();
@@ -72,6 +77,7 @@ impl Run {
             time,
             fields,
             range: TimeRange::new(first_ns, last_ns),
+            sensors: first..=last,
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
         }
@@ -192,7 +198,7 @@ impl Run {
 const SENSORS_PER_ROW_MAX: usize = 8;
 
 /// The rows by sensor, time and arrival: dealt out to their sensors, whose times mostly ascend already.
-fn order_of(sensor: &[u32], time: &[i64]) -> Vec<u32> {
+pub(crate) fn order_of(sensor: &[u32], time: &[i64]) -> Vec<u32> {
     let least = sensor.iter().copied().min().unwrap_or(0);
     let sensors = sensor.iter().map(|sensor| (sensor - least) as usize + 1).max().unwrap_or(0);
     if sensors > SENSORS_PER_ROW_MAX * sensor.len() {

@@ -3,7 +3,7 @@
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
-//! and `aggregate.rs`. `fetch.rs` reads ahead, `chunk.rs` decodes.
+//! and `aggregate.rs`. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
@@ -19,6 +19,7 @@ mod merge;
 mod moment;
 mod parts;
 mod prune;
+mod repeats;
 mod request;
 mod room;
 mod scan;
@@ -43,3 +44,4 @@ pub(crate) use deletes::{Deletes, LiveTombstone};
 pub(crate) use fetch::Fetched;
 pub(crate) use merge::SensorStream;
 pub(crate) use parts::{LiveObject, Part, Sources};
+pub(crate) use repeats::Repeats;

@@ -11,12 +11,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, ReadStats,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, Keep, ReadStats,
     ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch,
-    TagColumn, TagId, TimeRange, WriteBatch,
+    ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
+    SeriesBatch, TagColumn, TagId, TimeRange, WriteBatch,
 };
 
 const TABLE: &str = "plant";
@@ -59,10 +59,13 @@ struct Model {
 }
 
 impl Model {
-    fn write(&mut self, sensor: &str, time: i64, values: Values) {
+    /// Whether the row took the place of another.
+    fn write(&mut self, sensor: &str, time: i64, values: Values) -> bool {
+        let rows = self.rows.len();
         let row = self.rows.entry((sensor.to_owned(), time)).or_default();
         row.0 = values.0.or(row.0);
         row.1 = values.1.or(row.1);
+        rows == self.rows.len()
     }
 
     fn delete(&mut self, sensor: Option<&str>, range: TimeRange) {
@@ -123,7 +126,8 @@ impl World {
         if self.rng.random_bool(0.1) { 9_000 } else { self.rng.random_range(1..300) }
     }
 
-    fn batch(&mut self, rows: usize) -> WriteBatch {
+    /// Rows that the model has taken, and how many of them took the place of others.
+    fn batch(&mut self, rows: usize) -> (WriteBatch, u64) {
         let start = self.time();
         let is_regular = self.rng.random_bool(0.6);
         let with_ints = self.rng.random_bool(0.7);
@@ -140,9 +144,10 @@ impl World {
             floats.push(self.rng.random_bool(0.9).then_some(float));
             ints.push(self.rng.random_bool(0.8).then(|| self.rng.random_range(-1_000..1_000)));
         }
+        let mut replaced = 0;
         for row in 0..rows {
             let values = (floats[row], ints[row].filter(|_| with_ints));
-            self.model.write(&format!("s{}", keys[row]), time[row], values);
+            replaced += u64::from(self.model.write(&format!("s{}", keys[row]), time[row], values));
         }
         let names = (0..self.sensors).map(|sensor| format!("s{sensor}"));
         let mut fields = vec![FieldColumn {
@@ -155,13 +160,13 @@ impl World {
         }
         let values = StringArray::from_iter_values(names);
         let tags = vec![TagColumn { name: "sensor".into(), values, keys: keys.into() }];
-        WriteBatch { time: time.into(), tags, fields }
+        (WriteBatch { time: time.into(), tags, fields }, replaced)
     }
 
     /// Writes whole columns, sometimes so many rows that chunks outlive the next cascade.
     fn load(&mut self) -> String {
         let rows = if self.rng.random_bool(0.3) { 20_000 } else { self.some_rows() };
-        let batch = self.batch(rows);
+        let (batch, replaced) = self.batch(rows);
         let keys = &batch.tags[0].keys;
         let used: Vec<u32> =
             (0..self.sensors as u32).filter(|sensor| keys.contains(sensor)).collect();
@@ -180,7 +185,8 @@ impl World {
             fields: batch.fields.iter().map(|field| field.name.clone()).collect(),
             series: series.collect(),
         };
-        self.db().load(TABLE, &series_batch, Unknown::Create).unwrap();
+        let report = self.db().load(TABLE, &series_batch, Unknown::Create).unwrap();
+        assert_eq!((report.rows, report.replaced), (rows, Some(replaced)));
         format!("load of {rows} rows")
     }
 
@@ -189,12 +195,23 @@ impl World {
             19..21 => self.load(),
             0..11 => {
                 let rows = self.some_rows();
-                let batch = self.batch(rows);
+                let (batch, replaced) = self.batch(rows);
                 let ack = if self.rng.random_bool(0.5) { Ack::Memory } else { Ack::Durable };
-                let options =
-                    WriteOptions { ack, unknown: Unknown::Create, ..WriteOptions::default() };
-                self.db().write(TABLE, &batch, &options).unwrap();
-                format!("write of {} rows", batch.rows())
+                let unknown = Unknown::Create;
+                let refuse =
+                    WriteOptions { ack, unknown, existing: Existing::Refuse, ..Default::default() };
+                match self.db().write(TABLE, &batch, &refuse) {
+                    Ok(report) => assert_eq!((report.replaced, replaced), (Some(0), 0)),
+                    Err(error) => {
+                        let place = format!("{replaced} of {rows} rows would take the place");
+                        assert_eq!(error.kind(), ErrorKind::Conflict);
+                        assert!(replaced > 0 && error.message().contains(&place), "{error}");
+                        let count = WriteOptions { existing: Existing::Count, ..refuse };
+                        let report = self.db().write(TABLE, &batch, &count).unwrap();
+                        assert_eq!((report.rows, report.replaced), (rows, Some(replaced)));
+                    }
+                }
+                format!("write of {rows} rows, {replaced} of them in place of others")
             }
             11..14 => {
                 let start = self.time();

@@ -1,0 +1,356 @@
+//! The two ways in: rows in any order through the log and the key-value model, whole columns of
+//! sensors straight to objects.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError, mpsc};
+
+use arrow_buffer::ScalarBuffer;
+use roaring::RoaringBitmap;
+use tidefall_types::{
+    Error, FieldType, Result, RowError, SeriesBatch, TableSchema, WriteBatch, format_time,
+};
+
+use crate::Db;
+use crate::ingest::commit::{Change, Commit, Watch};
+use crate::ingest::record::{RecordKind, encode_rows, encode_sensors};
+use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
+use crate::manifest::Edit;
+use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
+use crate::read::{Repeats, Sources};
+use crate::table::Table;
+
+impl Db {
+    /// Writes rows and waits until they are acknowledged.
+    ///
+    /// # Errors
+    /// `NotFound` and `Conflict` for columns that do not fit the table, `Invalid` for a malformed
+    /// batch or, with [`BadRows::Reject`], for its first bad row; `Conflict` for a reading that is
+    /// there already, with [`Existing::Refuse`]. Nothing is written then. `Closed` after a failure
+    /// of the disk.
+    pub fn write(
+        &self,
+        table: &str,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<WriteReport> {
+        let (send, receive) = mpsc::sync_channel(1);
+        self.enqueue(table, batch, options, move |outcome| {
+            // The receiver waits below; it is gone only if this thread is.
+            let _ = send.send(outcome);
+        })?;
+        let closed = |_| Error::closed("the database was closed during a write");
+        let (mut report, written) = receive.recv().map_err(closed)??;
+        if let Some(written) = written.filter(|_| options.existing == Existing::Count) {
+            report.replaced = count(written.repeats());
+        }
+        Ok(report)
+    }
+
+    /// Writes rows; `done` is called with the outcome, from another thread, once they are
+    /// acknowledged. It does not count what they replace, as all writes behind it would wait.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; `done` is not called then.
+    pub fn submit(
+        &self,
+        table: &str,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        done: impl FnOnce(Result<WriteReport>) + Send + 'static,
+    ) -> Result<()> {
+        let existing = match options.existing {
+            Existing::Count => Existing::Replace,
+            existing => existing,
+        };
+        let done = |outcome: Result<(WriteReport, _)>| done(outcome.map(|(report, _)| report));
+        self.enqueue(table, batch, &WriteOptions { existing, ..*options }, done)
+    }
+
+    /// As [`Db::submit`]; `done` also gets what was written where what it replaced shall be counted.
+    fn enqueue(
+        &self,
+        table: &str,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        done: impl FnOnce(Result<(WriteReport, Option<Written>)>) + Send + 'static,
+    ) -> Result<()> {
+        self.check_writable()?;
+        batch.check()?;
+        let engine = self.engine();
+        engine.wait_for_room()?;
+        let table = self.table_for(table, batch, options.unknown)?;
+        let mut bad = Vec::new();
+        let batch = self.fit(&table, batch, options, &mut bad)?;
+        let (batch, fields) = &batch;
+        let mut report = WriteReport { rows: batch.rows(), replaced: None, bad };
+        if batch.rows() == 0 {
+            done(Ok((report, None)));
+            return Ok(());
+        }
+        let sensor: ScalarBuffer<u32> = self.find_sensors(&table, batch)?.into();
+        if options.existing == Existing::Refuse {
+            refuse_repeats(&table, batch, &sensor)?;
+            report.replaced = Some(0);
+        }
+        let before = Arc::new(OnceLock::new());
+        let written = (options.existing == Existing::Count).then(|| {
+            let (sensor, time) = (sensor.clone(), batch.time.clone());
+            Written { sensor, time, before: Arc::clone(&before) }
+        });
+        let watch = written.as_ref().map(|_| -> Watch {
+            Box::new(move |sources| {
+                // It is called once.
+                let _ = before.set(sources);
+            })
+        });
+        let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
+        let is_durable = options.ack == Ack::Durable;
+        let unlogged = Arc::clone(engine);
+        let record = match options.ack {
+            Ack::Memory => None,
+            Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
+        };
+        engine.commits.submit(Commit {
+            table,
+            change: Change::Rows(rows),
+            record,
+            is_durable,
+            watch,
+            done: Box::new(move |outcome| {
+                if !is_durable {
+                    // After the rows are visible, or a flush that misses them could clear it.
+                    unlogged.has_unlogged.store(true, Ordering::Release);
+                }
+                done(outcome.map(|_| (report, written)));
+            }),
+        })
+    }
+
+    /// Whether [`Db::submit`] would take this batch at once, without waiting for memory or for the
+    /// manifest: then it may be called where a thread must not be held up.
+    pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
+        let engine = self.engine();
+        let is_known = || match engine.table(table) {
+            Ok(table) => !lacks_columns(&table.schema(), batch),
+            Err(_) => false,
+        };
+        engine.has_room() && engine.commits.has_room() && is_known()
+    }
+
+    /// Writes whole columns straight to objects, each reading to the model that owns its time:
+    /// the fastest way in for readings that lie sensor by sensor. All are durable and become
+    /// visible at once when it returns; they count as written then.
+    ///
+    /// # Errors
+    /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
+    /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
+    pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
+        self.check_writable()?;
+        batch.check()?;
+        let heads = batch.heads();
+        let table = self.table_for(table, &heads, unknown)?;
+        // Another write may add fields meanwhile; this one does not have them.
+        let schema = table.schema();
+        check_tags(&schema, &heads)?;
+        let sensors = self.find_sensors(&table, &heads)?;
+        let mut seen = RoaringBitmap::new();
+        let mut series = Vec::with_capacity(sensors.len());
+        for (number, (sensor, columns)) in sensors.into_iter().zip(&batch.series).enumerate() {
+            if !seen.insert(sensor) {
+                return Err(Error::invalid(format!(
+                    "series {number} has the tags of one before it; put the readings of a sensor \
+                     into one series"
+                )));
+            }
+            series.push((sensor, order_series(&schema, &batch.fields, columns)?));
+        }
+        let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
+        let rows: usize = series.iter().map(|(_, rows)| rows.len()).sum();
+        let times = series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
+        let before = crate::cascade::load(self.engine(), &table, &schema, series)?;
+        let found = before.map_or(Ok(Repeats::default()), |before| before.repeats_of_series(times));
+        let replaced = count(found).map(|found| found + (came - rows) as u64);
+        Ok(WriteReport { rows: came, replaced, bad: Vec::new() })
+    }
+
+    // ---- steps of a write ----
+
+    /// The table with all columns that the batch needs.
+    fn table_for(&self, name: &str, batch: &WriteBatch, unknown: Unknown) -> Result<Arc<Table>> {
+        if unknown == Unknown::Refuse {
+            let table = self.engine().table(name)?;
+            table.check_whole()?;
+            return Ok(table);
+        }
+        let table = match self.engine().table(name) {
+            Ok(table) => table.check_whole().map(|()| table)?,
+            Err(_) => {
+                let mut schema = TableSchema::new(Default::default(), name, time_name(batch));
+                add_columns_of(batch, &mut schema)?;
+                self.create_table(&schema, IfExists::Keep)?;
+                self.engine().table(name)?
+            }
+        };
+        if lacks_columns(&table.schema(), batch) {
+            self.add_columns(&table, batch)?;
+        }
+        Ok(table)
+    }
+
+    fn add_columns(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<()> {
+        let mut manifest = self.engine().manifest();
+        let mut schema = (*table.schema()).clone();
+        add_columns_of(batch, &mut schema)?;
+        self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
+        table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(schema.tags.len());
+        *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
+        Ok(())
+    }
+
+    /// The batch without bad rows, and its fields as the table stores them.
+    fn fit<'a>(
+        &self,
+        table: &Table,
+        batch: &'a WriteBatch,
+        options: &WriteOptions,
+        bad: &mut Vec<RowError>,
+    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<arrow_array::ArrayRef>>)> {
+        let schema = table.schema();
+        check_tags(&schema, batch)?;
+        let fields = coerce(&schema, batch, bad)?;
+        if bad.is_empty() {
+            return Ok((std::borrow::Cow::Borrowed(batch), fields));
+        }
+        bad.sort_by_key(|error| error.row);
+        bad.dedup_by_key(|error| error.row);
+        if options.bad_rows == BadRows::Reject {
+            let first = &bad[0];
+            return Err(first.error.clone().context(format_args!("row {}", first.row)));
+        }
+        let good = crate::ingest::without_rows(batch, bad)?;
+        let fields = coerce(&schema, &good, &mut Vec::new())?;
+        Ok((std::borrow::Cow::Owned(good), fields))
+    }
+
+    /// The sensor of each row; new ones are added and logged.
+    fn find_sensors(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<Vec<u32>> {
+        let schema = table.schema();
+        {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))?
+            {
+                return Ok(found);
+            }
+        }
+        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
+        let first = sensors.count();
+        let found =
+            sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
+        if sensors.count() > first {
+            // Submitted under the lock: whoever finds these sensors later is logged behind them.
+            let record = encode_sensors(table.id, &sensors.encode_from(first)?)?;
+            self.engine().commits.submit(Commit {
+                table: Arc::clone(table),
+                change: Change::Sensors,
+                record: Some((RecordKind::Sensors, record)),
+                is_durable: false,
+                watch: None,
+                done: Box::new(|_| {}),
+            })?;
+        }
+        found.ok_or_else(|| Error::invalid("a sensor was not found"))
+    }
+}
+
+/// Rows that were written, and what was there just before.
+struct Written {
+    sensor: ScalarBuffer<u32>,
+    time: ScalarBuffer<i64>,
+    before: Arc<OnceLock<Sources>>,
+}
+
+impl Written {
+    fn repeats(&self) -> Result<Repeats> {
+        let before = self.before.get();
+        let before = before.ok_or_else(|| Error::internal("a write was not watched"))?;
+        before.repeats_of_rows(&self.sensor, &self.time)
+    }
+}
+
+/// A count of rows that are written already, so that only the count can fail.
+fn count(repeats: Result<Repeats>) -> Option<u64> {
+    repeats
+        .inspect_err(|error| tracing::warn!(%error, "replaced readings could not be counted"))
+        .ok()
+        .map(|repeats| repeats.rows)
+}
+
+fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) -> Result<()> {
+    let repeats = table.sources()?.repeats_of_rows(sensor, &batch.time)?;
+    let Some(example) = repeats.example else { return Ok(()) };
+    let is_it = |row: &usize| (sensor[*row], batch.time[*row]) == example;
+    let row = (0..batch.rows()).rfind(is_it).unwrap_or_default();
+    let tags = batch.tags.iter().filter_map(|tag| {
+        let value = crate::ingest::tag_value(tag, tag.keys[row])?;
+        Some(format!("{}={value:?}, ", tag.name))
+    });
+    Err(Error::conflict(format!(
+        "table {}: {} of {} rows would take the place of readings that are there already or of rows before them, \
+         such as that of {}{}; nothing of them was written",
+        table.schema().name,
+        repeats.rows,
+        batch.rows(),
+        tags.collect::<String>(),
+        format_time(example.1),
+    )))
+}
+
+/// Adds the tags and fields of a batch that a schema lacks.
+fn add_columns_of(batch: &WriteBatch, schema: &mut TableSchema) -> Result<()> {
+    for tag in &batch.tags {
+        if schema.column(&tag.name).is_none() {
+            schema.add_tag(&tag.name)?;
+        }
+    }
+    for field in &batch.fields {
+        if schema.column(&field.name).is_none() {
+            let ty = FieldType::from_arrow(field.values.data_type()).ok_or_else(|| {
+                Error::invalid(format!(
+                    "field {:?}: values of type {} cannot be stored",
+                    field.name,
+                    field.values.data_type()
+                ))
+            })?;
+            schema.add_field(&field.name, ty)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a batch has columns that the table does not have.
+fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
+    let tags = batch.tags.iter().map(|tag| &tag.name);
+    let fields = batch.fields.iter().map(|field| &field.name);
+    tags.chain(fields).any(|name| schema.column(name).is_none())
+}
+
+/// The tags of a batch must be tags of the table.
+fn check_tags(schema: &TableSchema, batch: &WriteBatch) -> Result<()> {
+    match batch.tags.iter().find(|tag| !schema.tags.contains(&tag.name)) {
+        None => Ok(()),
+        Some(tag) if schema.column(&tag.name).is_some() => Err(Error::conflict(format!(
+            "table {}: {:?} is a field there, and a tag here",
+            schema.name, tag.name
+        ))),
+        Some(tag) => Err(crate::ingest::unknown_column(schema, &tag.name)),
+    }
+}
+
+/// The name of the time column of a table that is made by its first write: `time`, unless a column
+/// of the batch has it.
+fn time_name(batch: &WriteBatch) -> &'static str {
+    let names = || {
+        batch.tags.iter().map(|tag| &tag.name).chain(batch.fields.iter().map(|field| &field.name))
+    };
+    if names().any(|name| name == "time") { "_time" } else { "time" }
+}
