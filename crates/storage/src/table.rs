@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tidefall_types::{Error, FieldType, Result, TableId, TableSchema};
+use tidefall_types::{Error, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
 use crate::kv::{Run, Together};
@@ -67,10 +67,6 @@ impl Table {
         Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn types(&self) -> Vec<FieldType> {
-        self.schema().fields.iter().map(|field| field.ty).collect()
-    }
-
     /// Locks what readers see, for a moment.
     pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
         // Every change is made by calls that do not panic half-way.
@@ -79,36 +75,35 @@ impl Table {
 
     /// Everything that readers may see now.
     pub(crate) fn sources(&self) -> Result<Sources> {
-        let types = self.types();
         let mut live = self.live();
-        live.lay_tail_together(&types)?;
+        live.lay_tail_together()?;
         Ok(live.sources())
     }
 }
 
 impl Live {
     /// Adds rows behind all others.
-    pub(crate) fn push(&mut self, run: Run, types: &[FieldType]) -> Result<()> {
+    pub(crate) fn push(&mut self, run: Run) -> Result<()> {
         let run = Arc::new(run);
         if run.rows() >= TAIL_ROWS / 2 {
-            self.seal(types)?;
+            self.seal()?;
             self.runs.push(run);
             return Ok(());
         }
         self.tail_rows += run.rows();
         self.tail.push(run);
-        if self.tail_rows >= TAIL_ROWS { self.seal(types) } else { Ok(()) }
+        if self.tail_rows >= TAIL_ROWS { self.seal() } else { Ok(()) }
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.
-    pub(crate) fn seal(&mut self, types: &[FieldType]) -> Result<()> {
-        self.lay_tail_together(types)?;
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        self.lay_tail_together()?;
         self.runs.append(&mut self.tail);
         self.tail_rows = 0;
         Ok(())
     }
 
-    fn lay_tail_together(&mut self, types: &[FieldType]) -> Result<()> {
+    fn lay_tail_together(&mut self) -> Result<()> {
         if self.tail.len() < 2 {
             return Ok(());
         }
@@ -116,7 +111,7 @@ impl Live {
             self.runs.append(&mut self.tail);
             self.tail_rows = 0;
         } else {
-            let run = Run::concat(&self.tail, types)?;
+            let run = Run::concat(&self.tail)?;
             self.tail = vec![Arc::new(run)];
         }
         Ok(())
@@ -175,16 +170,15 @@ mod tests {
 
     #[test]
     fn runs_of_different_fields_stay_apart() {
-        let types = vec![FieldType::F64; FIELDS];
         for (fields, runs) in [(1, 1), (2, 1), (FIELDS, FIELDS)] {
             let mut live = Live::default();
             let mut pushed_bytes = 0;
             for seq in 0..FIELDS {
                 let run = run(seq, seq % fields);
                 pushed_bytes += run.size_bytes;
-                live.push(run, &types).unwrap();
+                live.push(run).unwrap();
             }
-            live.seal(&types).unwrap();
+            live.seal().unwrap();
             assert!(live.runs.len() <= runs * FIELDS.div_ceil(TAIL_ROWS / 30), "{fields} fields");
             assert!(live.kv_bytes() <= GROWTH_MAX * pushed_bytes, "{fields} fields");
             assert_eq!(live.runs.iter().map(|run| run.rows()).sum::<usize>(), FIELDS * 30);

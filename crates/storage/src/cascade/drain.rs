@@ -32,11 +32,10 @@ pub(crate) fn drain(
     boundaries: &Boundaries,
     take: Take,
 ) -> Result<CascadeReport> {
-    let types = table.types();
     let mut report = CascadeReport::default();
     let mut all: Vec<Arc<Run>> = {
         let mut live = table.live();
-        live.seal(&types)?;
+        live.seal()?;
         live.runs.clone()
     };
     if let Take::WrittenBefore(seq) = take {
@@ -64,7 +63,8 @@ fn drain_batch(
     boundaries: &Boundaries,
     drained: Drained,
 ) -> Result<CascadeReport> {
-    // A write may add fields meanwhile; rows that are here do not have them.
+    // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
+    // do not have.
     let schema = table.schema();
     let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
     let deletes = Arc::clone(&table.live().deletes);

@@ -229,23 +229,20 @@ pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
     match change {
         Change::Sensors => Ok(0),
         Change::Mark => {
-            let types = table.types();
-            table.live().seal(&types)?;
+            table.live().seal()?;
             Ok(0)
         }
         Change::Rows(rows) if rows.time.is_empty() => Ok(0),
         Change::Rows(rows) => {
-            let types = table.types();
             let run = Run::new((seq, seq), rows.sensor, rows.time, rows.fields);
             let bytes = run.size_bytes;
-            table.live().push(run, &types)?;
+            table.live().push(run)?;
             Ok(bytes)
         }
         Change::Delete(mut tombstone) => {
             tombstone.seq = seq;
-            let types = table.types();
             let mut live = table.live();
-            live.seal(&types)?;
+            live.seal()?;
             Arc::make_mut(&mut live.deletes).insert(tombstone);
             Ok(0)
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
-use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
+use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
 use crate::rows::{SensorRows, arrow_error, pick_latest};
 
@@ -87,26 +87,24 @@ impl Run {
         self.time.len()
     }
 
-    /// One run with the rows of several that followed each other.
-    pub(crate) fn concat(runs: &[Arc<Self>], types: &[FieldType]) -> Result<Self> {
+    /// One run with the rows of several that followed each other, and all the fields that one of them has.
+    pub(crate) fn concat(runs: &[Arc<Self>]) -> Result<Self> {
         let mut sensor = Vec::new();
         let mut time = Vec::new();
         for run in runs {
             sensor.extend_from_slice(&run.sensor);
             time.extend_from_slice(&run.time);
         }
-        let fields = types
-            .iter()
-            .enumerate()
-            .map(|(field, ty)| {
-                if runs.iter().all(|run| run.field(field).is_none()) {
+        let fields = (0..runs.iter().map(|run| run.fields.len()).max().unwrap_or(0))
+            .map(|field| {
+                let Some(some) = runs.iter().find_map(|run| run.field(field)) else {
                     return Ok(None);
-                }
+                };
                 let columns: Vec<ArrayRef> = runs
                     .iter()
                     .map(|run| match run.field(field) {
                         Some(column) => Arc::clone(column),
-                        None => arrow_array::new_null_array(&ty.arrow(), run.rows()),
+                        None => arrow_array::new_null_array(some.data_type(), run.rows()),
                     })
                     .collect();
                 let columns: Vec<&dyn Array> = columns.iter().map(|column| &**column).collect();

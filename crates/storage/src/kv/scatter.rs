@@ -32,11 +32,13 @@ pub(crate) struct SortedRuns {
 }
 
 /// Sorts the rows of runs, which follow each other in the order of their writes, on up to `threads` threads.
+/// `types` are those of all their fields, and maybe of more.
 pub(crate) fn sort_runs(
     runs: &[Arc<Run>],
     types: &[FieldType],
     threads: usize,
 ) -> Result<SortedRuns> {
+    debug_assert!(runs.iter().all(|run| run.fields.len() <= types.len()), "fields would be lost");
     let count = runs
         .iter()
         .flat_map(|run| run.sensor.iter())

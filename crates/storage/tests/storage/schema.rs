@@ -3,10 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::{CascadeRequest, Db, Target, Unknown, WriteOptions};
-use tidefall_types::{FieldColumn, WriteBatch};
+use tidefall_storage::store::MemDisk;
+use tidefall_storage::{
+    CascadeRequest, Db, DbOptions, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
+};
+use tidefall_types::{FieldColumn, FieldId, TimeRange, WriteBatch};
 
+use crate::rounds;
 use crate::small::{open, read, write};
 
 const FIELDS: i64 = 60;
@@ -46,4 +52,70 @@ fn fields_may_come_while_rows_fall() {
     assert_eq!(rows.len() as i64, written + FIELDS);
     let values = rows[FIELDS as usize..].iter();
     assert!(values.eq((0..written).map(|time| (time, time)).collect::<Vec<_>>().iter()));
+}
+
+/// Fields that come while many read, and readers beside their writer.
+const FIELDS_READ: i64 = 100;
+const READERS: usize = 12;
+
+/// Ends the readers, also when a test fails beside them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// The one value that each field but the first has.
+fn values_of_fields(db: &Db) -> Vec<Vec<i64>> {
+    let snapshot = db.snapshot("plant").unwrap();
+    let fields = 1..snapshot.schema().fields.len() as u16;
+    let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+    let values = |field| {
+        let (time, fields) = (TimeRange::ALL, vec![FieldId(field)]);
+        let sensors = sensors.clone();
+        let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+        let mut found = Vec::new();
+        for batch in snapshot.scan(&request).unwrap() {
+            let column = batch.unwrap().fields[0].clone();
+            let column = column.as_primitive::<Int64Type>();
+            found.extend(column.iter().flatten());
+        }
+        found
+    };
+    fields.map(values).collect()
+}
+
+#[test]
+fn a_reader_does_not_lose_a_field_that_comes_meanwhile() {
+    for round in 0..rounds(3) {
+        let disk = MemDisk::new();
+        let open = || Db::open_on(Arc::new(disk.clone()), DbOptions::default()).unwrap();
+        let db = open();
+        write(&db, "plant", &[(0, 0)]);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _ends = Ends(&is_over);
+            for _ in 0..READERS {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Acquire) {
+                        drop(db.snapshot("plant").unwrap());
+                    }
+                });
+            }
+            for number in 0..FIELDS_READ {
+                // Small writes, which the next reader lays together.
+                write(&db, "plant", &[(2 * number + 1, 0)]);
+                write(&db, "plant", &[(2 * number + 2, 0)]);
+                write_field(&db, number);
+            }
+        });
+        let wanted: Vec<Vec<i64>> = (0..FIELDS_READ).map(|number| vec![number]).collect();
+        assert_eq!(values_of_fields(&db), wanted, "round {round}, in memory");
+        db.flush().unwrap();
+        assert_eq!(values_of_fields(&db), wanted, "round {round}, in objects");
+        db.close().unwrap();
+        assert_eq!(values_of_fields(&open()), wanted, "round {round}, opened again");
+    }
 }
