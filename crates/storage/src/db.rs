@@ -8,20 +8,22 @@ use std::thread::JoinHandle;
 use tidefall_types::{Error, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
-use crate::engine::{Engine, Sweep, to_stored};
+use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{RecordKind, encode_delete};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
+use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
-use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names};
+use crate::steps::Step;
+use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, names};
 use crate::table::Table;
 use crate::upkeep::{
     cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,
 };
-use crate::wal::{Replay, Wal};
+use crate::wal::Wal;
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
 /// [`Db::close`]. All methods may be called from many threads at once and block until done.
@@ -36,6 +38,8 @@ struct Shared {
     is_read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DirLock>>,
+    /// How the close ended.
+    closed: Mutex<Option<Result<()>>>,
 }
 
 impl Db {
@@ -76,44 +80,25 @@ impl Db {
             tracing::info!(rows, "brought rows back from the log");
         }
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
-        let threads = vec![spawn_committer(&engine)?, spawn_tide(&engine)?];
-        Ok(Self::with(engine, false, threads))
+        let committer = spawn_committer(&engine)?;
+        let tide = spawn_tide(&engine).inspect_err(|_| engine.commits.close())?;
+        Ok(Self::with(engine, false, vec![committer, tide]))
     }
 
-    /// Opens the database in `dir` only for reading, also while another process writes it: the
-    /// latest manifest, and what the log holds beyond it. It shows one moment; open it again to
-    /// see what was written since.
-    ///
-    /// # Errors
-    /// `NotFound` when there is no database, and as [`Db::open`].
-    pub fn open_read_only(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
-        options.check()?;
-        let dir = dir.as_ref();
-        if !dir.join(names::MANIFEST_DIR).is_dir() {
-            return Err(Error::not_found(format!("there is no database in {}", dir.display())));
-        }
-        let disk: Arc<dyn Disk> = Arc::new(LocalDisk::new(dir));
-        let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
-        let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
-        loop {
-            let state: State = (**manifest.state()).clone();
-            match load_read_only(&io, &disk, &options, state) {
-                Ok(engine) if engine.tables().iter().all(|table| table.damage.is_none()) => {
-                    return Ok(Self::with(engine, true, Vec::new()));
-                }
-                // The writer may have cut the log or replaced objects since the manifest was read.
-                outcome => {
-                    if !manifest.refresh()? {
-                        return outcome.map(|engine| Self::with(engine, true, Vec::new()));
-                    }
-                }
-            }
-        }
+    /// A database that nobody writes through it.
+    pub(crate) fn read_only(engine: Arc<Engine>) -> Self {
+        Self::with(engine, true, Vec::new())
     }
 
     fn with(engine: Arc<Engine>, is_read_only: bool, threads: Vec<JoinHandle<()>>) -> Self {
-        let threads = Mutex::new(threads);
-        Self { shared: Arc::new(Shared { engine, is_read_only, threads, lock: Mutex::new(None) }) }
+        let shared = Shared {
+            engine,
+            is_read_only,
+            threads: Mutex::new(threads),
+            lock: Mutex::new(None),
+            closed: Mutex::new(None),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -145,7 +130,7 @@ impl Db {
     /// # Errors
     /// `Conflict` when it exists and `if_exists` is [`IfExists::Fail`].
     pub fn create_table(&self, schema: &TableSchema, if_exists: IfExists) -> Result<()> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         let engine = self.engine();
         if schema.name.is_empty() {
             return Err(Error::invalid("a table needs a name"));
@@ -174,11 +159,13 @@ impl Db {
     /// # Errors
     /// `NotFound` when there is none.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let _maintenance = engine.maintain()?;
         let table = engine.table(name)?;
-        engine.commit(&mut engine.manifest(), &[Edit::DropTable(table.id)])?;
+        // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
+        let mut manifest = engine.manifest();
+        engine.commit(&mut manifest, &[Edit::DropTable(table.id)])?;
         engine.hide_table(&table);
         Ok(())
     }
@@ -190,7 +177,7 @@ impl Db {
     /// # Errors
     /// `NotFound` without the table or a tag, `Closed` after a failure of the disk.
     pub fn delete(&self, table: &str, filter: &TagFilter, time: TimeRange) -> Result<()> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         let engine = self.engine();
         let table = engine.table(table)?;
         table.check_whole()?;
@@ -240,31 +227,33 @@ impl Db {
     /// # Errors
     /// `Io` when the disk fails; the rows stay in memory then.
     pub fn flush(&self) -> Result<CascadeReport> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        flush(engine)
+        let _maintenance = engine.maintain()?;
+        caught(|| flush(engine))
     }
 
     /// Lets readings fall.
     ///
     /// # Errors
-    /// `NotFound` without the table, `Io` and `Corrupt` from storage; the readings are then where
-    /// they were.
+    /// `NotFound` without the table, `Io` and `Corrupt` from storage, `Closed` when the database is closed
+    /// meanwhile; readings that were not moved yet are then where they were.
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let _maintenance = engine.maintain()?;
         let tables = match &request.table {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
         };
         let report = for_all(&tables, |table| cascade_table(engine, table, request.target));
-        forget(engine)?;
+        caught(|| forget(engine))?;
         report
     }
 
-    /// Makes everything durable and ends the background work. Further writes fail.
+    /// Makes everything durable and ends the background work. What changes something and is under way
+    /// ends first; a cascade stops where it is. Nothing is written after that: all further changes are
+    /// `Closed`. A second call waits for the first and says the same.
     ///
     /// # Errors
     /// `Io` when the disk fails; what was acknowledged as durable is so all the same.
@@ -272,59 +261,46 @@ impl Db {
         self.shared.close()
     }
 
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    /// Begins what may write; the database does not close before it ends.
+    pub(crate) fn begin(&self) -> Result<Step<'_>> {
         if self.shared.is_read_only {
             return Err(Error::unsupported("the database is open read-only"));
         }
-        Ok(())
+        self.engine().steps.begin()
     }
-}
-
-/// A state and the log behind it, for reading only.
-fn load_read_only(
-    io: &Arc<dyn ObjectIo>,
-    disk: &Arc<dyn Disk>,
-    options: &DbOptions,
-    state: State,
-) -> Result<Arc<Engine>> {
-    let manifest = ManifestLog::open(Arc::clone(io))?;
-    // A reader writes nothing that could fail.
-    let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
-    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, commits));
-    load_tables(&engine, &state)?;
-    replay(&engine, &state, Replay::open(Arc::clone(disk), state.wal_from)?)?;
-    Ok(engine)
 }
 
 impl Shared {
     fn close(&self) -> Result<()> {
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        if threads.is_empty() {
-            return Ok(());
-        }
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.get_or_insert_with(|| if self.is_read_only { Ok(()) } else { self.end() }).clone()
+    }
+
+    fn end(&self) -> Result<()> {
+        self.engine.steps.refuse();
+        // Those under way need the threads.
+        self.engine.steps.wait();
         self.engine.commits.close();
         self.engine.raise(|alarm| alarm.is_closing = true);
-        for thread in threads {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the database panicked");
             }
         }
-        let closed = self.close_storage();
+        let closed = caught(|| self.close_storage());
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
         closed
     }
 
-    /// What is left when no thread changes anything any more.
+    /// What is left when nothing and nobody else changes anything any more.
     fn close_storage(&self) -> Result<()> {
         let engine = &self.engine;
-        let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only now: nothing comes behind it any more.
         let flushed = match engine.has_unlogged.load(Ordering::Acquire) {
             true => flush(engine).map(drop),
             false => Ok(()),
         };
-        let swept = engine.sweep(Sweep::All);
+        let swept = engine.sweep();
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
         flushed.and(closed).and(swept).and_then(|()| engine.manifest().checkpoint())
@@ -333,7 +309,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Err(error) = self.close() {
+        let is_closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_closed && let Err(error) = self.close() {
             tracing::error!(%error, "the database was not closed cleanly");
         }
     }

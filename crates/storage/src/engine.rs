@@ -8,6 +8,7 @@ use roaring::RoaringBitmap;
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
 use crate::catalog::object;
+use crate::graveyard::Graveyard;
 use crate::ingest::commit::CommitQueue;
 use crate::kv::{Run, Together};
 use crate::manifest::log::{LogState, ManifestLog};
@@ -15,6 +16,7 @@ use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
 use crate::read::{LiveObject, LiveTombstone};
 use crate::segment::{Content, Segment, SegmentCaches, encode_header};
+use crate::steps::Steps;
 use crate::store::{ObjectIo, ObjectWriter, names};
 use crate::table::{Live, Table};
 use crate::wal::Wal;
@@ -28,9 +30,6 @@ const KV_SHARE_MAX: f64 = 0.36;
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew as one.
 const SENSOR_OBJECTS_MAX: usize = 16;
-/// How long objects stay after they were replaced, for read-only processes that still use an
-/// older manifest.
-const GRAVE_NS: i64 = 60 * tidefall_types::NS_PER_SECOND;
 /// Versions of the manifest that are kept.
 const MANIFEST_VERSIONS: u64 = 256;
 
@@ -49,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) options: DbOptions,
     pub(crate) commits: CommitQueue,
     pub(crate) wal: Mutex<Option<Wal>>,
+    /// What may write, until the database closes.
+    pub(crate) steps: Steps,
     /// Held by whoever moves readings: one at a time.
     pub(crate) maintenance: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
@@ -62,7 +63,7 @@ pub(crate) struct Engine {
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
-    graveyard: Mutex<Vec<(i64, Arc<LiveObject>)>>,
+    pub(crate) graveyard: Graveyard,
 }
 
 /// Why the background thread shall wake up.
@@ -91,6 +92,7 @@ impl Engine {
             io,
             commits,
             wal: Mutex::new(None),
+            steps: Steps::default(),
             maintenance: Mutex::new(()),
             tables: RwLock::new(Tables::default()),
             caches: Arc::new(caches),
@@ -100,7 +102,7 @@ impl Engine {
             alarm: Default::default(),
             drained: Condvar::new(),
             drained_lock: Mutex::new(()),
-            graveyard: Mutex::new(Vec::new()),
+            graveyard: Graveyard::default(),
             manifest: Mutex::new(manifest),
             options,
         }
@@ -118,10 +120,28 @@ impl Engine {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until no other step moves readings.
+    ///
+    /// # Errors
+    /// `Closed` when the database closes meanwhile.
+    pub(crate) fn maintain(&self) -> Result<MutexGuard<'_, ()>> {
+        let maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        self.steps.check().map(|()| maintenance)
+    }
+
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
     /// write could be lost with, say, the table that it is for: so no write is taken any more.
     pub(crate) fn commit(&self, manifest: &mut ManifestLog<State>, edits: &[Edit]) -> Result<()> {
-        manifest.commit(edits).map(drop).inspect_err(|error| self.commits.fail(error))
+        let replaces_objects = edits.iter().any(Edit::replaces_objects);
+        let committed = match replaces_objects {
+            true => manifest.commit(&[&[Edit::At(self.now_ns())], edits].concat()),
+            false => manifest.commit(edits),
+        };
+        committed.inspect_err(|error| self.commits.fail(error))?;
+        if replaces_objects {
+            self.graveyard.bury(&manifest.state().replaced);
+        }
+        Ok(())
     }
 
     // ---- tables ----
@@ -165,7 +185,7 @@ impl Engine {
         let bytes = live.kv_bytes();
         live.runs.clear();
         drop(live);
-        self.bury(objects);
+        self.graveyard.watch(&objects);
         self.rows_left(bytes);
     }
 
@@ -184,7 +204,7 @@ impl Engine {
     }
 
     pub(crate) fn live_object(&self, entry: ObjectEntry) -> Arc<LiveObject> {
-        let name = names::object(entry.id, entry.model.name());
+        let name = entry.name();
         let (io, caches) = (Arc::clone(&self.io), Arc::clone(&self.caches));
         let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
         Arc::new(LiveObject { entry, segment })
@@ -218,7 +238,7 @@ impl Engine {
         live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
         let after = live.kv_bytes();
         drop(live);
-        self.bury(removed);
+        self.graveyard.watch(&removed);
         self.rows_left(before.saturating_sub(after));
         Ok(())
     }
@@ -311,27 +331,23 @@ impl Engine {
         Ok(())
     }
 
-    fn bury(&self, objects: Vec<Arc<LiveObject>>) {
-        let now_ns = self.now_ns();
-        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
-        graveyard.extend(objects.into_iter().map(|object| (now_ns, object)));
+    /// Deletes objects that were replaced some time ago and that nobody reads any more, and versions of the
+    /// manifest that nobody needs.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        self.delete_replaced()?;
+        self.manifest().gc(MANIFEST_VERSIONS)?;
+        Ok(())
     }
 
     /// Deletes objects that were replaced some time ago and that nobody reads any more.
-    pub(crate) fn sweep(&self, at_close: Sweep) -> Result<()> {
-        let now_ns = self.now_ns();
-        let mut graveyard = self.graveyard.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = |(since_ns, object): &mut (i64, Arc<LiveObject>)| {
-            let is_old = now_ns.saturating_sub(*since_ns) >= GRAVE_NS;
-            Arc::strong_count(object) == 1 && (is_old || at_close == Sweep::All)
-        };
-        let due: Vec<_> = graveyard.extract_if(.., is_due).collect();
-        drop(graveyard);
-        for (_, object) in due {
-            self.caches.forget(object.entry.id);
-            self.io.delete(object.segment.name())?;
+    pub(crate) fn delete_replaced(&self) -> Result<()> {
+        for name in self.graveyard.due(self.now_ns()) {
+            if let Some(id) = names::parse_object(&name) {
+                self.caches.forget(id);
+            }
+            self.io.delete(&name)?;
+            self.graveyard.forget(&name);
         }
-        self.manifest().gc(MANIFEST_VERSIONS)?;
         Ok(())
     }
 
@@ -368,12 +384,13 @@ impl Engine {
     /// Waits until there is room for more rows in memory.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
         while !self.has_room() {
+            self.steps.check()?;
             if let Some(failure) = self.commits.failure() {
                 return Err(failure);
             }
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
             if !self.has_room() {
-                // Woken by the drain; the time-out only lets a failure be noticed.
+                // Woken by the drain; the time-out only lets a failure or a close be noticed.
                 let pause = std::time::Duration::from_millis(50);
                 drop(self.drained.wait_timeout(guard, pause));
             }
@@ -402,15 +419,6 @@ impl Engine {
     fn kv_share(&self, share: f64) -> usize {
         (self.options.memory_bytes as f64 * share) as usize
     }
-}
-
-/// Which replaced objects are deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sweep {
-    /// Those replaced some time ago.
-    Old,
-    /// All.
-    All,
 }
 
 /// A delete as it is stored.

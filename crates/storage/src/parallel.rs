@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-use tidefall_types::{Error, Result};
+use tidefall_types::Result;
+
+use crate::panics::{caught, error_of};
 
 /// Results that each thread may be ahead of the consumer: bounds the memory.
 const AHEAD_PER_THREAD: usize = 4;
@@ -63,9 +65,7 @@ pub fn spread<W: Send, S: Default, R: Send>(
         let mut done = act(work)?;
         for other in others.into_iter().rev() {
             let part = other.join();
-            done.extend(
-                part.map_err(|_| Error::closed("a worker thread panicked; this is a bug"))??,
-            );
+            done.extend(part.map_err(|panic| error_of(&*panic))??);
         }
         Ok(done)
     })
@@ -117,18 +117,15 @@ fn ordered_singly<T: Sync, R: Send>(
                     state.next += 1;
                     drop(state);
                     // A panic must not leave the consumer waiting for ever.
-                    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        work(&items[item])
-                    }));
-                    let result = result.unwrap_or_else(|_| {
-                        Err(Error::closed("a worker thread panicked; this is a bug"))
-                    });
+                    let result = caught(|| work(&items[item]));
                     lock().ready.insert(item, result);
                     changed.notify_all();
                 }
             });
         }
-        let outcome = (0..items.len()).try_for_each(|item| {
+        // Nor must one of the consumer leave the workers so.
+        let _over = Over { shared: &shared, changed: &changed };
+        (0..items.len()).try_for_each(|item| {
             let mut state = lock();
             let result = loop {
                 match state.ready.remove(&item) {
@@ -140,9 +137,60 @@ fn ordered_singly<T: Sync, R: Send>(
             drop(state);
             changed.notify_all();
             consume(result?)
-        });
-        lock().is_over = true;
-        changed.notify_all();
-        outcome
+        })
     })
+}
+
+/// Tells the workers that it is over when it goes.
+struct Over<'a, R> {
+    shared: &'a Mutex<Shared<R>>,
+    changed: &'a Condvar,
+}
+
+impl<R> Drop for Over<'_, R> {
+    fn drop(&mut self) {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tidefall_types::ErrorKind;
+
+    use super::*;
+
+    const ITEMS: usize = 1000;
+
+    #[test]
+    fn a_panic_of_a_worker_is_an_error() {
+        let items: Vec<usize> = (0..ITEMS).collect();
+        let work = |item: &usize| {
+            assert!(*item != 300, "a panic for a test");
+            Ok(*item)
+        };
+        let error = ordered(4, &items, work, |_| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+        let error = spread(4, items, |item, _: &mut ()| work(&item)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+    }
+
+    #[test]
+    fn a_panic_of_the_consumer_ends_the_workers() {
+        let (send, receive) = mpsc::channel();
+        std::thread::spawn(move || {
+            let items: Vec<usize> = (0..ITEMS).collect();
+            let consume = |item: usize| {
+                assert!(item != 3, "a panic for a test");
+                Ok(())
+            };
+            let outcome = caught(|| ordered(4, &items, |item| Ok(*item), consume));
+            send.send(outcome.map_err(|error| error.kind()))
+        });
+        let outcome = receive.recv_timeout(Duration::from_secs(60));
+        assert_eq!(outcome, Ok(Err(ErrorKind::Internal)), "the workers wait for ever");
+    }
 }

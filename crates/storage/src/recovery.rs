@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
-use crate::catalog::object::{self, read_sensors};
+use crate::catalog::object::read_sensors;
 use crate::engine::{Engine, to_live};
 use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
@@ -64,17 +64,16 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
 }
 
 /// Deletes objects that the state does not name: a crash left them between being written and being
-/// installed, or between being replaced and being deleted.
+/// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
+/// if the database had not been closed.
 pub(crate) fn delete_strays(engine: &Engine, state: &State) -> Result<()> {
-    let mut known: HashSet<String> = HashSet::new();
-    for table in state.tables.values() {
-        let objects = table.objects.values();
-        known.extend(objects.map(|entry| names::object(entry.id, entry.model.name())));
-        let sensors = table.sensors.iter();
-        known.extend(sensors.map(|part| names::object(part.id, object::EXTENSION)));
-    }
+    let tables = state.tables.values();
+    let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
+    engine.graveyard.bury(&state.replaced);
+    engine.delete_replaced()?;
     for (name, bytes) in engine.io.list(names::OBJECTS_DIR)? {
-        if names::parse_object(&name).is_some() && !known.contains(&name) {
+        let is_stray = !known.contains(&name) && !engine.graveyard.has(&name);
+        if names::parse_object(&name).is_some() && is_stray {
             tracing::info!(%name, bytes, "deleted an object that nothing names");
             engine.io.delete(&name)?;
         }

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use tidefall_types::{Error, Result};
 
 use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
-use crate::engine::{Engine, Sweep};
+use crate::engine::{Alarm, Engine};
 use crate::manifest::Edit;
 use crate::options::{CascadeReport, Target};
+use crate::panics::caught;
 use crate::table::Table;
 use crate::wal::Wal;
 
@@ -29,8 +30,8 @@ pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
     flushed
 }
 
-/// Does something to each table, also behind one with which it failed, so that one damaged object
-/// does not keep other tables from being tended. Returns the first error.
+/// Does something to each table, also behind one with which it failed or panicked, so that one damaged
+/// object does not keep other tables from being tended. Returns the first error.
 pub(crate) fn for_all(
     tables: &[Arc<Table>],
     act: impl Fn(&Arc<Table>) -> Result<CascadeReport>,
@@ -38,7 +39,7 @@ pub(crate) fn for_all(
     let mut report = CascadeReport::default();
     let mut failure = None;
     for table in tables {
-        match act(table) {
+        match caught(|| act(table)) {
             Ok(done) => report += done,
             Err(error) => {
                 failure.get_or_insert(error);
@@ -58,6 +59,7 @@ pub(crate) fn cascade_table(
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
     let mut report = drain(engine, table, &boundaries, take)?;
+    engine.steps.check()?;
     // Behind the drain, which may bring readings that are too old already.
     report += crate::cascade::retain(engine, table)?;
     report += kv_to_short(engine, table, &boundaries)?;
@@ -87,25 +89,12 @@ pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name("tidefall-tide".into())
         .spawn(move || {
-            loop {
-                let alarm = {
-                    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (mut guard, _) = engine
-                        .alarm
-                        .1
-                        .wait_timeout_while(guard, engine.options.cascade_pause, |alarm| {
-                            !alarm.is_full && !alarm.is_closing
-                        })
-                        .unwrap_or_else(PoisonError::into_inner);
-                    std::mem::take(&mut *guard)
-                };
-                if alarm.is_closing {
-                    return;
-                }
-                let _maintenance =
-                    engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-                let outcome = if alarm.is_full { flush(&engine).map(drop) } else { tend(&engine) };
-                if let Err(error) = outcome {
+            while let Some(alarm) = wait_for_alarm(&engine) {
+                // While the database closes none begins, and one that is under way may end early.
+                let Ok(_step) = engine.steps.begin() else { continue };
+                if let Err(error) = caught(|| round(&engine, alarm))
+                    && engine.steps.check().is_ok()
+                {
                     tracing::error!(%error, "readings could not be moved");
                     if alarm.is_full {
                         // Memory cannot be freed: writers must learn why instead of waiting.
@@ -115,6 +104,25 @@ pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
             }
         })
         .map_err(|error| Error::io("starting a thread", &error))
+}
+
+/// Waits until there is something to do; nothing when the database closes.
+fn wait_for_alarm(engine: &Engine) -> Option<Alarm> {
+    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut guard, _) = engine
+        .alarm
+        .1
+        .wait_timeout_while(guard, engine.options.cascade_pause, |alarm| {
+            !alarm.is_full && !alarm.is_closing
+        })
+        .unwrap_or_else(PoisonError::into_inner);
+    let alarm = std::mem::take(&mut *guard);
+    (!alarm.is_closing).then_some(alarm)
+}
+
+fn round(engine: &Engine, alarm: Alarm) -> Result<()> {
+    let _maintenance = engine.maintain()?;
+    if alarm.is_full { flush(engine).map(drop) } else { tend(engine) }
 }
 
 /// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
@@ -132,6 +140,6 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 fn tend(engine: &Engine) -> Result<()> {
     let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
     forget(engine)?;
-    engine.sweep(Sweep::Old)?;
+    engine.sweep()?;
     moved.map(drop)
 }

@@ -5,9 +5,9 @@ use tidefall_types::{Error, Result};
 
 use crate::Db;
 use crate::catalog::SensorDictionary;
-use crate::catalog::object::{self, read_sensors};
+use crate::catalog::object::read_sensors;
 use crate::engine::Engine;
-use crate::store::{check_size, names};
+use crate::store::check_size;
 use crate::table::Table;
 
 /// What was found.
@@ -61,7 +61,7 @@ fn verify_sensors(engine: &Engine, table: &Table, report: &mut VerifyReport) {
     let mut stored = SensorDictionary::default();
     for part in &parts {
         report.objects += 1;
-        let name = names::object(part.id, object::EXTENSION);
+        let name = part.name();
         let checked = check_size(&*engine.io, &name, part.bytes)
             .and_then(|()| read_sensors(&*engine.io, table.id, part, |frame| stored.decode(frame)));
         if let Err(error) = checked {

@@ -74,7 +74,7 @@ impl Db {
         options: &WriteOptions,
         done: impl FnOnce(Result<(WriteReport, Option<Written>)>) + Send + 'static,
     ) -> Result<()> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         batch.check()?;
         let engine = self.engine();
         engine.wait_for_room()?;
@@ -145,7 +145,7 @@ impl Db {
     /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
     /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
-        self.check_writable()?;
+        let _step = self.begin()?;
         batch.check()?;
         let heads = batch.heads();
         let table = self.table_for(table, &heads, unknown)?;
@@ -199,6 +199,12 @@ impl Db {
 
     fn add_columns(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<()> {
         let mut manifest = self.engine().manifest();
+        if !manifest.state().tables.contains_key(&table.id) {
+            return Err(Error::not_found(format!(
+                "table {} was dropped during a write to it; send it again",
+                table.schema().name
+            )));
+        }
         let mut schema = (*table.schema()).clone();
         add_columns_of(batch, &mut schema)?;
         self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;

@@ -35,6 +35,7 @@ pub(crate) fn kv_to_short(
     }
     let short = table.live().objects_of(Model::Short);
     for day in crowded_days(&short) {
+        engine.steps.check()?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
         if !has_writes_between(&day, table) {

@@ -38,6 +38,7 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
         .cloned()
         .collect();
     for object in straddling {
+        engine.steps.check()?;
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
         report += rewrite(engine, table, &[object], &[(model, kept)])?;

@@ -6,13 +6,14 @@ use std::thread::ScopedJoinHandle;
 
 use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
-use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
+use tidefall_types::{FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::drain::{last_seq, only};
 use super::pieces::take_pieces;
 use crate::engine::Engine;
 use crate::manifest::{Edit, Model, ObjectEntry};
 use crate::options::CascadeReport;
+use crate::panics::error_of;
 use crate::parallel::ordered;
 use crate::read::{LiveObject, ReadStats, SensorStream};
 use crate::segment::SegmentWriter;
@@ -96,7 +97,7 @@ pub(super) fn write_in_turn<S>(
         return write(span)?.into_iter().map(Unfinished::finish).collect();
     }
     let join = |finishing: ScopedJoinHandle<'_, Result<ObjectEntry>>| {
-        finishing.join().map_err(|_| Error::closed("a writer panicked; this is a bug"))?
+        finishing.join().map_err(|panic| error_of(&*panic))?
     };
     std::thread::scope(|scope| {
         let mut finishing = VecDeque::new();

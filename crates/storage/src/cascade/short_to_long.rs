@@ -34,6 +34,7 @@ pub(crate) fn short_to_long(
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
     let mut report = CascadeReport::default();
     for group in groups(objects) {
+        engine.steps.check()?;
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
         let deletes = deletes_in(&group, table);
         let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);

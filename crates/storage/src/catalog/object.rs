@@ -5,7 +5,7 @@ use tidefall_types::{Error, Result, TableId};
 
 use crate::manifest::SensorObject;
 use crate::segment::{Content, HEADER_BYTES, decode_header};
-use crate::store::{ObjectIo, names, of_needed_object};
+use crate::store::{ObjectIo, of_needed_object};
 
 /// How the names of such objects end.
 pub(crate) const EXTENSION: &str = "sensors";
@@ -33,7 +33,7 @@ pub(crate) fn read_sensors(
     part: &SensorObject,
     take: impl FnOnce(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let name = names::object(part.id, EXTENSION);
+    let name = part.name();
     let bytes =
         io.read_range(&name, 0..part.bytes).map_err(|error| of_needed_object(&name, error))?;
     frame_of_object(table, &bytes).and_then(take).map_err(|error| error.context(&name))

@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use super::Prepared;
 use super::record::RecordKind;
 use crate::kv::Run;
+use crate::panics::caught;
 use crate::read::{LiveTombstone, Sources};
 use crate::store::SyncFailure;
 use crate::table::Table;
@@ -157,18 +158,34 @@ impl CommitQueue {
     /// The committing thread: runs until the queue is closed.
     pub(crate) fn run(&self, wal: &Mutex<Option<Wal>>, on_rows: impl Fn(usize)) {
         while let Some(group) = self.take_group() {
-            let outcome = self.log(wal, &group);
+            let mut logged = caught(|| self.log(wal, &group)).inspect_err(|error| self.fail(error));
             let last = group.last().map(|(seq, _)| *seq);
             for (seq, commit) in group {
                 let Commit { table, change, watch, done, .. } = commit;
-                let outcome = outcome.clone().and_then(|()| {
-                    if let Some(watch) = watch {
-                        watch(table.sources()?);
-                    }
-                    on_rows(apply(&table, seq, change)?);
-                    Ok(seq)
+                let outcome = logged.clone().and_then(|()| {
+                    caught(|| {
+                        if let Some(watch) = watch {
+                            watch(table.sources()?);
+                        }
+                        on_rows(apply(&table, seq, change)?);
+                        Ok(seq)
+                    })
                 });
-                done(outcome);
+                if let Err(error) = &outcome
+                    && error.kind() == ErrorKind::Internal
+                {
+                    // Nobody knows what it has left: neither this nor what comes behind is acknowledged.
+                    self.fail(error);
+                    logged = Err(error.clone());
+                }
+                // It is not ours.
+                let told = caught(|| {
+                    done(outcome);
+                    Ok(())
+                });
+                if let Err(error) = told {
+                    tracing::error!(%error, "whoever waited for a write panicked");
+                }
             }
             if let Some(last) = last {
                 self.applied.store(last.0 + 1, Ordering::Release);
@@ -193,13 +210,12 @@ impl CommitQueue {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let mut wal = wal.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(wal) = wal.as_mut() else { return Err(Error::closed("the log is closed")) };
-        let outcome = log_group(wal, group);
-        if let Err(error) = &outcome {
-            self.fail(error);
-        }
-        outcome
+        let mut place = wal.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out meanwhile: after a panic nobody knows what is in it, and it must not be written again.
+        let Some(mut wal) = place.take() else { return Err(Error::closed("the log is closed")) };
+        let logged = log_group(&mut wal, group);
+        *place = Some(wal);
+        logged
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

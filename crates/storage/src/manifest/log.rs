@@ -45,7 +45,7 @@ pub(crate) trait LogState: Serialize + DeserializeOwned + Clone + Default {
 }
 
 /// The log of a state, for its one writer or for a reader that follows it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ManifestLog<S> {
     io: Arc<dyn ObjectIo>,
     state: Arc<S>,
@@ -131,22 +131,15 @@ impl<S: LogState> ManifestLog<S> {
     /// # Errors
     /// As [`ManifestLog::open`]; the state then stays as it was.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let before = self.version;
-        loop {
-            match read_delta::<S>(&*self.io, self.version + 1) {
-                Ok(edits) => {
-                    let state = Arc::make_mut(&mut self.state);
-                    for edit in &edits {
-                        state.apply(edit);
-                    }
-                    self.version += 1;
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => break,
-                Err(error) => return Err(error),
-            }
+        let (before, latest) = (self.version, Listing::read(&*self.io)?.latest());
+        if latest <= before {
+            return Ok(false);
         }
-        // Nothing is next; or it is deleted already, because the writer is far ahead.
-        if Listing::read(&*self.io)?.latest() > self.version {
+        if let Ok(state) = follow(&*self.io, S::clone(&self.state), before, latest) {
+            self.state = Arc::new(state);
+            self.version = latest;
+        } else {
+            // What was next is deleted already, because the writer is far ahead.
             let loaded = load(&*self.io)?;
             self.state = Arc::new(loaded.state);
             self.version = loaded.version;
@@ -277,7 +270,7 @@ fn load<S: LogState>(io: &dyn ObjectIo) -> Result<Loaded<S>> {
         if loaded.is_ok() {
             return loaded;
         }
-        // What was listed may have been deleted meanwhile, or listed only in part.
+        // What was listed may have been deleted meanwhile.
         let now = Listing::read(io)?;
         if now == listing {
             return loaded;
@@ -288,33 +281,41 @@ fn load<S: LogState>(io: &dyn ObjectIo) -> Result<Loaded<S>> {
 }
 
 fn load_listed<S: LogState>(io: &dyn ObjectIo, listing: &Listing) -> Result<Loaded<S>> {
+    let latest = listing.latest();
     let mut first_error = None;
     // Version 0 needs no object.
     for &base in listing.checkpoints.iter().rev().chain(&[0]) {
-        match load_from(io, listing, base) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                tracing::warn!(%error, "trying an older checkpoint of the manifest");
-                first_error.get_or_insert(error);
-            }
-            loaded => return loaded,
-        }
+        let state = match base {
+            0 => S::default(),
+            base => match read_checkpoint(io, base) {
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::warn!(%error, "trying an older checkpoint of the manifest");
+                    first_error.get_or_insert(error);
+                    continue;
+                }
+                state => state?,
+            },
+        };
+        return match follow(io, state, base, latest) {
+            Ok(state) => Ok(Loaded { state, version: latest, checkpoint: base }),
+            // An older checkpoint needs the same deltas.
+            Err(error) => Err(first_error.unwrap_or(error)),
+        };
     }
     Err(first_error.unwrap_or_else(|| Error::corrupt("the manifest cannot be read")))
 }
 
-fn load_from<S: LogState>(io: &dyn ObjectIo, listing: &Listing, base: u64) -> Result<Loaded<S>> {
-    let latest = listing.latest();
-    // Seen before anything is read, so that no error blames an object that is well.
-    if let Some(gap) = (base + 1..=latest).find(|version| !listing.deltas.contains(version)) {
-        return Err(gone(gap));
+/// The state at version `latest`, from that at `version`. Deltas are asked for by their names: a listing that was
+/// made while the writer went on may lack some that are there.
+fn follow<S: LogState>(io: &dyn ObjectIo, mut state: S, version: u64, latest: u64) -> Result<S> {
+    for version in version + 1..=latest {
+        let edits = read_delta::<S>(io, version).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => gone(version),
+            _ => error,
+        })?;
+        edits.iter().for_each(|edit| state.apply(edit));
     }
-    let mut state = if base == 0 { S::default() } else { read_checkpoint(io, base)? };
-    for version in base + 1..=latest {
-        for edit in read_delta::<S>(io, version)? {
-            state.apply(&edit);
-        }
-    }
-    Ok(Loaded { state, version: latest, checkpoint: base })
+    Ok(state)
 }
 
 fn gone(version: u64) -> Error {

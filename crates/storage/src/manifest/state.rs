@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidefall_types::{ObjectId, Seq, TableId, TableSchema, TimeRange};
 
+use crate::catalog::object;
+use crate::graveyard::GRAVE_NS;
+use crate::store::names;
+
 /// The storage model that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -54,6 +58,11 @@ pub struct ObjectEntry {
 }
 
 impl ObjectEntry {
+    /// The name of the object.
+    pub(crate) fn name(&self) -> String {
+        names::object(self.id, self.model.name())
+    }
+
     /// Deletes up to here hide nothing in it.
     pub(crate) fn deletes_upto(&self) -> Seq {
         self.last_seq.max(self.last_delete)
@@ -71,6 +80,13 @@ pub struct SensorObject {
     pub count: u32,
     /// Its bytes.
     pub bytes: u64,
+}
+
+impl SensorObject {
+    /// The name of the object.
+    pub(crate) fn name(&self) -> String {
+        names::object(self.id, object::EXTENSION)
+    }
 }
 
 /// A delete that may still hide stored rows.
@@ -116,6 +132,12 @@ pub struct TableState {
 }
 
 impl TableState {
+    /// The names of all its objects.
+    pub(crate) fn object_names(&self) -> impl Iterator<Item = String> {
+        let segments = self.objects.values().map(ObjectEntry::name);
+        segments.chain(self.sensors.iter().map(SensorObject::name))
+    }
+
     /// Whether a delete is recorded.
     pub(crate) fn has_delete(&self, seq: Seq) -> bool {
         self.place_of_delete(seq).is_ok()
@@ -141,6 +163,12 @@ pub struct State {
     /// file of it is missing.
     #[serde(default)]
     pub log_end: Seq,
+    /// When objects were last replaced: nanoseconds since 1970 UTC.
+    #[serde(default)]
+    pub at_ns: i64,
+    /// The names of objects that are not live any more, and since when; those of the last minute.
+    #[serde(default)]
+    pub replaced: BTreeMap<String, i64>,
 }
 
 /// A change of the state. Several are committed together, all or none.
@@ -169,16 +197,35 @@ pub enum Edit {
     WalFrom(Seq),
     /// The log reaches up to here.
     LogEnd(Seq),
+    /// The time of the edits behind it in the same commit, if one of them replaces objects: nanoseconds since
+    /// 1970 UTC.
+    At(i64),
+}
+
+impl Edit {
+    /// Whether objects may not be live any more after it.
+    pub(crate) fn replaces_objects(&self) -> bool {
+        matches!(self, Self::DropTable(_) | Self::RemoveObject(..) | Self::ReplaceSensors(..))
+    }
 }
 
 impl State {
+    /// Whether records of the log mean to this state what they mean to an earlier one, and none of those that
+    /// it needed is gone.
+    pub(crate) fn reads_log_as(&self, earlier: &Self) -> bool {
+        let schemas = self.tables.values().map(|table| &table.schema);
+        let earlier_schemas = earlier.tables.values().map(|table| &table.schema);
+        self.wal_from == earlier.wal_from && schemas.eq(earlier_schemas)
+    }
+
     /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while
     /// its readings fall.
     pub fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::PutTable(schema) => self.put_table(schema),
             Edit::DropTable(table) => {
-                self.tables.remove(table);
+                let dropped = self.tables.remove(table);
+                self.bury(dropped.iter().flat_map(TableState::object_names));
             }
             Edit::AddObject(table, entry) => {
                 self.next_object = self.next_object.max(entry.id.0 + 1);
@@ -186,16 +233,22 @@ impl State {
                     state.objects.insert(entry.id, entry.clone());
                 });
             }
-            Edit::RemoveObject(table, id) => self.with(*table, |state| {
-                state.objects.remove(id);
-            }),
+            Edit::RemoveObject(table, id) => {
+                let table = self.tables.get_mut(table);
+                let removed = table.and_then(|state| state.objects.remove(id));
+                self.bury(removed.iter().map(ObjectEntry::name));
+            }
             Edit::AddSensors(table, part) => {
                 self.next_object = self.next_object.max(part.id.0 + 1);
                 self.with(*table, |state| state.sensors.push(part.clone()));
             }
             Edit::ReplaceSensors(table, part) => {
                 self.next_object = self.next_object.max(part.id.0 + 1);
-                self.with(*table, |state| state.sensors = vec![part.clone()]);
+                let mut replaced = Vec::new();
+                self.with(*table, |state| {
+                    replaced = std::mem::replace(&mut state.sensors, vec![part.clone()]);
+                });
+                self.bury(replaced.iter().map(SensorObject::name));
             }
             Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
                 if let Err(place) = state.place_of_delete(tombstone.seq) {
@@ -214,6 +267,14 @@ impl State {
                 state.drained.push(*drained);
             }),
             Edit::LogEnd(seq) => self.log_end = *seq,
+            Edit::At(now_ns) => {
+                self.at_ns = *now_ns;
+                self.replaced.retain(|_, since_ns| {
+                    // The clock may have been set back.
+                    *since_ns = (*since_ns).min(*now_ns);
+                    now_ns.saturating_sub(*since_ns) < GRAVE_NS
+                });
+            }
             Edit::WalFrom(seq) => {
                 self.wal_from = *seq;
                 for table in self.tables.values_mut() {
@@ -233,6 +294,11 @@ impl State {
             drained: Vec::new(),
         });
         state.schema = schema.clone();
+    }
+
+    fn bury(&mut self, names: impl Iterator<Item = String>) {
+        let at_ns = self.at_ns;
+        self.replaced.extend(names.map(|name| (name, at_ns)));
     }
 
     fn with(&mut self, table: TableId, change: impl FnOnce(&mut TableState)) {

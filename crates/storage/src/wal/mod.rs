@@ -90,7 +90,7 @@ impl Wal {
             confirm(&*disk, from, &survey)?;
         }
         repair(&*disk, &survey)?;
-        let replay = Replay::new(Arc::clone(&disk), from, &survey);
+        let replay = Replay::new(from, &survey);
         let mut sealed: VecDeque<Sealed> =
             survey.unwanted.iter().map(|&number| Sealed { number, end_seq: from }).collect();
         let next_seq = survey.tail.map_or(from, |tail| from.max(tail.next_seq));

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use tidefall_types::{Result, Seq};
 
@@ -21,7 +20,6 @@ pub struct Record {
 /// ends after the first error.
 #[derive(Debug)]
 pub struct Replay {
-    disk: Arc<dyn Disk>,
     from: Seq,
     files: VecDeque<(LogFile, FileEnd)>,
     frames: Option<(FrameReader, FileEnd)>,
@@ -40,23 +38,22 @@ enum FileEnd {
 
 impl Replay {
     /// The records from `from` on of the log on `disk`, without changing it: a torn tail is left
-    /// out and left there.
+    /// out and left there. They are the records that there are now, whatever a writer appends or deletes
+    /// before they are read.
     ///
     /// # Errors
     /// `Corrupt` when a needed file is missing or damaged before the last frame that is whole.
-    pub fn open(disk: Arc<dyn Disk>, from: Seq) -> Result<Self> {
-        let survey = survey(&*disk, from)?;
-        Ok(Self::new(disk, from, &survey))
+    pub fn open(disk: &dyn Disk, from: Seq) -> Result<Self> {
+        Ok(Self::new(from, &survey(disk, from)?))
     }
 
-    pub(super) fn new(disk: Arc<dyn Disk>, from: Seq, survey: &Survey) -> Self {
+    pub(super) fn new(from: Seq, survey: &Survey) -> Self {
         let mut files: VecDeque<_> =
-            survey.files.iter().map(|file| (*file, FileEnd::Seal)).collect();
+            survey.files.iter().map(|file| (file.clone(), FileEnd::Seal)).collect();
         if let (Some((_, end)), Some(tail)) = (files.back_mut(), survey.tail) {
             *end = FileEnd::At(tail.end);
         }
         Self {
-            disk,
             from,
             files,
             frames: None,
@@ -110,7 +107,7 @@ impl Replay {
             FileEnd::Seal => file.size,
             FileEnd::At(end) => end,
         };
-        self.frames = Some((FrameReader::open(&*self.disk, &file, end_at)?, end));
+        self.frames = Some((FrameReader::new(&file, end_at), end));
         self.cursor.next_seq = self.cursor.next_seq.max(file.header.first_seq);
         Ok(true)
     }

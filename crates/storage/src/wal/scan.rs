@@ -35,10 +35,13 @@ impl Survey {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+/// A file of the log, open: it can be read to its end also when the writer deletes it meanwhile.
+#[derive(Debug, Clone)]
 pub(super) struct LogFile {
     pub(super) header: FileHeader,
+    /// Its length when it was opened: of a file with another one behind it, all that it will ever have.
     pub(super) size: u64,
+    file: Arc<dyn DiskFile>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,25 +61,26 @@ pub(super) struct Tail {
 pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
     let mut listed = Vec::new();
     for entry in disk.list(names::WAL_DIR)? {
-        if let DiskEntry::File { name, size_bytes } = entry
+        if let DiskEntry::File { name, .. } = entry
             && let Some(number) = names::parse_wal_file(&name)
         {
-            listed.push((number, size_bytes));
+            listed.push(number);
         }
     }
     listed.sort_unstable();
     let mut survey = Survey { files: Vec::new(), tail: None, unwanted: Vec::new(), unborn: None };
     // From the last to the first, and no further than to the file that holds `from`.
-    while let Some((number, size)) = listed.pop() {
+    while let Some(number) = listed.pop() {
         let is_last = survey.files.is_empty() && survey.unborn.is_none();
-        let Some(header) = read_header(disk, number, size, is_last)? else {
+        let Some(file) = open_file(disk, number, is_last)? else {
             survey.unborn = Some(number);
             continue;
         };
-        check_follows(&survey.files, &header)?;
-        survey.files.push(LogFile { header, size });
-        if header.first_seq <= from {
-            survey.unwanted = listed.iter().map(|(number, _)| *number).collect();
+        check_follows(&survey.files, &file.header)?;
+        let is_first = file.header.first_seq <= from;
+        survey.files.push(file);
+        if is_first {
+            survey.unwanted = listed;
             break;
         }
     }
@@ -88,7 +92,7 @@ pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
     }
     survey.files.reverse();
     if let Some(last) = survey.files.last() {
-        survey.tail = Some(find_tail(disk, last)?);
+        survey.tail = Some(find_tail(last)?);
     }
     Ok(survey)
 }
@@ -121,21 +125,18 @@ pub(super) fn damaged(name: &str, offset: u64, why: &str) -> Error {
 
 // None for a last file that was still being created: the header is made durable before anything is
 // written behind it, so only a file that is no longer than its header may have a bad one.
-fn read_header(
-    disk: &dyn Disk,
-    number: u64,
-    size: u64,
-    is_last: bool,
-) -> Result<Option<FileHeader>> {
+fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFile>> {
     let name = names::wal_file(number);
+    let file = disk.open(&name)?;
+    let size = file.size()?;
     let unborn = is_last && size <= HEADER_BYTES as u64;
     if size < HEADER_BYTES as u64 {
         return if unborn { Ok(None) } else { Err(damaged(&name, size, "it is cut short")) };
     }
     let mut bytes = [0; HEADER_BYTES];
-    disk.open(&name)?.read_at(0, &mut bytes)?;
+    file.read_at(0, &mut bytes)?;
     match FileHeader::decode(&bytes, number) {
-        Ok(header) => Ok(Some(header)),
+        Ok(header) => Ok(Some(LogFile { header, size, file })),
         Err(_) if unborn => Ok(None),
         Err(error) => Err(error.context(format!("{name}, offset 0"))),
     }
@@ -146,8 +147,8 @@ fn read_header(
 /// The first frame that is not valid is a torn tail, unless a later frame of the file says that
 /// the place was durable when that frame was written: then it was damaged afterwards, and what
 /// follows must not be thrown away.
-fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
-    let mut frames = FrameReader::open(disk, log, log.size)?;
+fn find_tail(log: &LogFile) -> Result<Tail> {
+    let mut frames = FrameReader::new(log, log.size);
     let mut tail = Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq };
     let mut body = Vec::new();
     while !tail.sealed {
@@ -226,10 +227,10 @@ pub(super) enum Frame {
 
 impl FrameReader {
     /// A reader of the frames up to `end`.
-    pub(super) fn open(disk: &dyn Disk, log: &LogFile, end: u64) -> Result<Self> {
+    pub(super) fn new(log: &LogFile, end: u64) -> Self {
         let name = names::wal_file(log.header.number);
-        let file = disk.open(&name)?;
-        Ok(Self { name, file, salt: log.header.salt, offset: HEADER_BYTES as u64, end })
+        let file = Arc::clone(&log.file);
+        Self { name, file, salt: log.header.salt, offset: HEADER_BYTES as u64, end }
     }
 
     /// Reads the body of the next frame into `body`; none at the end. After an invalid frame the

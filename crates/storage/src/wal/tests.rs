@@ -346,7 +346,7 @@ fn readers_leave_the_log_alone() {
     torn.extend_from_slice(b"torn");
     disk.place(&name, &torn);
     let steps = disk.steps();
-    let replay = Replay::open(disk.shared(), Seq(5)).unwrap();
+    let replay = Replay::open(&disk, Seq(5)).unwrap();
     let found: Vec<Record> = replay.collect::<Result<_>>().unwrap();
     assert!(found == records[4..]);
     assert_eq!(disk.steps(), steps);

@@ -2,15 +2,19 @@
 //! Tests of the engine through its public face.
 
 mod asking;
+mod closing;
 mod damage;
 mod deletes;
 mod faults;
 mod fuzz;
 mod history;
+mod hooks;
 mod image;
 mod model;
 mod order;
+mod panics;
 mod power;
+mod reading;
 mod recovery;
 mod retention;
 mod schema;

@@ -19,7 +19,7 @@ const FIELDS: i64 = 60;
 const ROWS: i64 = 20_000;
 
 /// Writes one row with a field that the table does not have yet.
-fn write_field(db: &Db, number: i64) {
+pub fn write_field(db: &Db, number: i64) {
     let values = Arc::new(Int64Array::from(vec![number])) as ArrayRef;
     let fields = vec![FieldColumn { name: format!("field{number}"), values }];
     let batch = WriteBatch { time: vec![-1 - number].into(), tags: Vec::new(), fields };

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
 
 use super::*;
-use crate::store::{Disk, Fault, FaultDisk, LocalIo, MemDisk, Times};
+use crate::store::{Disk, DiskEntry, DiskFile, Fault, FaultDisk, LocalIo, MemDisk, Times};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Model {
@@ -272,6 +273,66 @@ fn missing_and_misplaced_objects_are_named() {
     disk.place(&names::manifest_delta(4), &third);
     let error = Log::open(mem(&disk)).unwrap_err();
     assert!(error.message().contains("another object"), "{error}");
+}
+
+/// A disk that lists what there was at one moment and, of what came since, only the last: so may a directory that
+/// changes while it is read.
+#[derive(Debug)]
+struct LateListing {
+    disk: MemDisk,
+    writer: Mutex<Log>,
+    commits: u64,
+}
+
+impl Disk for LateListing {
+    fn create_dir(&self, dir: &str) -> Result<()> {
+        self.disk.create_dir(dir)
+    }
+    fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.disk.create(name)
+    }
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open(name)
+    }
+    fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open_write(name)
+    }
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.link(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.disk.remove(name)
+    }
+    fn sync_dir(&self, dir: &str) -> Result<()> {
+        self.disk.sync_dir(dir)
+    }
+    fn list(&self, dir: &str) -> Result<Vec<DiskEntry>> {
+        let mut listed = self.disk.list(dir)?;
+        let mut writer = self.writer.lock().unwrap();
+        for _ in 0..self.commits {
+            writer.commit(&[Change::Put(1, "late".into())]).unwrap();
+        }
+        let last = names::manifest_delta(writer.version());
+        let is_last =
+            |entry: &DiskEntry| matches!(entry, DiskEntry::File { name, .. } if *name == last);
+        listed.extend(self.disk.list(dir)?.into_iter().filter(is_last));
+        Ok(listed)
+    }
+}
+
+#[test]
+fn a_listing_that_lacks_what_came_meanwhile_is_no_damage() {
+    for commits in [2, CHECKPOINT_DELTAS + 3] {
+        let disk = MemDisk::new();
+        let before = 10;
+        committed(&disk, before);
+        let writer = Mutex::new(Log::open(mem(&disk)).unwrap());
+        let late = LateListing { disk: disk.clone(), writer, commits };
+        let found = Log::open(Arc::new(LocalIo::open_read_only(Arc::new(late)))).unwrap();
+        let latest = Log::open(mem(&disk)).unwrap();
+        assert!(found.version() >= before + commits, "version {}", found.version());
+        assert_eq!((found.version(), found.state()), (latest.version(), latest.state()));
+    }
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! Panics of code that others wait for.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tidefall_types::{Error, Result};
+
+/// What `act` gives; a panic, which is a bug, becomes an error, so that whoever waits for the outcome gets one.
+///
+/// What `act` has locked may be used again: all locks are taken whether a panic poisoned them or not, and what
+/// they guard is either changed by calls that do not panic half-way or is not used after one.
+pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(error_of(&*panic)))
+}
+
+/// The error of a panic.
+pub(crate) fn error_of(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::internal(format!(
+        "this is a bug, please report it: panic: {}",
+        text.unwrap_or("no text")
+    ))
+}

@@ -1,0 +1,114 @@
+//! Opening a database to read it, maybe beside the process that writes it.
+//!
+//! A writer moves what the log holds to objects, says so in the manifest, and cuts the log. Whoever reads the
+//! manifest and then the log could thus find a part of the readings in neither. So:
+//!
+//! 1. Read the newest manifest.
+//! 2. Open the files of the log behind it. They can be read from then on, also when they are deleted.
+//! 3. Read what the manifest has become. When the log was cut meanwhile, or tables have changed that its records
+//!    may be of, start again with that. Otherwise the two say together what there was at the moment of step 2.
+//! 4. Read the sensors and the records. The objects that the manifest names stay for a minute after they were
+//!    replaced, so they are there unless that takes longer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidefall_types::{Error, Result};
+
+use crate::Db;
+use crate::engine::Engine;
+use crate::ingest::commit::CommitQueue;
+use crate::manifest::State;
+use crate::manifest::log::ManifestLog;
+use crate::options::DbOptions;
+use crate::recovery::{load_tables, replay, seq_behind};
+use crate::store::{Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
+use crate::wal::Replay;
+
+/// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
+/// directories, which a writer that does nothing else may do for half of them.
+const MOMENT_TRIES: usize = 64;
+
+/// How often a state is read of which objects are gone before they are read. It takes as long as they stay.
+const LOAD_TRIES: usize = 3;
+
+impl Db {
+    /// Opens the database in `dir` only for reading, also while another process writes it: all that
+    /// was acknowledged as durable before, and maybe what came meanwhile. It shows one moment; open it
+    /// again to see what was written since. What the writer replaces stays readable for a minute.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no database, `Limit` when it changes too fast to find it at rest,
+    /// and as [`Db::open`].
+    pub fn open_read_only(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
+        let dir = dir.as_ref();
+        if !Self::exists(dir) {
+            return Err(Error::not_found(format!("there is no database in {}", dir.display())));
+        }
+        Self::open_read_only_on(Arc::new(LocalDisk::new(dir)), options)
+    }
+
+    /// Opens the database on a disk only for reading, also while it is written.
+    ///
+    /// # Errors
+    /// As [`Db::open_read_only`]; a disk without a database is one without tables.
+    pub fn open_read_only_on(disk: Arc<dyn Disk>, options: DbOptions) -> Result<Self> {
+        options.check()?;
+        let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
+        let mut tries = 0;
+        loop {
+            let (manifest, records) = moment(&io, &*disk)?;
+            let version = manifest.version();
+            let loaded = load(&io, &options, manifest, records);
+            tries += 1;
+            let is_whole =
+                |engine: &Arc<Engine>| engine.tables().iter().all(|t| t.damage.is_none());
+            if loaded.as_ref().is_ok_and(is_whole)
+                || tries == LOAD_TRIES
+                || ManifestLog::<State>::open(Arc::clone(&io))?.version() == version
+            {
+                return loaded.map(Self::read_only);
+            }
+        }
+    }
+}
+
+/// A manifest, and the log behind it, as they were at one moment.
+fn moment(io: &Arc<dyn ObjectIo>, disk: &dyn Disk) -> Result<(ManifestLog<State>, Replay)> {
+    let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
+    let mut last_error = None;
+    for _ in 0..MOMENT_TRIES {
+        let records = Replay::open(disk, manifest.state().wal_from);
+        let mut newer = manifest.clone();
+        newer.refresh()?;
+        if newer.state().reads_log_as(manifest.state()) {
+            match records {
+                Ok(records) => return Ok((manifest, records)),
+                // A file may be gone between being listed and being opened, but not twice.
+                Err(error) if last_error.as_ref() == Some(&error) => return Err(error),
+                Err(error) => last_error = Some(error),
+            }
+        }
+        manifest = newer;
+    }
+    Err(Error::limit(format!(
+        "the database changes too fast to be read: its writer moved readings out of the log in each of \
+         {MOMENT_TRIES} tries to read both; try again, or ask the process that writes it"
+    )))
+}
+
+/// What a manifest and the log behind it say.
+fn load(
+    io: &Arc<dyn ObjectIo>,
+    options: &DbOptions,
+    manifest: ManifestLog<State>,
+    records: Replay,
+) -> Result<Arc<Engine>> {
+    let state = Arc::clone(manifest.state());
+    // A reader writes nothing that could fail.
+    let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
+    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, commits));
+    load_tables(&engine, &state)?;
+    replay(&engine, &state, records)?;
+    Ok(engine)
+}

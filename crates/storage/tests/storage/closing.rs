@@ -1,0 +1,201 @@
+//! A database that closes writes nothing once it is closed: another process may have it then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, Int64Array};
+use tidefall_storage::store::MemDisk;
+use tidefall_storage::{
+    CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
+    WriteOptions,
+};
+use tidefall_types::{
+    ErrorKind, FieldColumn, Result, Series, SeriesBatch, TableId, TableSchema, TimeRange,
+    WriteBatch,
+};
+
+use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
+use crate::small::{read, write};
+
+/// Long enough for the other threads to get where they wait.
+const PAUSE: Duration = Duration::from_millis(100);
+
+fn options() -> DbOptions {
+    DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() }
+}
+
+/// A database in which whoever begins an object waits at a gate.
+fn gated(disk: &MemDisk) -> (Db, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let at_gate = Arc::clone(&gate);
+    let hooked = HookDisk::new(disk.clone(), move |does, name| {
+        if does == Does::Create && name.starts_with("objects/") {
+            at_gate.pass();
+        }
+    });
+    (Db::open_on(Arc::new(hooked), options()).unwrap(), gate)
+}
+
+fn reopened(disk: &MemDisk) -> Db {
+    Db::open_on(Arc::new(disk.clone()), options()).unwrap()
+}
+
+fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
+    let values = Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef;
+    let fields = vec![FieldColumn { name: "value".into(), values }];
+    WriteBatch { time: rows.collect(), tags: Vec::new(), fields }
+}
+
+fn series(rows: std::ops::Range<i64>) -> SeriesBatch {
+    let values = Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef;
+    let series = vec![Series { time: rows.collect(), fields: vec![values] }];
+    SeriesBatch { tags: Vec::new(), fields: vec!["value".into()], series }
+}
+
+fn cascade(db: &Db, table: &str) -> Result<()> {
+    let request = CascadeRequest { table: Some(table.into()), target: Target::Long };
+    db.cascade(&request).map(drop)
+}
+
+fn assert_closed(outcome: &Result<()>, what: &str) {
+    assert_eq!(outcome.as_ref().unwrap_err().kind(), ErrorKind::Closed, "{what}: {outcome:?}");
+}
+
+#[test]
+fn nothing_begins_after_the_close() {
+    let disk = MemDisk::new();
+    let db = Db::open_on(Arc::new(disk.clone()), options()).unwrap();
+    write(&db, "plant", &[(1, 1)]);
+    db.close().unwrap();
+    let steps = disk.steps();
+    let schema = TableSchema::new(TableId::default(), "yard", "time");
+    let create = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+    assert_closed(&db.create_table(&schema, IfExists::Fail), "create_table");
+    assert_closed(&db.write("yard", &batch(0..1), &create).map(drop), "write with a new table");
+    assert_closed(&db.write("plant", &batch(0..1), &create).map(drop), "write");
+    assert_closed(&db.load("plant", &series(0..1), Unknown::Create).map(drop), "load");
+    assert_closed(&db.delete("plant", &TagFilter::All, TimeRange::ALL), "delete");
+    assert_closed(&db.flush().map(drop), "flush");
+    assert_closed(&cascade(&db, "plant"), "cascade");
+    assert_closed(&db.drop_table("plant"), "drop_table");
+    db.close().unwrap();
+    assert_eq!(disk.steps(), steps, "something was written");
+    assert_eq!(read(&reopened(&disk), "plant"), [(1, 1)]);
+}
+
+#[test]
+fn who_waits_for_the_cascade_while_the_database_closes_writes_nothing_after_it() {
+    const TABLES: usize = 8;
+    let disk = MemDisk::new();
+    let (db, gate) = gated(&disk);
+    let name = |table: usize| format!("plant{table}");
+    for table in 0..TABLES {
+        write(&db, &name(table), &[(1, 1)]);
+    }
+    gate.shut();
+    std::thread::scope(|scope| {
+        let cascades: Vec<_> = (0..TABLES)
+            .map(|table| {
+                let db = &db;
+                scope.spawn(move || cascade(db, &name(table)))
+            })
+            .collect();
+        // One of them moves readings, the others wait for it.
+        gate.wait_for_one();
+        std::thread::sleep(PAUSE);
+        let (other, on_disk) = (db.clone(), disk.clone());
+        let close = scope.spawn(move || {
+            other.close().unwrap();
+            on_disk.steps()
+        });
+        std::thread::sleep(PAUSE);
+        gate.open();
+        let steps = close.join().unwrap();
+        let outcomes: Vec<_> = cascades.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(disk.steps(), steps, "something was written after the close: {outcomes:?}");
+        for outcome in outcomes.iter().filter(|outcome| outcome.is_err()) {
+            assert_closed(outcome, "cascade");
+        }
+        assert!(outcomes.iter().any(Result::is_err), "none was stopped");
+    });
+    let db = reopened(&disk);
+    (0..TABLES).for_each(|table| assert_eq!(read(&db, &name(table)), [(1, 1)]));
+}
+
+#[test]
+fn the_close_waits_for_a_load() {
+    let disk = MemDisk::new();
+    let (db, gate) = gated(&disk);
+    write(&db, "plant", &[(0, 0)]);
+    gate.shut();
+    let (loading, closing) = (db.clone(), db.clone());
+    let load = std::thread::spawn(move || loading.load("plant", &series(0..3), Unknown::Refuse));
+    gate.wait_for_one();
+    let close = std::thread::spawn(move || closing.close());
+    std::thread::sleep(PAUSE);
+    assert!(!close.is_finished(), "closed while columns are loaded");
+    gate.open();
+    close.join().unwrap().unwrap();
+    let steps = disk.steps();
+    let loaded = load.join().unwrap();
+    assert_eq!(disk.steps(), steps, "something was written after the close");
+    let rows = [(0, 0), (1, 1), (2, 2)];
+    let wanted = if loaded.is_ok() { &rows[..] } else { &rows[..1] };
+    assert_eq!(read(&reopened(&disk), "plant"), wanted);
+}
+
+#[test]
+fn who_closes_second_waits_for_the_first() {
+    let disk = MemDisk::new();
+    let (db, gate) = gated(&disk);
+    let from_memory = WriteOptions {
+        unknown: Unknown::Create,
+        ack: tidefall_storage::Ack::Memory,
+        ..WriteOptions::default()
+    };
+    db.write("plant", &batch(0..2), &from_memory).unwrap();
+    gate.shut();
+    let (first, second) = (db.clone(), db.clone());
+    let first = std::thread::spawn(move || first.close());
+    // It makes the rows durable.
+    gate.wait_for_one();
+    let second = std::thread::spawn(move || second.close());
+    std::thread::sleep(PAUSE);
+    assert!(!second.is_finished(), "it is not closed yet");
+    gate.open();
+    second.join().unwrap().unwrap();
+    first.join().unwrap().unwrap();
+    assert_eq!(read(&reopened(&disk), "plant"), [(0, 0), (1, 1)]);
+}
+
+#[test]
+fn who_waits_for_memory_learns_of_the_close() {
+    const ROWS: i64 = 200_000;
+    let disk = MemDisk::new();
+    let (db, gate) = gated(&disk);
+    write(&db, "plant", &[(0, 0)]);
+    gate.shut();
+    let (writing, closing) = (db.clone(), db.clone());
+    let writer = std::thread::spawn(move || {
+        let mut rows = 1;
+        loop {
+            let written =
+                writing.write("plant", &batch(rows..rows + ROWS), &WriteOptions::default());
+            match written {
+                Ok(_) => rows += ROWS,
+                Err(error) => return (rows, error),
+            }
+        }
+    });
+    // What drains the memory stands there, and in front of it the writer fills the rest.
+    gate.wait_for_one();
+    while db.is_ready_for("plant", &batch(0..1)) {
+        std::thread::sleep(PAUSE / 10);
+    }
+    let close = std::thread::spawn(move || closing.close());
+    let (rows, error) = within_a_minute("the writer", move || writer.join().unwrap());
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    gate.open();
+    within_a_minute("the close", move || close.join().unwrap()).unwrap();
+    assert_eq!(read(&reopened(&disk), "plant").len() as i64, rows);
+}

@@ -1,0 +1,239 @@
+//! Read-only databases beside their writer: each shows all that was acknowledged before it was opened, and
+//! stays readable while the writer goes on.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidefall_storage::store::{Disk, MemDisk};
+use tidefall_storage::{CascadeRequest, Db, DbOptions, Target};
+use tidefall_types::{Clock, ErrorKind, ManualClock, NS_PER_DAY, NS_PER_SECOND, Result};
+
+use crate::hooks::{Does, HookDisk};
+use crate::rounds;
+use crate::small::{read, write};
+
+/// 2024-03-10; the rows are of a day in January, which falls to long columns.
+const NOW_NS: i64 = 19_792 * NS_PER_DAY;
+const FIRST_NS: i64 = 19_730 * NS_PER_DAY;
+const MINUTE_NS: i64 = 60 * NS_PER_SECOND;
+
+/// A writer, and what it has written.
+struct Writer {
+    disk: MemDisk,
+    clock: Arc<ManualClock>,
+    db: Option<Db>,
+    rows: i64,
+}
+
+fn row(number: i64) -> (i64, i64) {
+    (FIRST_NS + number, number)
+}
+
+impl Writer {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(NOW_NS));
+        let mut writer = Self { disk: MemDisk::new(), clock, db: None, rows: 0 };
+        writer.reopen();
+        writer
+    }
+
+    fn options(&self) -> DbOptions {
+        let clock: Arc<ManualClock> = Arc::clone(&self.clock);
+        DbOptions { clock, threads: 1, ..DbOptions::default() }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.db = None;
+        self.db = Some(Db::open_on(Arc::new(self.disk.clone()), self.options()).unwrap());
+    }
+
+    fn write(&mut self) {
+        write(self.db(), "plant", &[row(self.rows)]);
+        self.rows += 1;
+    }
+
+    fn cascade(&self, target: Target) {
+        self.db().cascade(&CascadeRequest { table: None, target }).unwrap();
+    }
+
+    fn read_only(&self, disk: impl Disk + 'static) -> Result<Db> {
+        Db::open_read_only_on(Arc::new(disk), self.options())
+    }
+}
+
+type Deed = (&'static str, fn(&mut Writer));
+
+/// What a writer may do while somebody opens its database and reads.
+const DEEDS: [Deed; 8] = [
+    ("flushes", |writer| {
+        writer.db().flush().unwrap();
+    }),
+    ("writes and flushes", |writer| {
+        writer.write();
+        writer.db().flush().unwrap();
+    }),
+    ("writes, flushes and writes", |writer| {
+        writer.write();
+        writer.db().flush().unwrap();
+        writer.write();
+    }),
+    ("cascades", |writer| {
+        writer.write();
+        writer.cascade(Target::Long);
+    }),
+    ("adds a field", |writer| {
+        let number = writer.rows;
+        crate::schema::write_field(writer.db(), number);
+    }),
+    ("adds a table", |writer| {
+        let number = writer.rows;
+        write(writer.db(), &format!("yard{number}"), &[(0, 0)]);
+        writer.write();
+    }),
+    ("is opened again", |writer| {
+        writer.write();
+        writer.reopen();
+    }),
+    ("cascades and is opened again", |writer| {
+        writer.write();
+        writer.db().flush().unwrap();
+        writer.write();
+        writer.cascade(Target::Long);
+        writer.reopen();
+        writer.write();
+    }),
+];
+
+/// The rows that a reader finds, of which the first `acknowledged` must be there.
+fn check(found: &[(i64, i64)], acknowledged: i64, what: &str) {
+    // Other fields have rows of their own, before 1970.
+    let found: Vec<_> = found.iter().filter(|(time, _)| *time >= FIRST_NS).copied().collect();
+    let wanted: Vec<_> = (0..found.len() as i64).map(row).collect();
+    assert!(found.len() as i64 >= acknowledged, "{what}: {} of {acknowledged}", found.len());
+    assert_eq!(found, wanted, "{what}");
+}
+
+/// A writer whose readings are in objects and in the log.
+fn busy_writer() -> Writer {
+    let mut writer = Writer::new();
+    for _ in 0..2 {
+        (0..3).for_each(|_| writer.write());
+        writer.db().flush().unwrap();
+    }
+    (0..3).for_each(|_| writer.write());
+    writer
+}
+
+/// Opens and reads while, before one operation of the reader's, its writer does something. Returns whether there
+/// was such an operation.
+fn read_beside(deed: Deed, at: u64) -> bool {
+    let writer = busy_writer();
+    let acknowledged = writer.rows;
+    let (disk, options) = (writer.disk.clone(), writer.options());
+    let operations = Arc::new(AtomicU64::new(0));
+    let (writer, count) = (Mutex::new(writer), Arc::clone(&operations));
+    let hooked = HookDisk::new(disk, move |_, _| {
+        if count.fetch_add(1, Ordering::Relaxed) == at {
+            deed.1(&mut writer.lock().unwrap());
+        }
+    });
+    let what = format!("the writer {} before operation {at} of the reader", deed.0);
+    let reader = Db::open_read_only_on(Arc::new(hooked), options)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    check(&read(&reader, "plant"), acknowledged, &what);
+    operations.load(Ordering::Relaxed) > at
+}
+
+#[test]
+fn whatever_the_writer_does_meanwhile_a_reader_sees_all_that_was_acknowledged() {
+    let mut operations = 0;
+    for deed in DEEDS {
+        let last = (0..).find(|at| !read_beside(deed, *at)).unwrap();
+        assert!(last > 10, "only {last} operations");
+        operations += last;
+    }
+    println!("{} deeds before each of {operations} operations of a reader", DEEDS.len());
+}
+
+#[test]
+fn a_log_that_is_cut_again_and_again_is_an_error() {
+    let writer = Writer::new();
+    let (disk, options) = (writer.disk.clone(), writer.options());
+    let writer = Mutex::new(writer);
+    let hooked = HookDisk::new(disk, move |does, name| {
+        if does == Does::List && name == "wal" {
+            let mut writer = writer.lock().unwrap();
+            // The committer may not have noted as yet that the second is visible: the log is cut behind the first.
+            (0..2).for_each(|_| writer.write());
+            writer.db().flush().unwrap();
+        }
+    });
+    let error = Db::open_read_only_on(Arc::new(hooked), options).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}
+
+#[test]
+fn what_was_replaced_stays_for_a_minute_also_when_the_writer_is_opened_again() {
+    let mut writer = busy_writer();
+    let objects = |writer: &Writer| writer.disk.list("objects").unwrap().len();
+    let readers: Vec<Db> = (0..4).map(|_| writer.read_only(writer.disk.clone()).unwrap()).collect();
+    let rows = writer.rows;
+    writer.cascade(Target::Long);
+    let crowded = objects(&writer);
+    for (number, reader) in readers.into_iter().enumerate() {
+        // None of them has opened an object before.
+        check(&read(&reader, "plant"), rows, &format!("reader {number}"));
+        writer.clock.set(writer.clock.now_ns() + MINUTE_NS / 5);
+        // Also when its process was killed: nothing of the disk is lost then.
+        std::mem::forget(writer.db.take().filter(|_| number % 2 == 0));
+        writer.reopen();
+        assert_eq!(objects(&writer), crowded, "reader {number}");
+    }
+    writer.clock.set(writer.clock.now_ns() + MINUTE_NS / 5);
+    writer.reopen();
+    // One segment, and one object of sensors.
+    assert_eq!(objects(&writer), 2, "what was replaced is still there after a minute");
+    check(&read(writer.db(), "plant"), rows, "the writer");
+}
+
+/// Readers beside a writer that moves every seventh row to an object, on a real disk.
+#[test]
+fn hundreds_of_readers_beside_a_busy_writer_see_all_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = crate::small::open(&dir);
+    write(&db, "plant", &[row(0)]);
+    let (acknowledged, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
+                write(&db, "plant", &[row(number)]);
+                acknowledged.store(number as u64 + 1, Ordering::Release);
+                if number % 7 == 0 {
+                    db.flush().unwrap();
+                }
+                if number % 100 == 0 {
+                    db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+                }
+            }
+        });
+        let opened = std::panic::catch_unwind(|| {
+            for number in 0..rounds(300) {
+                let before = acknowledged.load(Ordering::Acquire) as i64;
+                let what = format!("reader {number}");
+                let reader = Db::open_read_only(dir.path(), DbOptions::default())
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                check(&read(&reader, "plant"), before, &what);
+            }
+        });
+        is_over.store(true, Ordering::Release);
+        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    println!("{} rows in the end", acknowledged.load(Ordering::Acquire));
+}
