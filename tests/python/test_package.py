@@ -20,8 +20,8 @@ def test_readme_examples_run_as_they_are_written(tmp_path, monkeypatch):
         assert db.table("plant").latest().to_dict() == {"north": 21.0, "south": 19.5}
 
 
-def command(*line):
-    return subprocess.run([sys.executable, "-m", "tidefall", *line], capture_output=True, text=True)
+def command(*line, folder=None):
+    return subprocess.run([sys.executable, "-m", "tidefall", *line], capture_output=True, text=True, cwd=folder)
 
 
 def test_the_command_comes_with_the_package(tmp_path):
@@ -33,3 +33,9 @@ def test_the_command_comes_with_the_package(tmp_path):
     missing = command("query", "--db", str(tmp_path / "db"), "SELECT * FROM nothing")
     assert missing.returncode == 1 and "nothing" in missing.stderr
     assert command("no-such-command").returncode == 2
+
+
+def test_the_demo_needs_nothing_but_the_package(tmp_path):
+    answer = command("demo", folder=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "26,115 hourly readings" in answer.stdout

@@ -342,9 +342,6 @@ pub(crate) struct BenchCascadeArgs {
 /// `demo`
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Directory with the carried data
-    #[arg(long, default_value = "examples/data")]
-    pub(crate) data: PathBuf,
     /// Keep the demo's database here instead of throwing it away
     #[arg(long)]
     pub(crate) keep: Option<PathBuf>,

@@ -1,10 +1,9 @@
 //! `tidefall demo`: a year of weather at New York's airports falls through the three models.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidefall_import::{CsvOptions, TimeSource, open_csv};
+use tidefall_import::{CsvOptions, Input, TimeSource, read_csv};
 use tidefall_sql::Session;
 use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Model, Target, Unknown, WriteOptions};
 use tidefall_types::{Error, ManualClock, Result, format_time, parse_time};
@@ -15,6 +14,8 @@ use crate::output::{Outcome, print, say, show_reads};
 use crate::size::{show_bytes, show_count};
 
 const FILE: &str = "weather_nyc.csv.gz";
+/// Carried in the program, which is all that a user may have.
+const DATA: &[u8] = include_bytes!("../../../../examples/data/weather_nyc.csv.gz");
 const TABLE: &str = "weather";
 /// The demo's "now": the last hours of the data are then young, the last month is of middle age.
 const NOW: &str = "2013-12-31T12:00:00Z";
@@ -66,7 +67,7 @@ pub(crate) fn run(args: DemoArgs) -> Outcome {
     };
     let clock = Arc::new(ManualClock::new(parse_time(NOW)?));
     let db = Db::open(dir, DbOptions { clock, ..DbOptions::default() })?;
-    import(&db, &args.data.join(FILE))?;
+    import(&db)?;
     let start = Instant::now();
     let report = db.cascade(&CascadeRequest { table: None, target: Target::ByAge })?;
     say!(
@@ -79,7 +80,7 @@ pub(crate) fn run(args: DemoArgs) -> Outcome {
     Ok(db.close()?)
 }
 
-fn import(db: &Db, file: &Path) -> Outcome {
+fn import(db: &Db) -> Outcome {
     let start = Instant::now();
     let options = CsvOptions {
         time: TimeSource::Columns(vec!["time_hour".into()]),
@@ -90,14 +91,14 @@ fn import(db: &Db, file: &Path) -> Outcome {
     let write =
         WriteOptions { ack: Ack::Durable, unknown: Unknown::Create, ..WriteOptions::default() };
     let mut rows = 0;
-    for batch in open_csv(file, &options)? {
+    let input = Input::from_reader(FILE, Box::new(DATA), Some(DATA.len() as u64))?;
+    for batch in read_csv(input, &options)? {
         rows += db.write(TABLE, &batch?.batch, &write)?.rows;
     }
     say!(
-        "Imported {} hourly readings of 9 measures at 3 airports from {}, each acknowledged from \
+        "Imported {} hourly readings of 9 measures at 3 airports from {FILE}, each acknowledged from \
          the log on disk, in {:.0} ms.",
         show_count(rows as u64),
-        file.display(),
         start.elapsed().as_secs_f64() * 1e3
     )
 }

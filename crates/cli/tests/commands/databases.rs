@@ -37,3 +37,11 @@ fn the_demo_leaves_a_database_alone() {
     let said = place.failed(&["demo", "--keep", "db"]);
     assert!(said.err.contains("there is a database in db already"), "{said:?}");
 }
+
+#[test]
+fn the_demo_runs_in_any_folder() {
+    let place = Place::new();
+    let said = place.done(&["demo"]);
+    assert!(said.out.starts_with("Imported 26,115 hourly readings"), "{said:?}");
+    assert!(said.out.contains("What were the latest temperatures?"), "{said:?}");
+}

@@ -1,7 +1,6 @@
 //! What is printed, and what happens when it cannot be.
 
 use std::fs::File;
-use std::path::Path;
 use std::process::Output;
 
 use crate::Place;
@@ -37,7 +36,6 @@ fn err(output: &Output) -> String {
 #[test]
 fn a_closed_pipe_ends_a_command_quietly() {
     let place = place();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data");
     let printing: [&[&str]; 8] = [
         &["inspect", "--db", "db"],
         &["verify", "--db", "db"],
@@ -46,7 +44,7 @@ fn a_closed_pipe_ends_a_command_quietly() {
         &["query", "--db", "db", "--format", "csv", "SELECT * FROM t"],
         &["query", "--db", "db", "--format", "json", "SELECT * FROM t"],
         &["import", "a.csv", "--db", "db", "--table", "t", "--skip-bad-rows"],
-        &["demo", "--data", data.to_str().unwrap()],
+        &["demo"],
     ];
     for line in printing {
         let output = place.command(line).stdout(unread()).output().unwrap();
