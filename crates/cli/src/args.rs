@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefall_storage::{Ack, Db, DbOptions, Target};
-use tidefall_types::{Error, ErrorKind, Result, parse_duration};
+use tidefall_types::{Error, ErrorKind, FieldType, Result, parse_duration};
 
 use crate::size::parse_bytes;
 
@@ -109,10 +109,10 @@ pub(crate) struct ImportArgs {
     /// The time column; found by its values when absent
     #[arg(long)]
     pub(crate) time: Option<String>,
-    /// Columns that make up the time: date,time or year,month,day[,hour[,minute[,second]]]
+    /// Columns that make up the time: date,time or year[,month[,day[,hour[,minute[,second]]]]]
     #[arg(long, value_delimiter = ',', conflicts_with = "time")]
     pub(crate) time_columns: Vec<String>,
-    /// iso, s, ms, us, ns, or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
+    /// iso, s, ms, us, ns (since 1970), excel (days), or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
     #[arg(long)]
     pub(crate) time_format: Option<String>,
     /// Columns that name the sensor; a column may be given as #3. When absent, the tags of the table
@@ -130,12 +130,28 @@ pub(crate) struct ImportArgs {
     /// A tag that every row gets, as name=value; may be repeated
     #[arg(long = "constant-tag", value_parser = parse_pair)]
     pub(crate) constant_tags: Vec<(String, String)>,
+    /// A tag that the rows of each file get from its name: a.csv is a. With a pattern, as in
+    /// "site=^([a-z]+)_", what the pattern or its first group finds in the name; may be repeated
+    #[arg(long, value_name = "TAG[=PATTERN]")]
+    pub(crate) tag_from_file: Vec<String>,
+    /// The type of a field, as in v=DOUBLE; found by the values of all files when absent; may be repeated
+    #[arg(long = "type", value_name = "FIELD=TYPE", value_parser = parse_type)]
+    pub(crate) types: Vec<(String, FieldType)>,
     /// Every column beside the time and the tags is a sensor, named by this tag
     #[arg(long, value_name = "TAG")]
     pub(crate) wide: Option<String>,
     /// The character between columns; found out when absent
     #[arg(long)]
     pub(crate) separator: Option<char>,
+    /// What stands before the decimals of numbers: a point or a comma; found out when absent
+    #[arg(long)]
+    pub(crate) decimal: Option<char>,
+    /// What stands between the thousands of numbers, as in 1.234.567
+    #[arg(long)]
+    pub(crate) thousands: Option<char>,
+    /// The character with which lines begin that are remarks; when absent # above the data
+    #[arg(long)]
+    pub(crate) comment: Option<char>,
     /// The first line is data, not names
     #[arg(long)]
     pub(crate) no_header: bool,
@@ -148,6 +164,9 @@ pub(crate) struct ImportArgs {
     /// Set bad rows aside instead of stopping at the first
     #[arg(long)]
     pub(crate) skip_bad_rows: bool,
+    /// Stop at the first row whose tags and time are there already, instead of replacing it
+    #[arg(long)]
+    pub(crate) no_replace: bool,
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log
     #[arg(long, value_enum, default_value_t = AckArg::Memory)]
     pub(crate) ack: AckArg,
@@ -355,6 +374,18 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not name=value")),
+    }
+}
+
+/// A field and its type, as in `v=DOUBLE`.
+fn parse_type(text: &str) -> Result<(String, FieldType), String> {
+    let (name, ty) = parse_pair(text)?;
+    match FieldType::from_sql_name(&ty) {
+        Some(ty) => Ok((name, ty)),
+        None => {
+            let names: Vec<&str> = FieldType::ALL.iter().map(|ty| ty.sql_name()).collect();
+            Err(format!("{ty:?} is not a type; there are {}", names.join(", ")))
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use tidefall_types::{
     Result, RowError, TagColumn, WriteBatch, parse_time,
 };
 
+use crate::TimeFormat;
+
 /// The name that a time column has as a rule.
 const TIME: &str = "time";
 
@@ -40,7 +42,7 @@ pub struct ArrowOptions {
 /// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
 /// row has no time or one that 64-bit nanoseconds do not reach; the row is named from 0.
 pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<WriteBatch> {
-    let (batch, mut bad) = convert(batch, options)?;
+    let (batch, mut bad) = convert(batch, options, None)?;
     match bad.is_empty() {
         true => Ok(batch),
         false => {
@@ -50,10 +52,12 @@ pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<W
     }
 }
 
-/// Makes a write batch, in which the rows named in the second part have no right time.
+/// Makes a write batch, in which the rows named in the second part have no right time. `format` is
+/// that of times that are numbers or text.
 pub(crate) fn convert(
     batch: &RecordBatch,
     options: &ArrowOptions,
+    format: Option<&TimeFormat>,
 ) -> Result<(WriteBatch, Vec<RowError>)> {
     let schema = batch.schema_ref();
     let time_column = time_column(schema, options)?;
@@ -77,7 +81,11 @@ pub(crate) fn convert(
             fields.push(FieldColumn { name: field.name().clone(), values });
         }
     }
-    let (time, bad) = time_values(schema.field(time_column).name(), batch.column(time_column))?;
+    let (name, values) = (schema.field(time_column).name(), batch.column(time_column));
+    let (time, bad) = match format.filter(|_| !values.data_type().is_temporal()) {
+        Some(format) => formatted_times(name, values, format)?,
+        None => time_values(name, values)?,
+    };
     let batch = WriteBatch { time, tags, fields };
     batch.check()?;
     Ok((batch, bad))
@@ -90,7 +98,8 @@ fn find(schema: &arrow_schema::Schema, name: &str) -> Result<usize> {
     })
 }
 
-fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions) -> Result<usize> {
+/// The position of the time column.
+pub(crate) fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions) -> Result<usize> {
     if let Some(name) = &options.time {
         return find(schema, name);
     }
@@ -131,6 +140,14 @@ fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
             })
         })
     })))
+}
+
+/// Times that are written in a form, also as numbers.
+fn formatted_times(name: &str, values: &ArrayRef, format: &TimeFormat) -> Result<Times> {
+    let text = cast_plain(name, values, &DataType::Utf8)?;
+    let mut parser = format.parser()?;
+    let text = text.as_string::<i32>();
+    Ok(times(text.iter().map(|text| text.map(|text| parser.parse(text.as_bytes())))))
 }
 
 fn times(values: impl Iterator<Item = Option<Result<i64>>>) -> Times {
@@ -237,7 +254,7 @@ fn not_stored(name: &str, ty: &DataType) -> Error {
     ))
 }
 
-fn cast_plain(name: &str, values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+pub(crate) fn cast_plain(name: &str, values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     // A value that does not fit is an error, not a null.
     let strict = CastOptions { safe: false, ..CastOptions::default() };
     let outcome = match values.data_type() == to {

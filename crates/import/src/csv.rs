@@ -29,6 +29,8 @@ use infer::{Inferred, Survey};
 use parse::{BlockParser, ParsedBlock};
 
 pub use infer::CsvSchema;
+pub(crate) use infer::{SeenType, format_of};
+pub(crate) use parse::constant_tag;
 pub use time::{TimeFormat, TimeUnit};
 
 /// Bytes of text from which everything is inferred: enough for some 100,000 rows, and read in
@@ -68,8 +70,45 @@ struct Sizes {
 
 fn read_in_blocks(mut input: Input, options: &CsvOptions, sizes: Sizes) -> Result<CsvReader> {
     let name = input.name().to_owned();
+    let Looked { inferred, mut sample, division } = look(&mut input, options, sizes)?;
+    sample.skip_bytes(inferred.data_start);
+    let lines_before = sample.lines_skipped;
+    let stored_bytes = input.stored_bytes();
+    let outcomes = start(input, sample, division, || {
+        let mut parser = BlockParser::new(inferred.plan.clone());
+        move |block: &[u8]| parser.parse(block)
+    })?;
+    let schema = inferred.schema;
+    Ok(CsvReader { name, schema, stored_bytes, outcomes: Some(outcomes), lines_before })
+}
+
+/// What a look at a file tells of its fields.
+pub(crate) struct SeenFields {
+    /// By name what the values call for.
+    pub types: Vec<(String, SeenType)>,
+    /// As in [`CsvSchema::notes`].
+    pub notes: Vec<String>,
+}
+
+/// Looks at the fields of a file.
+pub(crate) fn seen_fields(path: &Path, options: &CsvOptions) -> Result<SeenFields> {
+    let sizes = Sizes { sample: SAMPLE_BYTES, block: BLOCK_BYTES };
+    let Looked { inferred, .. } = look(&mut Input::open(path)?, options, sizes)?;
+    Ok(SeenFields { types: inferred.seen_types(), notes: inferred.schema.notes })
+}
+
+/// What is known of a file before its rows are read.
+struct Looked {
+    inferred: Inferred,
+    sample: Sample,
+    division: Division,
+}
+
+fn look(input: &mut Input, options: &CsvOptions, sizes: Sizes) -> Result<Looked> {
+    let name = input.name().to_owned();
     let in_file = |error: Error| error.context(&name);
-    let mut sample = Sample::read(&mut input, options, sizes.sample);
+    check_marks(options).map_err(in_file)?;
+    let sample = Sample::read(input, options, sizes.sample);
     if sample.bytes.is_empty() {
         return Err(sample.end.failure().unwrap_or_else(|| {
             Error::invalid(format!("{name} is empty: there is nothing to import"))
@@ -87,22 +126,40 @@ fn read_in_blocks(mut input: Input, options: &CsvOptions, sizes: Sizes) -> Resul
         threads => threads,
     };
     let threads = threads.min(THREADS_MAX);
-    let division =
-        Division { separator: inferred.schema.separator, threads, block_bytes: sizes.block };
-    if matches!(sample.end, End::Open)
-        && let Some(again) = input.reopen()?
-    {
-        survey(again, options, sizes, division, &mut inferred)?;
+    let division = Division { dialect: inferred.plan.dialect, threads, block_bytes: sizes.block };
+    let is_whole = match sample.end {
+        End::Open => match input.reopen()? {
+            Some(again) => {
+                survey(again, options, sizes, division, &mut inferred)?;
+                true
+            }
+            None => false,
+        },
+        End::Reached => true,
+        End::Failed(_) => false,
+    };
+    if is_whole {
+        inferred.leave_out_nothing();
     }
-    sample.skip_bytes(inferred.data_start);
-    let lines_before = sample.lines_skipped;
-    let stored_bytes = input.stored_bytes();
-    let outcomes = start(input, sample, division, || {
-        let mut parser = BlockParser::new(inferred.plan.clone());
-        move |block: &[u8]| parser.parse(block)
-    })?;
-    let schema = inferred.schema;
-    Ok(CsvReader { name, schema, stored_bytes, outcomes: Some(outcomes), lines_before })
+    inferred.add_notes();
+    Ok(Looked { inferred, sample, division })
+}
+
+/// Marks that cannot be told from each other, or from numbers.
+fn check_marks(options: &CsvOptions) -> Result<()> {
+    let wrong = |what: &str| Err(Error::invalid(what));
+    match (options.decimal, options.thousands) {
+        (Some(decimal), _) if !matches!(decimal, b'.' | b',') => {
+            wrong("the decimals of a number begin with a point or a comma")
+        }
+        (Some(decimal), Some(thousands)) if decimal == thousands => {
+            wrong("decimals and thousands cannot have the same mark")
+        }
+        (_, Some(mark)) if mark.is_ascii_alphanumeric() || matches!(mark, b'-' | b'+') => {
+            wrong("the mark between thousands cannot be a part of a number")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads all of the file for the columns whose type the sample leaves in doubt: whole numbers may
@@ -166,9 +223,10 @@ impl CsvReader {
         };
         Some(match parsed {
             Ok(Ok(ParsedBlock { batch, mut bad, lines })) => {
-                bad.iter_mut().for_each(|bad| bad.line += self.lines_before);
+                let before = self.lines_before;
+                bad.iter_mut().for_each(|bad| bad.line += before);
                 self.lines_before += lines;
-                Ok(ParsedBatch { batch, bad, bytes_read })
+                Ok(ParsedBatch { batch, bad, lines: before + 1..=before + lines, bytes_read })
             }
             Ok(Err(error)) => Err(error.context(&self.name)),
             Err(_) => Err(Error::closed(format!("{}: a parsing thread stopped", self.name))),

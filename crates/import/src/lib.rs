@@ -4,6 +4,7 @@
 //!   does not say about itself is inferred from its beginning and can be read in
 //!   [`CsvReader::schema`].
 //! - [`open_parquet`] reads Parquet.
+//! - [`look_together`] finds the types that hold the values of several files.
 //! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; SQL `INSERT` and data
 //!   frames come in through it.
 //!
@@ -15,12 +16,17 @@ mod csv;
 mod input;
 mod options;
 mod parquet;
+mod retype;
+mod together;
 
 pub use arrow::{ArrowOptions, batch_from_arrow};
 pub use csv::{CsvReader, CsvSchema, TimeFormat, TimeUnit, open_csv, read_csv};
 pub use input::Input;
 pub use options::{CsvOptions, Header, Layout, TimeSource, WIDE_FIELD};
-pub use parquet::{ParquetOptions, ParquetReader, open_parquet};
+pub use parquet::{ParquetOptions, ParquetReader, is_parquet, open_parquet};
+pub use together::{Together, look_together};
+
+use std::ops::RangeInclusive;
 
 use tidefall_types::{Error, WriteBatch};
 
@@ -42,6 +48,8 @@ pub struct ParsedBatch {
     pub batch: WriteBatch,
     /// The rows that were set aside, in the order of the file.
     pub bad: Vec<BadLine>,
+    /// The first and the last line of this piece, counted from 1; in Parquet rows.
+    pub lines: RangeInclusive<u64>,
     /// Bytes of the file that were read so far, as stored (compressed when it is compressed).
     pub bytes_read: u64,
 }

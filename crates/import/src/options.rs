@@ -32,7 +32,8 @@ pub struct CsvOptions {
     pub skip: Vec<String>,
     /// Texts that stand for a missing value, quoted or not.
     pub null_texts: Vec<String>,
-    /// Types of fields, instead of the inferred ones.
+    /// Types of fields, instead of the inferred ones; names that the file does not have are of no
+    /// meaning.
     pub types: BTreeMap<String, FieldType>,
     /// The table that the rows are for, if there is one: its fields keep their types, and when no
     /// `tags` are named, the columns called like its tags are the tags.
@@ -43,6 +44,13 @@ pub struct CsvOptions {
     pub constant_tags: Vec<(String, String)>,
     /// Lines to pass over before the header.
     pub skip_lines: usize,
+    /// The byte with which lines begin that are remarks, anywhere in the file; `None` for `#`
+    /// above the data, and none within.
+    pub comment: Option<u8>,
+    /// The byte before the decimals of a number, `.` or `,`; `None` finds out.
+    pub decimal: Option<u8>,
+    /// The byte between the thousands of a number; `None` finds out, together with `decimal`.
+    pub thousands: Option<u8>,
     /// Threads that parse; 0 for as many as the machine has cores.
     pub threads: usize,
 }
@@ -64,6 +72,9 @@ impl Default for CsvOptions {
             layout: Layout::Long,
             constant_tags: Vec::new(),
             skip_lines: 0,
+            comment: None,
+            decimal: None,
+            thousands: None,
             threads: 0,
         }
     }
@@ -75,6 +86,26 @@ impl CsvOptions {
         let fields = &self.table.as_ref()?.fields;
         fields.iter().find(|field| field.name == name).map(|field| field.ty)
     }
+
+    /// What a column is in the table that the rows are for.
+    pub(crate) fn known(&self, name: &str) -> Known {
+        match &self.table {
+            Some(table) if table.time_name() == name => Known::Time,
+            Some(_) if self.table_type(name).is_some() => Known::Field,
+            _ => Known::Nothing,
+        }
+    }
+}
+
+/// What a column is in a table; the least is the likeliest to be the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Known {
+    /// The time.
+    Time,
+    /// It is not there.
+    Nothing,
+    /// A field.
+    Field,
 }
 
 /// Whether the first record names the columns.
@@ -92,11 +123,13 @@ pub enum Header {
 /// Where the time of a row stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TimeSource {
-    /// The first column whose values are times, those called `time`, `timestamp`, `datetime`,
-    /// `date` or `ts` before others; or else columns called `year`, `month`, `day` and so on.
+    /// Text with date and time of day, or a date and a time of day side by side; else numbers since
+    /// 1970, dates, columns called `year`, `month`, `day` and so on, or a year alone. Of equals
+    /// the one called `time`, `timestamp`, `datetime`, `date` or the like. Numbers must make sense
+    /// as times.
     #[default]
     Auto,
-    /// One column: the time. Two: date and time of day. Three to six: year, month, day, hour,
+    /// One column: the time. Two and more: a date and the time of day, or year, month, day, hour,
     /// minute and second, as numbers.
     Columns(Vec<String>),
 }

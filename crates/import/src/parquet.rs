@@ -1,21 +1,26 @@
 //! Parquet: row groups are decoded on several threads and handed out in the order of the file.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use tidefall_types::{Error, FieldType, Result, TableSchema, WriteBatch};
+use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch};
 
-use crate::arrow::convert;
-use crate::{ArrowOptions, BadLine, ParsedBatch};
+use crate::arrow::{cast_plain, convert, time_column};
+use crate::csv::{constant_tag, format_of};
+use crate::retype::retype;
+use crate::{ArrowOptions, BadLine, ParsedBatch, TimeFormat};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 32_768;
@@ -32,8 +37,12 @@ pub struct ParquetOptions {
     /// The time column; `None` for the one called `time` if it is of a time type, else the first
     /// timestamp, else the first date.
     pub time: Option<String>,
+    /// How the time is written if it is text or a number; `None` finds out.
+    pub time_format: Option<TimeFormat>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
+    /// Tags that every row gets, by name and value.
+    pub constant_tags: Vec<(String, String)>,
     /// The table that the rows are for, if there is one: when no `tags` are named, the columns
     /// called like its tags are the tags.
     pub table: Option<Arc<TableSchema>>,
@@ -41,6 +50,9 @@ pub struct ParquetOptions {
     pub fields: Option<Vec<String>>,
     /// Columns to leave out.
     pub skip: Vec<String>,
+    /// Types of fields, instead of the file's; names that the file does not have are of no
+    /// meaning.
+    pub types: BTreeMap<String, FieldType>,
     /// Threads that decode; 0 for as many as the machine has cores.
     pub threads: usize,
 }
@@ -51,17 +63,8 @@ pub struct ParquetOptions {
 /// `NotFound` or `Io` when it cannot be read, `Corrupt` when it is no whole Parquet file,
 /// `Invalid` when a column is missing or no time can be found.
 pub fn open_parquet(path: &Path, options: &ParquetOptions) -> Result<ParquetReader> {
-    let name = path.display().to_string();
-    let file = File::open(path).map_err(|error| Error::io(format!("opening {name}"), &error))?;
-    let stored_bytes =
-        file.metadata().map_err(|error| Error::io(format!("opening {name}"), &error))?.len();
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-        .map_err(|error| damaged(&name, error))?;
-    let tags = tags(&metadata, options);
-    let columns =
-        wanted_columns(&metadata, options, &tags).map_err(|error| error.context(&name))?;
-    let arrow = ArrowOptions { time: options.time.clone(), tags };
-    let source = Arc::new(Source { name, path: path.to_owned(), metadata, columns, arrow });
+    let (source, stored_bytes) = Source::open(path, options)?;
+    let source = Arc::new(source);
     let fields = source.fields()?;
     let groups = source.metadata.metadata().num_row_groups();
     let threads = match options.threads {
@@ -82,6 +85,19 @@ pub fn open_parquet(path: &Path, options: &ParquetOptions) -> Result<ParquetRead
     })
 }
 
+/// Whether a file is read as Parquet: its name ends in `.parquet`.
+pub fn is_parquet(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet"))
+}
+
+/// The fields of a file and their types, those of the options included.
+pub(crate) fn file_types(
+    path: &Path,
+    options: &ParquetOptions,
+) -> Result<Vec<(String, FieldType)>> {
+    Source::open(path, options)?.0.fields()
+}
+
 /// Batches of a Parquet file, in the order of the file. After an error there are no more.
 #[derive(Debug)]
 pub struct ParquetReader {
@@ -99,6 +115,12 @@ impl ParquetReader {
     /// The fields that the batches have, by name and type.
     pub fn fields(&self) -> &[(String, FieldType)] {
         &self.fields
+    }
+
+    /// The tags that the batches have.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        let constant = self.source.constant_tags.iter().map(|(name, _)| name);
+        self.source.arrow.tags.iter().chain(constant).map(String::as_str)
     }
 
     /// The length of the file.
@@ -136,14 +158,16 @@ impl ParquetReader {
 
     fn take(&mut self, batch: &RecordBatch) -> Result<ParsedBatch> {
         let name = &self.source.name;
-        let (mut converted, bad) = convert(batch, &self.source.arrow)
+        let (mut converted, bad) = self
+            .source
+            .convert(batch)
             .map_err(|error| error.context(format!("{name}, behind row {}", self.rows_before)))?;
         if !bad.is_empty() {
             let mut keep = vec![true; batch.num_rows()];
             bad.iter().for_each(|bad| keep[bad.row] = false);
             let kept = filter_record_batch(batch, &BooleanArray::from(keep))
                 .map_err(|error| Error::invalid(format!("{name}: {error}")))?;
-            converted = convert(&kept, &self.source.arrow)?.0;
+            converted = self.source.convert(&kept)?.0;
         }
         let bad = bad
             .into_iter()
@@ -153,12 +177,14 @@ impl ParquetReader {
                 reason: bad.error,
             })
             .collect();
+        let before = self.rows_before;
         self.rows_before += batch.num_rows() as u64;
+        let lines = before + 1..=self.rows_before;
         self.group_rows += batch.num_rows() as u64;
         // Where a row lies in the file is not known; the share of rows is what progress needs.
         let share = self.rows_before as f64 / self.rows().max(1) as f64;
         let bytes_read = (self.stored_bytes as f64 * share) as u64;
-        Ok(ParsedBatch { batch: converted, bad, bytes_read })
+        Ok(ParsedBatch { batch: converted, bad, lines, bytes_read })
     }
 }
 
@@ -183,9 +209,93 @@ struct Source {
     /// The positions of the columns that are read.
     columns: Vec<usize>,
     arrow: ArrowOptions,
+    time_format: Option<TimeFormat>,
+    constant_tags: Vec<(String, String)>,
+    types: BTreeMap<String, FieldType>,
 }
 
 impl Source {
+    /// Opens a file; the second part is its length.
+    fn open(path: &Path, options: &ParquetOptions) -> Result<(Self, u64)> {
+        let name = path.display().to_string();
+        let failed = |error| Error::io(format!("opening {name}"), &error);
+        let file = File::open(path).map_err(failed)?;
+        let stored_bytes = file.metadata().map_err(failed)?.len();
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+            .map_err(|error| damaged(&name, error))?;
+        let tags = tags(&metadata, options);
+        let columns =
+            wanted_columns(&metadata, options, &tags).map_err(|error| error.context(&name))?;
+        let arrow = ArrowOptions { time: options.time.clone(), tags };
+        let mut source = Self {
+            name,
+            path: path.to_owned(),
+            metadata,
+            columns,
+            arrow,
+            time_format: options.time_format.clone(),
+            constant_tags: options.constant_tags.clone(),
+            types: options.types.clone(),
+        };
+        if source.time_format.is_none() {
+            let found = source.find_time_format();
+            source.time_format = found.map_err(|error| error.context(&source.name))?;
+        }
+        Ok((source, stored_bytes))
+    }
+
+    /// How the times at the beginning of the file are written, if they are text or numbers.
+    fn find_time_format(&self) -> Result<Option<TimeFormat>> {
+        const ROWS_MAX: usize = 10_000;
+        let schema = self.metadata.schema();
+        let column = time_column(schema, &self.arrow)?;
+        let field = schema.field(column);
+        if field.data_type().is_temporal() {
+            return Ok(None);
+        }
+        let wrong = |error: &dyn std::fmt::Display| damaged(&self.name, error);
+        let batches =
+            self.reader(&[column])?.with_batch_size(ROWS_MAX).with_limit(ROWS_MAX).build();
+        let mut values = Vec::new();
+        for batch in batches.map_err(|error| wrong(&error))? {
+            let batch = batch.map_err(|error| wrong(&error))?;
+            let text = cast_plain(field.name(), batch.column(0), &DataType::Utf8)?;
+            values.extend(text.as_string::<i32>().iter().flatten().map(|t| t.as_bytes().to_vec()));
+        }
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        format_of(field.name(), &values).map(Some)
+    }
+
+    /// A reader of some columns that is still to be told which rows.
+    fn reader(&self, columns: &[usize]) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+        // Opened anew: copies of one file handle share their position, which threads would race for.
+        let file = File::open(&self.path)
+            .map_err(|error| Error::io(format!("opening {}", self.name), &error))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+        Ok(builder.with_projection(mask))
+    }
+
+    /// Makes a write batch with the types that are asked for. The rows of the second part are bad,
+    /// in their order, each once.
+    fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>)> {
+        let (mut batch, mut bad) = convert(batch, &self.arrow, self.time_format.as_ref())?;
+        let rows = batch.rows();
+        let constant =
+            self.constant_tags.iter().map(|(name, value)| constant_tag(name, value, rows));
+        batch.tags.extend(constant);
+        batch.check()?;
+        for field in &mut batch.fields {
+            if let Some(ty) = self.types.get(&field.name) {
+                field.values = retype(&field.name, &field.values, *ty, &mut bad)?;
+            }
+        }
+        bad.sort_by_key(|bad| bad.row);
+        bad.dedup_by_key(|bad| bad.row);
+        Ok((batch, bad))
+    }
+
     /// The fields that batches of this file have; a conversion of no rows tells.
     fn fields(&self) -> Result<Vec<(String, FieldType)>> {
         let schema = self
@@ -195,7 +305,7 @@ impl Source {
             .map_err(|error| damaged(&self.name, error))?;
         let empty = RecordBatch::new_empty(Arc::new(schema));
         let (WriteBatch { fields, .. }, _) =
-            convert(&empty, &self.arrow).map_err(|error| error.context(&self.name))?;
+            self.convert(&empty).map_err(|error| error.context(&self.name))?;
         let ty = |field: &tidefall_types::FieldColumn| {
             FieldType::from_arrow(field.values.data_type()).map(|ty| (field.name.clone(), ty))
         };
@@ -203,17 +313,11 @@ impl Source {
     }
 
     fn read_group(&self, group: usize, to: &SyncSender<Result<RecordBatch>>) -> Result<()> {
-        // Opened anew: copies of one file handle share their position, which threads would race for.
-        let file = File::open(&self.path)
-            .map_err(|error| Error::io(format!("opening {}", self.name), &error))?;
         let wrong = |error: &dyn std::fmt::Display| {
             damaged(&self.name, error).context(format!("row group {group}"))
         };
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
-        let mask = ProjectionMask::roots(builder.parquet_schema(), self.columns.iter().copied());
-        let batches = builder
-            .with_projection(mask)
+        let batches = self
+            .reader(&self.columns)?
             .with_row_groups(vec![group])
             .with_batch_size(BATCH_ROWS)
             .build()

@@ -81,6 +81,42 @@ impl FieldType {
         }
     }
 
+    /// The type that SQL calls so: the names of [`FieldType::sql_name`] and their usual synonyms, whatever the case.
+    pub fn from_sql_name(name: &str) -> Option<Self> {
+        let words: Vec<String> = name.split_whitespace().map(str::to_uppercase).collect();
+        Some(match words.join(" ").as_str() {
+            "TINYINT" | "INT1" => Self::I8,
+            "SMALLINT" | "INT2" => Self::I16,
+            "INTEGER" | "INT" | "INT4" => Self::I32,
+            "BIGINT" | "INT8" => Self::I64,
+            "TINYINT UNSIGNED" => Self::U8,
+            "SMALLINT UNSIGNED" => Self::U16,
+            "INTEGER UNSIGNED" | "INT UNSIGNED" => Self::U32,
+            "BIGINT UNSIGNED" => Self::U64,
+            "REAL" | "FLOAT" | "FLOAT4" => Self::F32,
+            "DOUBLE" | "DOUBLE PRECISION" | "FLOAT8" => Self::F64,
+            "BOOLEAN" | "BOOL" => Self::Bool,
+            "TEXT" | "VARCHAR" | "STRING" => Self::Text,
+            _ => return None,
+        })
+    }
+
+    /// All types.
+    pub const ALL: [Self; 12] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+        Self::Bool,
+        Self::Text,
+    ];
+
     /// Whether block metrics such as minimum and sum are kept for it.
     pub const fn is_numeric(self) -> bool {
         !matches!(self, Self::Text | Self::Bool)

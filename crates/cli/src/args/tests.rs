@@ -33,3 +33,15 @@ fn limits_of_a_server_are_checked() {
         assert!(refusal.contains(why), "{option} {value}: {refusal}");
     }
 }
+
+#[test]
+fn types_have_the_names_of_sql() {
+    for ty in FieldType::ALL {
+        assert_eq!(
+            parse_type(&format!("v={}", ty.sql_name().to_lowercase())),
+            Ok(("v".into(), ty))
+        );
+    }
+    assert!(parse_type("v=NUMBER").unwrap_err().contains("BIGINT UNSIGNED, REAL, DOUBLE"));
+    assert!(parse_type("DOUBLE").unwrap_err().contains("not name=value"));
+}

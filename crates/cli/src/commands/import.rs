@@ -1,5 +1,9 @@
 //! `tidefall import`
 
+mod advice;
+mod inputs;
+
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -8,40 +12,49 @@ use std::time::{Duration, Instant};
 use arrow_array::Array;
 use arrow_cast::display::array_value_to_string;
 use indicatif::{ProgressBar, ProgressStyle};
-use tidefall_import::{
-    BadLine, CsvOptions, Header, Layout, ParquetOptions, ParsedBatch, TimeFormat, TimeSource,
-    open_csv, open_parquet,
-};
-use tidefall_storage::{BadRows, CascadeRequest, Db, Unknown, WriteOptions};
+use tidefall_import::{BadLine, ParsedBatch, is_parquet, open_csv, open_parquet};
+use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, Unknown, WriteOptions};
 use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
 
 use crate::args::{AckArg, ImportArgs, Missing};
 use crate::output::{Outcome, note, say};
 use crate::size::show_count;
+use inputs::Inputs;
 
 /// Bad rows that are printed; the others are counted, and written to the file of bad rows.
 const BAD_ROWS_SHOWN: u64 = 10;
 /// Bytes of a bad row that are printed.
 const BAD_TEXT_SHOWN: usize = 120;
+/// Rows that may replace others without advice: a logger repeats a line now and then.
+const REPLACED_FEW: u64 = 10;
 
 pub(crate) fn run(args: ImportArgs) -> Outcome {
     args.files.iter().try_for_each(|file| check_input(file))?;
     check_bad_file(&args)?;
+    let mut inputs = Inputs::new(&args)?;
     let db = args.db.open(Missing::Create)?;
     let mut import = Import::new(&args)?;
-    let outcome = args.files.iter().try_for_each(|file| import.file(&db, &args, file));
+    let outcome = inputs.settle_types(&db).and_then(|notes| {
+        notes.into_iter().for_each(|(file, text)| import.note(&file, &text));
+        args.files.iter().try_for_each(|file| import.file(&db, &inputs, file))
+    });
     // What was written before a failure is kept, so it must be made durable in any case.
     let flushed = match args.ack {
         AckArg::Memory => db.flush().map(drop),
         AckArg::Durable => Ok(()),
     };
     let outcome = outcome.and(flushed).and_then(|()| cascade(&db, &args));
+    let table = db.schema(&args.table).ok();
     let outcome = outcome.and(import.end_bad_file()).and(db.close());
     if let Err(error) = outcome {
         import.report_stop(&args.table);
         return Err(error.into());
     }
-    import.report(&args.table)
+    import.report(&args.table)?;
+    if import.replaced > REPLACED_FEW {
+        note!("{}", inputs.advice(import.replaced, table.as_ref()));
+    }
+    Ok(())
 }
 
 fn cascade(db: &Db, args: &ImportArgs) -> Result<()> {
@@ -96,7 +109,13 @@ struct BadRow<'a> {
 struct Import {
     start: Instant,
     rows: u64,
+    /// Rows that took the place of others.
+    replaced: u64,
+    /// Whether all of those could be counted.
+    counted: bool,
     bad: u64,
+    /// What was said of the files before.
+    notes: HashSet<String>,
     bad_file: Option<BufWriter<File>>,
     sets_aside: bool,
 }
@@ -111,34 +130,43 @@ impl Import {
         Ok(Self {
             start: Instant::now(),
             rows: 0,
+            replaced: 0,
+            counted: true,
             bad: 0,
+            notes: HashSet::new(),
             bad_file: args.bad_rows.as_ref().map(create).transpose()?,
             sets_aside: args.skip_bad_rows || args.bad_rows.is_some(),
         })
     }
 
-    fn file(&mut self, db: &Db, args: &ImportArgs, path: &Path) -> Result<()> {
+    fn file(&mut self, db: &Db, inputs: &Inputs<'_>, path: &Path) -> Result<()> {
         // Looked up for each file: the one before may have made the table or given it columns.
-        let table = db.schema(&args.table).ok();
+        let table = db.schema(&inputs.args.table).ok();
         let is_new = table.is_none();
-        let is_parquet = path.extension().is_some_and(|end| end == "parquet");
-        if is_parquet {
-            let options = ParquetOptions { table, ..parquet_options(args) };
-            let reader = open_parquet(path, &options)?;
-            if is_new && args.tags.is_empty() {
+        if is_parquet(path) {
+            let reader = open_parquet(path, &inputs.parquet(path, table)?)?;
+            if is_new && reader.tags().next().is_none() {
                 hint_at_tags(path, reader.fields().iter().map(|(name, ty)| (name, *ty)));
             }
             let bytes = Some(reader.stored_bytes());
-            self.batches(db, args, &Source { path, bytes, unit: "row" }, reader)
+            self.batches(db, inputs.args, &Source { path, bytes, unit: "row" }, reader)
         } else {
-            let options = CsvOptions { table, ..csv_options(args)? };
-            let reader = open_csv(path, &options)?;
+            let reader = open_csv(path, &inputs.csv(path, table)?)?;
             let schema = reader.schema();
+            schema.notes.iter().for_each(|text| self.note(path, text));
             if is_new && schema.tags.is_empty() {
-                hint_at_tags(path, schema.fields.iter().map(|field| (&field.name, field.ty)));
+                let names = schema.fields.iter().filter(|field| !inputs.is_mixed(&field.name));
+                hint_at_tags(path, names.map(|field| (&field.name, field.ty)));
             }
             let bytes = reader.stored_bytes();
-            self.batches(db, args, &Source { path, bytes, unit: "line" }, reader)
+            self.batches(db, inputs.args, &Source { path, bytes, unit: "line" }, reader)
+        }
+    }
+
+    /// Says something about a file, unless it was said of another.
+    fn note(&mut self, file: &Path, text: &str) {
+        if self.notes.insert(text.to_owned()) {
+            note!("{}: {text}", file.display());
         }
     }
 
@@ -157,7 +185,7 @@ impl Import {
             ack: args.ack.into(),
             bad_rows: if self.sets_aside { BadRows::SetAside } else { BadRows::Reject },
             unknown: Unknown::Create,
-            ..WriteOptions::default()
+            existing: if args.no_replace { Existing::Refuse } else { Existing::Count },
         };
         for parsed in batches {
             let parsed = parsed?;
@@ -165,9 +193,10 @@ impl Import {
                 let place = format!("{path}, {} {line}", source.unit);
                 self.set_aside(&BadRow { place, text, reason }, &bar)?;
             }
-            let report = db
-                .write(&args.table, &parsed.batch, &options)
-                .map_err(|error| error.context(format_args!("{path}, behind row {file_rows}")))?;
+            let report = db.write(&args.table, &parsed.batch, &options).map_err(|error| {
+                let (first, last) = parsed.lines.clone().into_inner();
+                error.context(format_args!("{path}, {}s {first} to {last}", source.unit))
+            })?;
             for bad in &report.bad {
                 let row = row_number(file_rows, &parsed.bad, bad.row);
                 let text = row_text(&parsed.batch, bad.row);
@@ -176,6 +205,8 @@ impl Import {
             }
             file_rows += (parsed.batch.rows() + parsed.bad.len()) as u64;
             self.rows += report.rows as u64;
+            self.replaced += report.replaced.unwrap_or(0);
+            self.counted &= report.replaced.is_some() || report.rows == 0;
             bar.set_position(parsed.bytes_read);
         }
         bar.finish_and_clear();
@@ -214,16 +245,27 @@ impl Import {
     fn report(&self, table: &str) -> Outcome {
         let seconds = self.start.elapsed().as_secs_f64();
         say!(
-            "{} rows imported into {table} in {seconds:.2} s ({} rows/s), {} bad rows set aside",
+            "{} rows imported into {table}, {} of them replaced earlier ones, {} bad rows set \
+             aside; {seconds:.2} s, {} rows/s",
             show_count(self.rows),
-            show_count((self.rows as f64 / seconds) as u64),
+            self.show_replaced(),
             show_count(self.bad),
+            show_count((self.rows as f64 / seconds) as u64),
         )
+    }
+
+    fn show_replaced(&self) -> String {
+        let least = if self.counted { "" } else { "at least " };
+        format!("{least}{}", show_count(self.replaced))
     }
 
     /// Says what an import that failed has left.
     fn report_stop(&self, table: &str) {
-        note!("{} rows were written to {table} before the import stopped", show_count(self.rows));
+        note!(
+            "{} rows were written to {table} before the import stopped, {} of them replaced earlier ones",
+            show_count(self.rows),
+            self.show_replaced(),
+        );
     }
 }
 
@@ -276,49 +318,4 @@ fn progress(bytes: Option<u64>, quiet: bool) -> Result<ProgressBar> {
     bar.set_style(style.progress_chars("=> "));
     bar.enable_steady_tick(Duration::from_millis(200));
     Ok(bar)
-}
-
-fn csv_options(args: &ImportArgs) -> Result<CsvOptions> {
-    let mut options = CsvOptions {
-        separator: args.separator.map(separator).transpose()?,
-        header: if args.no_header { Header::No } else { Header::Auto },
-        tags: args.tags.clone(),
-        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
-        skip: args.skip.clone(),
-        constant_tags: args.constant_tags.clone(),
-        skip_lines: args.skip_lines,
-        threads: args.db.threads,
-        ..CsvOptions::default()
-    };
-    options.null_texts.extend(args.null_texts.iter().cloned());
-    if let Some(format) = &args.time_format {
-        options.time_format = Some(TimeFormat::from_name(format)?);
-    }
-    if let Some(time) = &args.time {
-        options.time = TimeSource::Columns(vec![time.clone()]);
-    } else if !args.time_columns.is_empty() {
-        options.time = TimeSource::Columns(args.time_columns.clone());
-    }
-    if let Some(tag) = &args.wide {
-        options.layout = Layout::Wide { tag: tag.clone() };
-    }
-    Ok(options)
-}
-
-fn separator(c: char) -> Result<u8> {
-    u8::try_from(c)
-        .ok()
-        .filter(u8::is_ascii)
-        .ok_or_else(|| Error::invalid(format!("the separator {c:?} is not an ASCII character")))
-}
-
-fn parquet_options(args: &ImportArgs) -> ParquetOptions {
-    ParquetOptions {
-        time: args.time.clone(),
-        tags: args.tags.clone(),
-        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
-        skip: args.skip.clone(),
-        threads: args.db.threads,
-        ..ParquetOptions::default()
-    }
 }

@@ -127,3 +127,141 @@ fn a_tag_that_comes_as_a_field_is_named() {
     let said = place.failed(&import(&["a.csv"], &["--tags", "s"]));
     assert!(said.err.contains("\"room\" is a tag there, and a field here"), "{said:?}");
 }
+
+#[test]
+fn rows_that_replace_others_are_counted_and_come_with_advice() {
+    let place = Place::new();
+    let rows =
+        |id: &str| (10..30).map(|day| format!("2024-01-{day},{id},{day}\n")).collect::<String>();
+    place.write("a.csv", &format!("time,id,v\n{}{}", rows("1"), rows("2")));
+    let said = place.done(&import(&["a.csv"], &[]));
+    assert!(
+        said.out.starts_with("40 rows imported into t, 20 of them replaced earlier ones"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("id would tell them apart"), "{said:?}");
+    assert!(said.err.contains("--tags id"), "{said:?}");
+    let tagged = ["import", "a.csv", "--db", "db", "--table", "u", "--tags", "id"];
+    let said = place.done(&tagged);
+    assert!(said.out.starts_with("40 rows imported into u, 0 of them replaced"), "{said:?}");
+    assert_eq!(said.err, "", "{said:?}");
+    let again = place.done(&tagged);
+    assert!(again.out.starts_with("40 rows imported into u, 40 of them replaced"), "{again:?}");
+    assert!(
+        again.err.contains("40 rows replaced others of the same tags and time; the table had"),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn names_of_files_tell_rows_apart() {
+    let place = Place::new();
+    let rows: String = (10..30).map(|day| format!("2024-01-{day},{day}\n")).collect();
+    for name in ["north_1.csv", "south_1.csv"] {
+        place.write(name, &format!("time,v\n{rows}"));
+    }
+    let files = ["north_1.csv", "south_1.csv"];
+    let said = place.done(&import(&files, &[]));
+    assert!(said.out.contains("20 of them replaced earlier ones"), "{said:?}");
+    assert!(said.err.contains("--tag-from-file NAME"), "{said:?}");
+    let line = [
+        "--db",
+        "db",
+        "--table",
+        "u",
+        "--tag-from-file",
+        "file",
+        "--tag-from-file",
+        "site=^[a-z]+",
+    ];
+    let said = place.done(&[&["import"], files.as_slice(), line.as_slice()].concat());
+    assert!(said.out.contains("40 rows imported into u, 0 of them"), "{said:?}");
+    let sites = "SELECT file, site, count(*) FROM u GROUP BY 1, 2 ORDER BY 1";
+    assert_eq!(place.rows(sites), "north_1,north,20\nsouth_1,south,20\n");
+    place.done(&["generate", "x.parquet", "--sensors", "1", "--days", "1"]);
+    let line = [
+        "import",
+        "x.parquet",
+        "--db",
+        "db",
+        "--table",
+        "p",
+        "--tag-from-file",
+        "file",
+        "--constant-tag",
+        "k=c",
+    ];
+    place.done(&line);
+    assert_eq!(place.rows("SELECT DISTINCT file, k FROM p"), "x,c\n");
+}
+
+#[test]
+fn an_import_may_refuse_to_replace() {
+    let place = Place::new();
+    place.write("a.csv", "time,v\n2024-01-01,1\n2024-01-02,2\n");
+    place.write("b.csv", "time,v\n2024-01-03,3\n2024-01-02,4\n");
+    let said = place.failed(&import(&["a.csv", "b.csv"], &["--no-replace"]));
+    assert!(
+        said.err.contains("b.csv, lines 2 to 3: table t: 1 of 2 rows would take the place"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("such as that of 2024-01-02T00:00:00Z"), "{said:?}");
+    assert!(
+        said.err.contains("2 rows were written to t before the import stopped, 0 of them"),
+        "{said:?}"
+    );
+    assert_eq!(place.rows("SELECT v FROM t ORDER BY time"), "1\n2\n");
+}
+
+#[test]
+fn all_inputs_have_a_say_in_the_types() {
+    let place = Place::new();
+    place.write("jan.csv", "time,v,n\n2024-01-01,1,1\n");
+    place.write("feb.csv", "time,v,n\n2024-02-01,1.5,2\n");
+    place.done(&import(&["jan.csv", "feb.csv"], &["--type", "n=smallint"]));
+    assert_eq!(place.rows("SELECT sum(v), arrow_typeof(first_value(n)) FROM t"), "2.5,Int16\n");
+    let said = place.failed(&import(&["jan.csv"], &["--type", "v=BIGINT"]));
+    assert!(said.err.contains("it is DOUBLE in t, and a field keeps its type"), "{said:?}");
+    let whole = ["--db", "db", "--table", "whole"];
+    place.done(&[&["import", "jan.csv"], whole.as_slice()].concat());
+    let said = place.failed(&[&["import", "feb.csv"], whole.as_slice()].concat());
+    assert!(said.err.contains("feb.csv, line 2"), "{said:?}");
+    assert!(said.err.contains("a DOUBLE takes it, by --type in a new table"), "{said:?}");
+    let said = place.failed(&import(&["jan.csv"], &["--type", "x=DOUBLE"]));
+    assert!(said.err.contains("no file has a field \"x\""), "{said:?}");
+}
+
+#[test]
+fn the_time_that_an_import_takes_makes_sense() {
+    let place = Place::new();
+    place.write(
+        "a.csv",
+        "Date_Time,Time,v\n2024-01-01 05:00,0,1\n2024-01-01 06:00,1,2\n2024-01-01 07:00,0,3\n",
+    );
+    place.done(&import(&["a.csv"], &[]));
+    assert_eq!(place.rows("SELECT count(*) FROM t WHERE time >= '2024-01-01'"), "3\n");
+    place.write("b.csv", "Date,Time,v\n2024-01-01,0,1\n2024-01-01,1,2\n");
+    let said = place.failed(&["import", "b.csv", "--db", "db", "--table", "u"]);
+    assert!(said.err.contains("--time-columns Date,Time"), "{said:?}");
+    place.write("c.csv", "day,v\n03/04/2020,1\n");
+    let said = place.failed(&["import", "c.csv", "--db", "db", "--table", "u"]);
+    assert!(said.err.contains("\"%d/%m/%Y\" or \"%m/%d/%Y\""), "{said:?}");
+    assert!(!said.err.contains("Pattern"), "{said:?}");
+    place.write("d.csv", "time;v\n# x\n2024-01-01;1.234,5\n");
+    let line = [
+        "import",
+        "d.csv",
+        "--db",
+        "db",
+        "--table",
+        "d",
+        "--decimal",
+        ",",
+        "--thousands",
+        ".",
+        "--comment",
+        "#",
+    ];
+    place.done(&line);
+    assert_eq!(place.rows("SELECT v FROM d"), "1234.5\n");
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidefall_types::{Error, Result};
 
-use super::records::{RECORD_BYTES_MAX, Rest, count_lines, last_record_end};
+use super::records::{Dialect, RECORD_BYTES_MAX, Rest, count_lines, last_record_end};
 use crate::{CsvOptions, Input};
 
 /// Blocks under way per parsing thread: one in work, one ready, one waiting.
@@ -98,7 +98,9 @@ impl Sample {
     pub fn whole_records(&self, options: &CsvOptions) -> usize {
         // Before the separator is known every candidate would do: it only tells which quotes open
         // a field.
-        last_record_end(&self.bytes, options.separator.unwrap_or(b','), self.end.rest())
+        let separator = options.separator.unwrap_or(b',');
+        let dialect = Dialect { separator, comment: options.comment };
+        last_record_end(&self.bytes, dialect, self.end.rest())
     }
 }
 
@@ -120,7 +122,7 @@ struct Job<T> {
 /// How the work on a file is divided.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Division {
-    pub separator: u8,
+    pub dialect: Dialect,
     pub threads: usize,
     pub block_bytes: usize,
 }
@@ -178,7 +180,7 @@ impl<T> Cutter<T> {
                 true => self.pending.end.rest(),
                 false => Rest::Unknown,
             };
-            let end = last_record_end(&self.pending.bytes[..window], self.division.separator, rest);
+            let end = last_record_end(&self.pending.bytes[..window], self.division.dialect, rest);
             if end > 0 {
                 let rest = self.pending.bytes.split_off(end);
                 let block = std::mem::replace(&mut self.pending.bytes, rest);

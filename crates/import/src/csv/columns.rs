@@ -13,7 +13,7 @@ use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer
 use tidefall_types::{Error, FieldType, NO_TAG, TagColumn};
 
 use super::records::Records;
-use super::scalar::{self, NullTexts, quoted};
+use super::scalar::{self, NullTexts, Numerals, quoted};
 
 /// Records of a block that cannot be taken, with the first reason found for each.
 #[derive(Debug, Default)]
@@ -44,26 +44,35 @@ pub(super) struct TextColumn<'a> {
     pub column: usize,
     pub name: &'a str,
     pub nulls: &'a NullTexts,
+    pub numerals: Numerals,
 }
 
 impl<'a> TextColumn<'a> {
     /// Reads the column as a field. A value that cannot be read is null and makes its record bad.
     pub fn parse_field(self, ty: FieldType, bad: &mut BadRecords) -> ArrayRef {
-        fn narrow<T: TryFrom<i64>>(text: &[u8]) -> Option<T> {
-            T::try_from(scalar::parse_i64(text)?).ok()
+        fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<T> {
+            T::try_from(value?).ok()
         }
+        let numerals = self.numerals;
+        let whole = |text: &[u8]| numerals.read(text, scalar::parse_i64);
         let values = Values { column: self, ty, bad };
         match ty {
-            FieldType::I8 => values.primitive::<Int8Type>(narrow),
-            FieldType::I16 => values.primitive::<Int16Type>(narrow),
-            FieldType::I32 => values.primitive::<Int32Type>(narrow),
-            FieldType::I64 => values.primitive::<Int64Type>(scalar::parse_i64),
-            FieldType::U8 => values.primitive::<UInt8Type>(narrow),
-            FieldType::U16 => values.primitive::<UInt16Type>(narrow),
-            FieldType::U32 => values.primitive::<UInt32Type>(narrow),
-            FieldType::U64 => values.primitive::<UInt64Type>(scalar::parse_u64),
-            FieldType::F32 => values.primitive::<Float32Type>(scalar::parse_f32),
-            FieldType::F64 => values.primitive::<Float64Type>(scalar::parse_f64),
+            FieldType::I8 => values.primitive::<Int8Type>(|t| narrow(whole(t))),
+            FieldType::I16 => values.primitive::<Int16Type>(|t| narrow(whole(t))),
+            FieldType::I32 => values.primitive::<Int32Type>(|t| narrow(whole(t))),
+            FieldType::I64 => values.primitive::<Int64Type>(whole),
+            FieldType::U8 => values.primitive::<UInt8Type>(|t| narrow(whole(t))),
+            FieldType::U16 => values.primitive::<UInt16Type>(|t| narrow(whole(t))),
+            FieldType::U32 => values.primitive::<UInt32Type>(|t| narrow(whole(t))),
+            FieldType::U64 => {
+                values.primitive::<UInt64Type>(|t| numerals.read(t, scalar::parse_u64))
+            }
+            FieldType::F32 => {
+                values.primitive::<Float32Type>(|t| numerals.read(t, scalar::parse_f32))
+            }
+            FieldType::F64 => {
+                values.primitive::<Float64Type>(|t| numerals.read(t, scalar::parse_f64))
+            }
             FieldType::Bool => values.boolean(),
             FieldType::Text => values.text(),
         }
@@ -152,9 +161,17 @@ impl Values<'_, '_> {
     #[cold]
     fn wrong(&self, text: &[u8]) -> Error {
         let name = self.column.name;
+        let is_number = self.column.numerals.read(text.trim_ascii(), scalar::parse_f64).is_some();
+        let is_plain = self.column.numerals == Numerals::PLAIN;
+        let hint = match self.ty {
+            FieldType::Bool | FieldType::Text => "",
+            _ if is_number => "; a DOUBLE takes it, by --type in a new table",
+            _ if is_plain => scalar::marks_hint(text),
+            _ => "",
+        };
         Error::invalid(format!(
             "column {name:?}: {} is not {}, and the column is {}; correct it, or name the text as \
-             a missing value",
+             a missing value{hint}",
             quoted(text),
             scalar::expected(self.ty),
             self.ty.sql_name()
@@ -162,7 +179,7 @@ impl Values<'_, '_> {
     }
 
     fn text(self) -> ArrayRef {
-        let TextColumn { records, column, name, nulls } = self.column;
+        let TextColumn { records, column, name, nulls, .. } = self.column;
         let mut bytes = Vec::new();
         let mut ends = Vec::with_capacity(records.len() + 1);
         ends.push(0_i32);

@@ -1,25 +1,35 @@
 //! What a file is, judged by its beginning.
 //!
 //! 1. The separator is the one that cuts the first records into the most equal pieces.
-//! 2. The first record is a header when it does not look like the records below it.
-//! 3. The time is found by the names of the columns, then by their values.
+//! 2. The first record is a header when it does not look like the records below it. Remarks above
+//!    it are passed over (`head.rs`).
+//! 3. The time is found by the values of the columns, then by their names (`find.rs`).
 //! 4. Fields of a table that exists keep their types. Others get the narrowest that nearly all
 //!    sampled values fit. A few misfits among many numbers are wrong values, not a reason to store
 //!    numbers as text.
 //! 5. Where a file is longer than the sample and values further down could ask for a wider type,
 //!    a [`Survey`] of all of it decides. A stream, which can be read only once, has no survey.
 
+mod find;
+mod head;
+mod look;
+mod marks;
+mod names;
 mod roles;
 mod types;
 
 use tidefall_types::{Error, Field, FieldType, Result};
 
 use super::plan::{FieldPlan, Plan, TagPlan};
-use super::records::{Index, Records, first_record};
-use super::scalar::{self, NullTexts};
+use super::records::{Index, Records};
+use super::scalar::{NullTexts, Numerals, quoted};
 use super::time::TimeFormat;
-use crate::{CsvOptions, Header, Layout, WIDE_FIELD};
+use crate::{CsvOptions, Layout, WIDE_FIELD};
+use head::Head;
 use types::Seen;
+
+pub(crate) use find::format_of;
+pub(crate) use types::SeenType;
 
 /// Values of a column that are looked at. Where the sample holds more rows, every n-th is taken,
 /// so that they come from all of it.
@@ -42,16 +52,8 @@ pub struct CsvSchema {
     pub tags: Vec<String>,
     /// The fields that the batches have, in their order.
     pub fields: Vec<Field>,
-}
-
-impl CsvSchema {
-    /// The name for the time column of a table made from this file.
-    pub fn time_name(&self) -> &str {
-        match self.time_columns.as_slice() {
-            [one] => one,
-            _ => "time",
-        }
-    }
+    /// What was chosen where the file left a choice, in sentences for people.
+    pub notes: Vec<String>,
 }
 
 /// The outcome of looking at a sample.
@@ -61,18 +63,92 @@ pub(super) struct Inferred {
     pub plan: Plan,
     /// Where the first record of data starts in the sample.
     pub data_start: usize,
-    /// For each field of the plan what was seen of it; `None` when its type is given.
-    evidence: Vec<Option<Seen>>,
+    /// For each field of the plan what its type is judged by.
+    evidence: Vec<Evidence>,
+    /// For each column of the file whether the header names it.
+    are_named: Vec<bool>,
+}
+
+/// What the type of a field is judged by.
+#[derive(Debug, Clone)]
+enum Evidence {
+    /// The caller says it.
+    Told,
+    /// The table has it; a sample of the values may call for another.
+    Kept(Seen),
+    /// The values.
+    Seen(Seen),
+}
+
+impl Evidence {
+    /// Whether there was no value, as far as it was looked for.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Told => false,
+            Self::Kept(seen) | Self::Seen(seen) => seen.is_empty(),
+        }
+    }
 }
 
 impl Inferred {
     /// Decides types anew by what a survey saw of all of the file.
     pub fn decide(&mut self, survey: &Survey, seen: Vec<Seen>, options: &CsvOptions) {
         for (&field, seen) in survey.fields.iter().zip(seen) {
-            self.evidence[field] = Some(seen);
+            self.evidence[field] = Evidence::Seen(seen);
         }
         settle_types(&mut self.plan, &self.evidence, options);
         self.schema.fields = plan_fields(&self.plan);
+    }
+
+    /// Says of which columns the type may surprise.
+    pub fn add_notes(&mut self) {
+        let fields = self.plan.fields.iter().zip(&self.evidence);
+        for (FieldPlan { name, .. }, evidence) in fields {
+            let Evidence::Seen(seen) = evidence else { continue };
+            if seen.is_padded() {
+                self.schema.notes.push(format!(
+                    "{name:?} has numbers with zeros in front and is kept as text, as names are; \
+                     --type {name}=BIGINT makes numbers of them"
+                ));
+            }
+            if let Some(odd) = seen.odd_one() {
+                let odd = quoted(odd);
+                self.schema.notes.push(format!(
+                    "{name:?} is text only because of {odd}: --null {odd} reads it as a missing \
+                     value"
+                ));
+            }
+        }
+    }
+
+    /// Leaves out columns without a name and without a value, which lines that end with a
+    /// separator have. All of the file must have been looked at.
+    pub fn leave_out_nothing(&mut self) {
+        let fields = self.plan.fields.iter().zip(&self.evidence);
+        let (fields, evidence): (Vec<_>, Vec<_>) = fields
+            .filter(|(field, evidence)| self.are_named[field.column] || !evidence.is_empty())
+            .map(|(field, evidence)| (field.clone(), evidence.clone()))
+            .unzip();
+        if !fields.is_empty() && fields.len() < self.plan.fields.len() {
+            (self.plan.fields, self.evidence) = (fields, evidence);
+            self.schema.fields = plan_fields(&self.plan);
+        }
+    }
+
+    /// The types that the values of the fields call for, also where the table has another.
+    pub fn seen_types(&self) -> Vec<(String, SeenType)> {
+        let fields = self.plan.fields.iter().zip(&self.evidence);
+        let types = fields.map(|(field, evidence)| match evidence {
+            Evidence::Told => (&field.name, SeenType::Sure(field.ty)),
+            Evidence::Kept(seen) | Evidence::Seen(seen) => (&field.name, seen.seen_type()),
+        });
+        match self.plan.wide_tag {
+            Some(_) => {
+                let all = types.map(|(_, ty)| ty).fold(SeenType::Nothing, SeenType::with);
+                vec![(WIDE_FIELD.to_owned(), all)]
+            }
+            None => types.map(|(name, ty)| (name.clone(), ty)).collect(),
+        }
     }
 }
 
@@ -88,7 +164,9 @@ impl Survey {
     /// The survey that a file needs, if it needs one.
     pub fn of(inferred: &Inferred) -> Option<Self> {
         let fields: Vec<usize> = (0..inferred.evidence.len())
-            .filter(|&field| inferred.evidence[field].as_ref().is_some_and(Seen::is_in_doubt))
+            .filter(|&field| {
+                matches!(&inferred.evidence[field], Evidence::Seen(seen) if seen.is_in_doubt())
+            })
             .collect();
         (!fields.is_empty()).then(|| Self { plan: inferred.plan.clone(), fields })
     }
@@ -101,7 +179,7 @@ impl Survey {
     /// What the columns hold in a block.
     pub fn look_at(&mut self, block: &[u8]) -> Vec<Seen> {
         let mut index = Index::default();
-        index.fill(block, self.plan.separator, self.plan.columns);
+        index.fill(block, self.plan.dialect, self.plan.columns);
         let records = index.records(block);
         let mut found = self.nothing_seen();
         for (seen, &field) in found.iter_mut().zip(&self.fields) {
@@ -109,7 +187,7 @@ impl Survey {
                 .column(self.plan.fields[field].column)
                 .map(<[u8]>::trim_ascii)
                 .filter(|text| !text.is_empty() && !self.plan.nulls.contains(text))
-                .for_each(|text| seen.add(text));
+                .for_each(|text| seen.add(text, self.plan.numerals));
         }
         found
     }
@@ -117,33 +195,23 @@ impl Survey {
 
 /// Decides how to read a file of which `sample` holds the first records, whole.
 pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
-    let separator = options.separator.unwrap_or_else(|| sniff_separator(sample));
-    if matches!(separator, b'"' | b'\n' | b'\r') {
-        return Err(Error::invalid("the separator cannot be a quote or a line end"));
-    }
-    let (first, first_end) = first_record(sample, separator)
-        .ok_or_else(|| Error::invalid("there is no line with data in it"))?;
-    let mut index = Index::default();
-    index.fill(&sample[first_end..], separator, first.len());
-    let records = index.records(&sample[first_end..]);
     let nulls = NullTexts::new(&options.null_texts);
-    let has_header = match options.header {
-        Header::Yes => true,
-        Header::No => false,
-        Header::Auto => looks_like_header(&first, records, &nulls),
-    };
-    if !has_header {
-        index.fill(sample, separator, first.len());
-    }
-    let records = index.records(if has_header { &sample[first_end..] } else { sample });
-    let columns = column_names(&first, has_header)?;
-    let sample = Sample { columns: &columns, records, nulls: &nulls };
+    let Head { dialect, has_header, columns: names, data_start, hint } =
+        Head::of(sample, options, &nulls)?;
+    let (columns, are_named): (Vec<String>, Vec<bool>) = names.into_iter().unzip();
+    let data = &sample[data_start..];
+    let mut index = Index::default();
+    index.fill(data, dialect, columns.len());
+    let records = index.records(data);
+    let head_hint = hint.as_str();
+    let sample = Sample { columns: &columns, head_hint, has_header, records, nulls: &nulls };
     let roles = roles::assign(&sample, options)?;
-    let (fields, evidence) = field_plans(&sample, &roles.fields, options)?;
+    let (numerals, marks) = marks::find(&sample, &roles.fields, options);
+    let (fields, evidence) = field_plans(&sample, &roles.fields, numerals, options);
     let mut plan = Plan {
-        separator,
+        dialect,
         columns: columns.len(),
-        time: roles.time,
+        time: roles.time.plan,
         tags: roles
             .tags
             .iter()
@@ -156,25 +224,29 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
             Layout::Wide { tag } => Some(tag.clone()),
         },
         nulls,
+        numerals,
     };
     settle_types(&mut plan, &evidence, options);
     let schema = CsvSchema {
-        separator,
+        separator: dialect.separator,
         has_header,
         time_columns: plan.time.columns().iter().map(|&column| columns[column].clone()).collect(),
-        time_format: roles.time_format,
+        time_format: roles.time.format,
+        notes: roles.time.notes.into_iter().chain(marks).collect(),
         tags: plan_tags(&plan),
         fields: plan_fields(&plan),
         columns,
     };
     check_names(&schema)?;
-    let data_start = if has_header { first_end } else { 0 };
-    Ok(Inferred { schema, plan, data_start, evidence })
+    Ok(Inferred { schema, plan, data_start, evidence, are_named })
 }
 
 /// The sampled records and what is known of their columns.
 pub(super) struct Sample<'a> {
     pub columns: &'a [String],
+    /// What may be wrong if the columns are not those of the data.
+    pub head_hint: &'a str,
+    pub has_header: bool,
     pub records: Records<'a>,
     pub nulls: &'a NullTexts,
 }
@@ -214,134 +286,37 @@ fn list(names: &[String]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// The candidate that cuts most of the first records into the same number of fields; of equals
-/// the one that makes more fields.
-fn sniff_separator(sample: &[u8]) -> u8 {
-    const RECORDS_MAX: usize = 50;
-    let score = |separator: u8| {
-        let mut counts = Vec::new();
-        let mut rest = sample;
-        while counts.len() < RECORDS_MAX
-            && let Some((fields, end)) = first_record(rest, separator)
-        {
-            counts.push(fields.len());
-            rest = &rest[end..];
-        }
-        counts
-            .iter()
-            .filter(|&&count| count > 1)
-            .map(|count| (counts.iter().filter(|other| *other == count).count(), *count))
-            .max()
-            .unwrap_or((0, 0))
-    };
-    let mut best = (b',', (0, 0));
-    for separator in [b',', b';', b'\t', b'|'] {
-        let score = score(separator);
-        if score > best.1 {
-            best = (separator, score);
-        }
-    }
-    best.0
-}
-
-/// A column whose values are numbers, times or booleans speaks for a header when the first record
-/// has something else there, and against one when it has the same. One that speaks for it is
-/// enough when it is the time, or when no fewer speak for it than against it: sensors may be
-/// called by numbers.
-fn looks_like_header(first: &[Vec<u8>], records: Records<'_>, nulls: &NullTexts) -> bool {
-    const RECORDS_MAX: usize = 100;
-    let typed = |text: &[u8]| {
-        let text = text.trim_ascii();
-        let time = std::str::from_utf8(text).is_ok_and(|t| tidefall_types::parse_time(t).is_ok());
-        (time || scalar::parse_f64(text).is_some() || scalar::parse_bool(text).is_some(), time)
-    };
-    if records.len() == 0 {
-        return !first.iter().any(|text| typed(text).0);
-    }
-    let (mut header, mut data, mut time_is_named) = (0, 0, false);
-    for (column, name) in first.iter().enumerate() {
-        let rows = 0..records.len().min(RECORDS_MAX);
-        let values: Vec<(bool, bool)> = rows
-            .map(|record| records.field(record, column))
-            .filter(|text| !nulls.contains(text))
-            .map(typed)
-            .collect();
-        let (typed_values, times) = values.iter().fold((0, 0), |sum, value| {
-            (sum.0 + usize::from(value.0), sum.1 + usize::from(value.1))
-        });
-        if values.is_empty() || typed_values * 2 < values.len() || nulls.contains(name) {
-            continue;
-        }
-        if typed(name).0 {
-            data += 1;
-        } else {
-            header += 1;
-            // The first row of data may well have a broken time, but not one of a few letters.
-            time_is_named |= times * 2 >= values.len() && !name.iter().any(u8::is_ascii_digit);
-        }
-    }
-    match header + data {
-        0 => !has_duplicates(first),
-        _ => time_is_named || header >= data.max(1),
-    }
-}
-
-fn has_duplicates(names: &[Vec<u8>]) -> bool {
-    let mut sorted: Vec<&Vec<u8>> = names.iter().collect();
-    sorted.sort_unstable();
-    sorted.windows(2).any(|pair| pair[0] == pair[1])
-}
-
-fn column_names(first: &[Vec<u8>], has_header: bool) -> Result<Vec<String>> {
-    let mut names = Vec::with_capacity(first.len());
-    for (column, text) in first.iter().enumerate() {
-        let text = std::str::from_utf8(text).map_err(|_| {
-            Error::invalid(format!(
-                "the name of column {}, {}, is not UTF-8; convert the file to UTF-8",
-                column + 1,
-                scalar::quoted(text)
-            ))
-        })?;
-        let named = has_header && !text.trim().is_empty();
-        names.push(if named { text.trim().to_owned() } else { format!("column_{}", column + 1) });
-    }
-    let mut sorted: Vec<&String> = names.iter().collect();
-    sorted.sort_unstable();
-    let mut doubled: Vec<String> =
-        sorted.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
-    doubled.dedup();
-    if doubled.is_empty() {
-        return Ok(names);
-    }
-    Err(Error::invalid(format!(
-        "the header names {} more than once; give each column its own name",
-        list(&doubled)
-    )))
-}
-
 /// The fields with what is known of their types, which [`settle_types`] fills in.
 fn field_plans(
     sample: &Sample<'_>,
     columns: &[usize],
+    numerals: Numerals,
     options: &CsvOptions,
-) -> Result<(Vec<FieldPlan>, Vec<Option<Seen>>)> {
+) -> (Vec<FieldPlan>, Vec<Evidence>) {
     let wide = options.layout != Layout::Long;
-    let mut given = Vec::new();
-    for (name, ty) in &options.types {
-        if !(wide && name == WIDE_FIELD) {
-            given.push((sample.find(name)?, *ty));
-        }
-    }
-    let all_given = wide && wide_type(options).is_some();
+    let given: Vec<(usize, FieldType)> = options
+        .types
+        .iter()
+        .filter(|(name, _)| !(wide && *name == WIDE_FIELD))
+        .filter_map(|(name, ty)| Some((sample.find(name).ok()?, *ty)))
+        .collect();
+    let told_wide = options.types.contains_key(WIDE_FIELD);
     let describe = |&column: &usize| {
         let name = &sample.columns[column];
-        let given = given.iter().find(|(given, _)| *given == column).map(|(_, ty)| *ty);
-        let given = given.or_else(|| options.table_type(name).filter(|_| !wide));
-        let evidence = (given.is_none() && !all_given).then(|| Seen::of(sample.values(column)));
-        let ty = given.unwrap_or(FieldType::F64);
+        let told = match wide {
+            true => told_wide.then_some(FieldType::F64),
+            false => given.iter().find(|(given, _)| *given == column).map(|(_, ty)| *ty),
+        };
+        let kept = options.table_type(if wide { WIDE_FIELD } else { name });
+        let seen = || Seen::of(sample.values(column), numerals);
+        let (ty, evidence) = match (told, kept) {
+            (Some(ty), _) => (ty, Evidence::Told),
+            (None, Some(ty)) => (ty, Evidence::Kept(seen())),
+            (None, None) => (FieldType::F64, Evidence::Seen(seen())),
+        };
         (FieldPlan { name: name.clone(), column, ty }, evidence)
     };
-    Ok(columns.iter().map(describe).unzip())
+    columns.iter().map(describe).unzip()
 }
 
 /// The type of the values of a wide file, if it is given.
@@ -350,9 +325,9 @@ fn wide_type(options: &CsvOptions) -> Option<FieldType> {
 }
 
 /// Gives every field the type that the evidence calls for; in a wide file all have one type.
-fn settle_types(plan: &mut Plan, evidence: &[Option<Seen>], options: &CsvOptions) {
-    for (field, seen) in plan.fields.iter_mut().zip(evidence) {
-        if let Some(seen) = seen {
+fn settle_types(plan: &mut Plan, evidence: &[Evidence], options: &CsvOptions) {
+    for (field, evidence) in plan.fields.iter_mut().zip(evidence) {
+        if let Evidence::Seen(seen) = evidence {
             field.ty = seen.field_type();
         }
     }
@@ -384,7 +359,7 @@ fn plan_fields(plan: &Plan) -> Vec<Field> {
 
 fn check_names(schema: &CsvSchema) -> Result<()> {
     let names = schema.tags.iter().chain(schema.fields.iter().map(|field| &field.name));
-    let mut names: Vec<&str> = names.map(String::as_str).chain([schema.time_name()]).collect();
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::invalid(format!(

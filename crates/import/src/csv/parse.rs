@@ -40,7 +40,7 @@ impl BlockParser {
 
     /// Parses a block of whole records.
     pub fn parse(&mut self, block: &[u8]) -> Result<ParsedBlock> {
-        self.index.fill(block, self.plan.separator, self.plan.columns);
+        self.index.fill(block, self.plan.dialect, self.plan.columns);
         let records = self.index.records(block);
         let mut bad = BadRecords::default();
         let mut rows = Rows::parse(&mut self.plan, records, &mut bad);
@@ -117,7 +117,8 @@ impl Rows {
                 bad.push(record, reason.context("time"));
             }
         });
-        let text = |column, name| TextColumn { records, column, name, nulls: &plan.nulls };
+        let (nulls, numerals) = (&plan.nulls, plan.numerals);
+        let text = |column, name| TextColumn { records, column, name, nulls, numerals };
         let tags = plan.tags.iter().map(|tag| text(tag.column, &tag.name).parse_tag(bad)).collect();
         let fields = plan
             .fields
@@ -188,7 +189,8 @@ impl Rows {
     }
 }
 
-fn constant_tag(name: &str, value: &str, rows: usize) -> TagColumn {
+/// A tag that all rows have.
+pub(crate) fn constant_tag(name: &str, value: &str, rows: usize) -> TagColumn {
     TagColumn {
         name: name.to_owned(),
         values: StringArray::from(vec![value]),

@@ -1,14 +1,15 @@
 //! What is done with each column of a file, decided once before the first row.
 
-use tidefall_types::{FieldType, Result};
+use tidefall_types::{Error, FieldType, Result};
 
-use super::scalar::NullTexts;
-use super::time::{TimeParser, parse_parts};
+use super::records::{Dialect, Records};
+use super::scalar::{NullTexts, Numerals};
+use super::time::{Clock, PARTS_MAX, TimeParser, parse_parts};
 
 /// How to make rows of the records of one file.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    pub separator: u8,
+    pub dialect: Dialect,
     /// The number of fields of a record.
     pub columns: usize,
     pub time: TimePlan,
@@ -18,6 +19,7 @@ pub(super) struct Plan {
     /// The tag that takes the names of `fields`, when each of them is a sensor.
     pub wide_tag: Option<String>,
     pub nulls: NullTexts,
+    pub numerals: Numerals,
 }
 
 #[derive(Debug, Clone)]
@@ -36,8 +38,32 @@ pub(super) struct FieldPlan {
 /// Which columns the time is made of.
 #[derive(Debug, Clone)]
 pub(super) enum TimePlan {
-    One { column: usize, parser: TimeParser },
-    DateAndClock { date: usize, clock: usize, parser: TimeParser },
+    One {
+        column: usize,
+        parser: TimeParser,
+    },
+    /// The texts of two columns, with a blank between them.
+    Joined {
+        columns: [usize; 2],
+        parser: TimeParser,
+    },
+    /// Year, month, day and so on.
+    Parts(Vec<usize>),
+    /// A date and the time of day beside it.
+    WithClock {
+        date: Box<Self>,
+        clock: ClockPlan,
+    },
+}
+
+/// Which columns the time of day is made of.
+#[derive(Debug, Clone)]
+pub(super) enum ClockPlan {
+    One {
+        column: usize,
+        clock: Clock,
+    },
+    /// Hour, minute and so on.
     Parts(Vec<usize>),
 }
 
@@ -46,41 +72,67 @@ impl TimePlan {
     pub fn columns(&self) -> Vec<usize> {
         match self {
             Self::One { column, .. } => vec![*column],
-            Self::DateAndClock { date, clock, .. } => vec![*date, *clock],
+            Self::Joined { columns, .. } => columns.to_vec(),
             Self::Parts(columns) => columns.clone(),
+            Self::WithClock { date, clock } => [date.columns(), clock.columns()].concat(),
         }
     }
 
     /// Reads the time of each record and hands it to `take`.
-    pub fn parse_all(
-        &mut self,
-        records: super::records::Records<'_>,
-        mut take: impl FnMut(usize, Result<i64>),
-    ) {
+    pub fn parse_all(&mut self, records: Records<'_>, mut take: impl FnMut(usize, Result<i64>)) {
         match self {
             Self::One { column, parser } => {
                 for (record, text) in records.column(*column).enumerate() {
                     take(record, parser.parse(text));
                 }
             }
-            Self::DateAndClock { date, clock, parser } => {
-                let mut joined = Vec::new();
-                for record in 0..records.len() {
-                    joined.clear();
-                    joined.extend_from_slice(records.field(record, *date).trim_ascii());
-                    joined.push(b' ');
-                    joined.extend_from_slice(records.field(record, *clock).trim_ascii());
-                    take(record, parser.parse(&joined));
-                }
+            _ => (0..records.len()).for_each(|record| take(record, self.parse(records, record))),
+        }
+    }
+
+    /// Reads the time of one record.
+    pub fn parse(&mut self, records: Records<'_>, record: usize) -> Result<i64> {
+        let text = |column: usize| records.field(record, column);
+        match self {
+            Self::One { column, parser } => parser.parse(text(*column)),
+            Self::Joined { columns, parser } => {
+                let [first, second] = columns.map(|column| text(column).trim_ascii());
+                parser.parse(&[first, b" ", second].concat())
             }
-            Self::Parts(columns) => {
-                let mut parts: Vec<&[u8]> = Vec::with_capacity(columns.len());
-                for record in 0..records.len() {
-                    parts.clear();
-                    parts.extend(columns.iter().map(|&column| records.field(record, column)));
-                    take(record, parse_parts(&parts));
-                }
+            Self::Parts(columns) => parse_parts_of(&[], columns, text),
+            Self::WithClock { date, clock } => {
+                let midnight_ns = date.parse(records, record)?;
+                let clock_ns = match clock {
+                    ClockPlan::One { column, clock } => clock.parse(text(*column))?,
+                    ClockPlan::Parts(columns) => parse_parts_of(&NO_DATE, columns, text)?,
+                };
+                midnight_ns.checked_add(clock_ns).ok_or_else(|| {
+                    Error::invalid("the time lies outside of 1677-09-21 .. 2262-04-11")
+                })
             }
         }
     }
+}
+
+impl ClockPlan {
+    pub fn columns(&self) -> Vec<usize> {
+        match self {
+            Self::One { column, .. } => vec![*column],
+            Self::Parts(columns) => columns.clone(),
+        }
+    }
+}
+
+/// The date in front of parts that are a time of day alone.
+const NO_DATE: [&[u8]; 3] = [b"1970", b"1", b"1"];
+
+fn parse_parts_of<'a>(
+    date: &[&'a [u8]],
+    columns: &[usize],
+    text: impl Fn(usize) -> &'a [u8],
+) -> Result<i64> {
+    let mut parts = [&b""[..]; PARTS_MAX];
+    let all = date.iter().copied().chain(columns.iter().map(|&column| text(column)));
+    parts.iter_mut().zip(all).for_each(|(part, text)| *part = text);
+    parse_parts(&parts[..(date.len() + columns.len()).min(PARTS_MAX)])
 }

@@ -18,6 +18,28 @@ pub(super) const QUOTE: u8 = b'"';
 /// taken for a missing one, so that one stray quote cannot swallow a file.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
 
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// The byte between two fields.
+    pub separator: u8,
+    /// The byte with which lines start that are remarks.
+    pub comment: Option<u8>,
+}
+
+impl Dialect {
+    fn is_comment(self, line: &[u8]) -> bool {
+        self.comment.is_some() && line.first().copied() == self.comment
+    }
+
+    /// Whether a line has no text in any field.
+    fn is_blank(self, line: &[u8]) -> bool {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        line.iter().all(|byte| *byte == self.separator)
+    }
+}
+
 /// Whether more bytes may follow a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -28,7 +50,7 @@ pub(super) enum Rest {
 }
 
 /// The position behind the last record that is whole in `buffer`; 0 when none is.
-pub(super) fn last_record_end(buffer: &[u8], separator: u8, rest: Rest) -> usize {
+pub(super) fn last_record_end(buffer: &[u8], dialect: Dialect, rest: Rest) -> usize {
     let newline_end =
         |from: usize| memrchr(b'\n', &buffer[from..]).map_or(from, |at| from + at + 1);
     if memchr(QUOTE, buffer).is_none() {
@@ -36,7 +58,7 @@ pub(super) fn last_record_end(buffer: &[u8], separator: u8, rest: Rest) -> usize
     }
     let mut record = 0;
     while record < buffer.len() {
-        match record_end(buffer, record, separator) {
+        match record_end(buffer, record, dialect) {
             RecordEnd::At(end) => record = end,
             RecordEnd::Missing => break,
             RecordEnd::OpenQuote => {
@@ -62,14 +84,18 @@ enum RecordEnd {
     OpenQuote,
 }
 
-fn record_end(buffer: &[u8], record: usize, separator: u8) -> RecordEnd {
+fn record_end(buffer: &[u8], record: usize, dialect: Dialect) -> RecordEnd {
     let mut at = record;
+    if dialect.is_comment(&buffer[record..]) {
+        let end = memchr(b'\n', &buffer[record..]);
+        return end.map_or(RecordEnd::Missing, |end| RecordEnd::At(record + end + 1));
+    }
     while let Some(found) = memchr2(QUOTE, b'\n', &buffer[at..]) {
         at += found;
         if buffer[at] == b'\n' {
             return RecordEnd::At(at + 1);
         }
-        let opens = at == record || buffer[at - 1] == separator;
+        let opens = at == record || buffer[at - 1] == dialect.separator;
         at += 1;
         if opens {
             match behind_closing_quote(buffer, at) {
@@ -131,8 +157,9 @@ pub(super) struct Index {
 
 impl Index {
     /// Finds the fields of `block`, which holds whole records, ends with a line end, and is
-    /// smaller than 4 GiB. Blank lines are passed over.
-    pub fn fill(&mut self, block: &[u8], separator: u8, columns: usize) {
+    /// smaller than 4 GiB. Blank lines and remarks are passed over, and so are records all of
+    /// whose fields are empty, with which spreadsheets end their files.
+    pub fn fill(&mut self, block: &[u8], dialect: Dialect, columns: usize) {
         assert!(block.last().is_none_or(|&byte| byte == b'\n'), "a block ends with a line end");
         assert!(u32::try_from(block.len()).is_ok(), "positions in a block are 32 bits wide");
         self.columns = columns;
@@ -143,9 +170,9 @@ impl Index {
         self.unquoted.clear();
         self.has_quotes = memchr(QUOTE, block).is_some();
         if self.has_quotes {
-            self.fill_quoted(block, separator);
+            self.fill_quoted(block, dialect);
         } else {
-            self.fill_plain(block, separator);
+            self.fill_plain(block, dialect);
         }
     }
 
@@ -160,7 +187,8 @@ impl Index {
         self.lines[record]
     }
 
-    fn fill_plain(&mut self, block: &[u8], separator: u8) {
+    fn fill_plain(&mut self, block: &[u8], dialect: Dialect) {
+        let Dialect { separator, .. } = dialect;
         let mut record = 0_usize;
         let mut first = 0_usize;
         let mut take = |at: usize| {
@@ -170,12 +198,15 @@ impl Index {
             }
             let end = if at > record && block[at - 1] == b'\r' { at - 1 } else { at };
             let found = self.ends.len() - first + 1;
-            if found == self.columns && end > record {
+            // Without text in any field there are as many bytes as separators.
+            let is_empty = end - record + 1 == found;
+            let is_record = !is_empty && !dialect.is_comment(&block[record..]);
+            if found == self.columns && is_record {
                 self.ends.push(end as u32);
                 self.starts.push(record as u32);
             } else {
                 self.ends.truncate(first);
-                if end > record {
+                if is_record {
                     let fault = Fault::Fields(found as u32);
                     self.ragged.push(Ragged { start: record as u32, fault });
                 }
@@ -199,15 +230,19 @@ impl Index {
         self.lines.extend_from_slice(&self.starts);
     }
 
-    fn fill_quoted(&mut self, block: &[u8], separator: u8) {
+    fn fill_quoted(&mut self, block: &[u8], dialect: Dialect) {
         let mut at = 0;
         while at < block.len() {
+            if dialect.is_comment(&block[at..]) {
+                at += memchr(b'\n', &block[at..]).map_or(block.len() - at, |n| n + 1);
+                continue;
+            }
             let (first, start) = (self.ends.len(), self.unquoted.len());
-            let (end, found) = match self.unquote_record(block, at, separator) {
+            let (end, found) = match self.unquote_record(block, at, dialect.separator) {
                 Some(end) => (end, Some(self.ends.len() - first)),
                 None => (memchr(b'\n', &block[at..]).map_or(block.len(), |n| at + n + 1), None),
             };
-            let blank = matches!(&block[at..end], b"\n" | b"\r\n");
+            let blank = dialect.is_blank(&block[at..end]);
             if found == Some(self.columns) && !blank {
                 self.starts.push(start as u32);
                 self.lines.push(at as u32);
@@ -303,17 +338,23 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fields of the first record of `block` that is not blank, and where the next one starts;
+/// The fields of the first record of `block` that is neither blank nor a remark, and where the next one starts;
 /// `None` when there is no such record.
-pub(super) fn first_record(block: &[u8], separator: u8) -> Option<(Vec<Vec<u8>>, usize)> {
+pub(super) fn first_record(block: &[u8], dialect: Dialect) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut index = Index::default();
     let mut at = 0;
     while at < block.len() {
-        let end = match index.unquote_record(block, at, separator) {
-            Some(end) => end,
-            None => at + memchr(b'\n', &block[at..])? + 1,
+        let line_end = || Some(at + memchr(b'\n', &block[at..])? + 1);
+        let is_comment = dialect.is_comment(&block[at..]);
+        let unquoted = match is_comment {
+            true => None,
+            false => index.unquote_record(block, at, dialect.separator),
         };
-        if !matches!(&block[at..end], b"\n" | b"\r\n") && !index.ends.is_empty() {
+        let end = match unquoted {
+            Some(end) => end,
+            None => line_end()?,
+        };
+        if !is_comment && !dialect.is_blank(&block[at..end]) && !index.ends.is_empty() {
             let starts = std::iter::once(0).chain(index.ends.iter().map(|end| *end as usize + 1));
             let fields = starts
                 .zip(&index.ends)

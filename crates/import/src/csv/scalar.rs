@@ -101,6 +101,78 @@ pub(super) fn parse_bool(text: &[u8]) -> Option<bool> {
     }
 }
 
+/// The marks in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numerals {
+    /// What stands before the decimals: a point or a comma.
+    pub decimal: u8,
+    /// What stands between groups of three digits, if anything.
+    pub thousands: Option<u8>,
+}
+
+impl Numerals {
+    /// A decimal point, and nothing between thousands.
+    pub const PLAIN: Self = Self { decimal: b'.', thousands: None };
+
+    /// Reads a number with `parse`, which knows plain ones.
+    #[inline]
+    pub fn read<T>(self, text: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        match self == Self::PLAIN {
+            true => parse(text),
+            false => self.read_marked(text, parse),
+        }
+    }
+
+    fn read_marked<T>(self, text: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        /// Longer than any number that somebody would write.
+        const BYTES_MAX: usize = 64;
+        let mut plain = [0; BYTES_MAX];
+        let mut used = 0;
+        let whole_end = memchr::memchr(self.decimal, text).unwrap_or(text.len());
+        let (_, whole) = take_sign(&text[..whole_end]);
+        if let Some(mark) = self.thousands
+            && whole.contains(&mark)
+        {
+            let groups = whole.split(|byte| *byte == mark);
+            let right = |(place, group): (usize, &[u8])| match place {
+                0 => (1..=3).contains(&group.len()) && group.iter().all(u8::is_ascii_digit),
+                _ => group.len() == 3 && group.iter().all(u8::is_ascii_digit),
+            };
+            groups.enumerate().all(right).then_some(())?;
+        }
+        for (at, &byte) in text.iter().enumerate() {
+            if at < whole_end && Some(byte) == self.thousands {
+                continue;
+            }
+            // The point of a plain number is no mark here.
+            let byte = match byte {
+                byte if byte == self.decimal && at == whole_end => b'.',
+                b'.' => return None,
+                byte => byte,
+            };
+            *plain.get_mut(used)? = byte;
+            used += 1;
+        }
+        parse(&plain[..used])
+    }
+}
+
+/// What to do about a text that is a number but for its marks.
+pub(super) fn marks_hint(text: &[u8]) -> &'static str {
+    let reads = |decimal, thousands| {
+        Numerals { decimal, thousands: Some(thousands) }
+            .read(text.trim_ascii(), parse_f64)
+            .is_some()
+    };
+    match (reads(b',', b'.'), reads(b'.', b',')) {
+        (true, true) => "; --decimal , or --thousands , reads such numbers",
+        (true, false) if text.contains(&b'.') => "; --decimal , --thousands . reads such numbers",
+        (true, false) => "; --decimal , reads such numbers",
+        (false, true) => "; --thousands , reads such numbers",
+        (false, false) => "",
+    }
+}
+
 /// What a text of a column of this type should have been.
 pub(super) fn expected(ty: FieldType) -> &'static str {
     match ty {
@@ -138,7 +210,10 @@ impl NullTexts {
                 None => nulls.empty = true,
                 Some(&first) => {
                     nulls.starts[usize::from(first)] = true;
-                    nulls.has_number |= parse_f64(text).is_some() || parse_bool(text).is_some();
+                    // Whatever the marks in numbers are.
+                    nulls.has_number |= text.iter().any(u8::is_ascii_digit)
+                        || parse_f64(text).is_some()
+                        || parse_bool(text).is_some();
                     nulls.texts.push(text.to_vec());
                 }
             }
@@ -194,6 +269,28 @@ mod tests {
         assert!(parse_f64(b"NaN").is_some_and(f64::is_nan));
         assert_eq!(parse_f64(b"-Infinity"), Some(f64::NEG_INFINITY));
         assert_eq!(parse_f64(b"-0").map(f64::is_sign_negative), Some(true));
+    }
+
+    #[test]
+    fn marks_in_numbers_are_read_where_they_belong() {
+        let check = |decimal, thousands, text: &str, expected: Option<f64>| {
+            let found = Numerals { decimal, thousands }.read(text.as_bytes(), parse_f64);
+            assert_eq!(found, expected, "{text:?}");
+        };
+        check(b',', None, "-2,5", Some(-2.5));
+        check(b',', None, "25", Some(25.0));
+        check(b',', None, ",5e1", Some(5.0));
+        check(b',', None, "2.5", None);
+        check(b',', None, "1,2,3", None);
+        check(b',', Some(b'.'), "-1.234.567,5", Some(-1_234_567.5));
+        check(b',', Some(b'.'), "1.23", None);
+        check(b',', Some(b'.'), "1234.567", None);
+        check(b',', Some(b'.'), ".123", None);
+        check(b'.', Some(b','), "1,234.5", Some(1_234.5));
+        check(b'.', Some(b','), "1,234,56", None);
+        check(b'.', Some(b','), "1.234,5", None);
+        check(b'.', Some(b' '), "+1 234", Some(1_234.0));
+        check(b'.', Some(b','), &"1".repeat(100), None);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! How times are written in files.
 
+mod clock;
 mod pattern;
+
+use std::fmt;
 
 use tidefall_types::{
     Error, Month, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND, Result, parse_time,
@@ -8,7 +11,9 @@ use tidefall_types::{
 
 use pattern::Item;
 
-use super::scalar::quoted;
+pub(super) use clock::{Clock, Digits};
+
+use super::scalar::{self, quoted};
 
 /// The unit of times that are written as numbers since 1970 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +26,10 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// From the longest to the shortest.
+    pub(super) const ALL: [Self; 4] =
+        [Self::Seconds, Self::Milliseconds, Self::Microseconds, Self::Nanoseconds];
+
     const fn ns(self) -> i64 {
         match self {
             Self::Seconds => NS_PER_SECOND,
@@ -30,15 +39,24 @@ impl TimeUnit {
         }
     }
 
-    /// The unit in which a present-day time has the magnitude of `count`: the same number of
-    /// seconds, milliseconds, ... lies a thousandfold apart, and all of 1973..5138 is told right.
-    pub(super) const fn of_magnitude(count: i64) -> Self {
-        match count.unsigned_abs() {
-            0..100_000_000_000 => Self::Seconds,
-            100_000_000_000..100_000_000_000_000 => Self::Milliseconds,
-            100_000_000_000_000..100_000_000_000_000_000 => Self::Microseconds,
-            _ => Self::Nanoseconds,
-        }
+    /// Whether a count of this unit since 1970 is a time between 1900 and 2200, and not so near to
+    /// 1970 that it may as well be a number of any other kind. In 1966-11 .. 1973-02 times are
+    /// such numbers; they must be told.
+    pub(super) fn is_plausible(self, count: f64) -> bool {
+        let seconds = count * (self.ns() as f64 / NS_PER_SECOND as f64);
+        // 1e8 seconds are three years. No number is plausible in two units.
+        (1e8..7.26e9).contains(&seconds.abs()) && seconds > -2.21e9
+    }
+}
+
+impl fmt::Display for TimeUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Seconds => "seconds",
+            Self::Milliseconds => "milliseconds",
+            Self::Microseconds => "microseconds",
+            Self::Nanoseconds => "nanoseconds",
+        })
     }
 }
 
@@ -49,14 +67,31 @@ pub enum TimeFormat {
     Iso,
     /// A number since 1970 UTC, whole or with decimals.
     Unix(TimeUnit),
-    /// A pattern in the manner of `strftime`: `%Y %y %m %b %B %d %e %j %H %I %p %M %S %f %z %a %A
-    /// %F %T %s %%`. Numbers need no leading zeros, a blank stands for any number of blanks, and
-    /// times are UTC unless `%z` says otherwise.
+    /// Days since 1899-12-30, with the time of day as decimals, as spreadsheets store them.
+    Spreadsheet,
+    /// A pattern in the manner of `strftime`: `%Y %y %m %b %B %d %e %j %G %V %u %H %I %p %M %S %f
+    /// %z %Z %a %A %F %T %s %%`. Numbers need no leading zeros, a blank stands for any number of
+    /// blanks, and times are UTC unless `%z` says otherwise.
     Pattern(String),
 }
 
+/// The name that [`TimeFormat::from_name`] reads.
+impl fmt::Display for TimeFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Iso => f.write_str("iso"),
+            Self::Unix(TimeUnit::Seconds) => f.write_str("s"),
+            Self::Unix(TimeUnit::Milliseconds) => f.write_str("ms"),
+            Self::Unix(TimeUnit::Microseconds) => f.write_str("us"),
+            Self::Unix(TimeUnit::Nanoseconds) => f.write_str("ns"),
+            Self::Spreadsheet => f.write_str("excel"),
+            Self::Pattern(pattern) => write!(f, "{pattern:?}"),
+        }
+    }
+}
+
 impl TimeFormat {
-    /// Reads the name of a format: `iso`, `s`, `ms`, `us`, `ns`, or a pattern with `%`.
+    /// Reads the name of a format: `iso`, `s`, `ms`, `us`, `ns`, `excel`, or a pattern with `%`.
     ///
     /// # Errors
     /// `Invalid` when it is neither.
@@ -67,14 +102,15 @@ impl TimeFormat {
             "ms" => Self::Unix(TimeUnit::Milliseconds),
             "us" => Self::Unix(TimeUnit::Microseconds),
             "ns" => Self::Unix(TimeUnit::Nanoseconds),
+            "excel" => Self::Spreadsheet,
             pattern if pattern.contains('%') => {
                 pattern::compile(pattern)?;
                 Self::Pattern(pattern.to_owned())
             }
             _ => {
                 return Err(Error::invalid(format!(
-                    "{name:?} is not a time format: write iso, s, ms, us, ns or a pattern such as \
-                     \"%d.%m.%Y %H:%M\""
+                    "{name:?} is not a time format: write iso, s, ms, us, ns, excel or a pattern \
+                     such as \"%d.%m.%Y %H:%M\""
                 )));
             }
         })
@@ -84,10 +120,11 @@ impl TimeFormat {
     ///
     /// # Errors
     /// `Invalid` when a pattern cannot be understood.
-    pub(super) fn parser(&self) -> Result<TimeParser> {
+    pub(crate) fn parser(&self) -> Result<TimeParser> {
         let form = match self {
             Self::Iso => Form::Iso,
             Self::Unix(unit) => Form::Unix(unit.ns()),
+            Self::Spreadsheet => Form::Spreadsheet,
             Self::Pattern(text) => {
                 Form::Pattern { items: pattern::compile(text)?, text: text.clone() }
             }
@@ -100,13 +137,14 @@ impl TimeFormat {
 enum Form {
     Iso,
     Unix(i64),
+    Spreadsheet,
     Pattern { items: Vec<Item>, text: String },
 }
 
 /// Reads times of one format. It remembers the last date, since neighbouring rows mostly share
 /// it.
 #[derive(Debug, Clone)]
-pub(super) struct TimeParser {
+pub(crate) struct TimeParser {
     form: Form,
     date: [u8; 10],
     midnight_ns: i64,
@@ -122,6 +160,7 @@ impl TimeParser {
                 None => parse_iso_slow(text),
             },
             Form::Unix(unit_ns) => parse_unix(text, *unit_ns),
+            Form::Spreadsheet => parse_spreadsheet(text),
             Form::Pattern { items, text: pattern } => pattern::parse(items, text.trim_ascii())
                 .map_err(|why| {
                     Error::invalid(format!(
@@ -235,7 +274,7 @@ fn parse_unix(text: &[u8], unit_ns: i64) -> Result<i64> {
         None => (text, &[][..]),
     };
     let decimals_fit = decimals.iter().all(u8::is_ascii_digit);
-    match super::scalar::parse_i64(whole) {
+    match scalar::parse_i64(whole) {
         Some(count) if decimals_fit => {
             let part = decimals_ns(decimals, unit_ns);
             let part = if whole.starts_with(b"-") { -part } else { part };
@@ -244,7 +283,7 @@ fn parse_unix(text: &[u8], unit_ns: i64) -> Result<i64> {
                 .and_then(|time_ns| time_ns.checked_add(part))
                 .ok_or_else(range)
         }
-        _ => match super::scalar::parse_f64(text) {
+        _ => match scalar::parse_f64(text) {
             // 1.7e9, as spreadsheets write large numbers.
             Some(count) if count.is_finite() => {
                 let time_ns = (count * unit_ns as f64).round();
@@ -268,12 +307,40 @@ fn decimals_ns(decimals: &[u8], unit_ns: i64) -> i64 {
     part
 }
 
+/// Days as spreadsheets count them. Their decimals are those of a float, so that only whole
+/// milliseconds are meant.
+fn parse_spreadsheet(text: &[u8]) -> Result<i64> {
+    /// 1970-01-01.
+    const UNIX_DAY: f64 = 25_569.0;
+    /// In March 1900; below, spreadsheets have a leap day that never was.
+    const DAY_MIN: f64 = 61.0;
+    let days = scalar::parse_f64(text.trim_ascii()).filter(|days| *days >= DAY_MIN);
+    let millis = days.map(|days| (days - UNIX_DAY) * (NS_PER_DAY / NS_PER_MILLI) as f64);
+    let time_ns = millis.and_then(|millis| {
+        let reached = millis.abs() < (i64::MAX / NS_PER_MILLI) as f64;
+        reached.then(|| millis.round() as i64 * NS_PER_MILLI)
+    });
+    time_ns.ok_or_else(|| {
+        Error::invalid(format!(
+            "{} is not a time: expected days since 1899-12-30, from 61 on",
+            quoted(text)
+        ))
+    })
+}
+
+/// Year, month, day, hour, minute, second.
+pub(super) const PARTS_MAX: usize = 6;
+
 /// The time of a date in numbers, as files with columns `year`, `month`, `day`, ... have it;
-/// missing parts at the end are the least ones. Seconds may have decimals.
+/// missing parts at the end are the least ones. The month may be a name, seconds may have
+/// decimals, and 24:00 is the end of the day.
 pub(super) fn parse_parts(parts: &[&[u8]]) -> Result<i64> {
-    let mut numbers = [0_i64, 1, 1, 0, 0, 0];
-    for (number, part) in numbers.iter_mut().zip(parts).take(5) {
-        *number = whole_part(part)?;
+    let mut numbers: [i64; PARTS_MAX] = [0, 1, 1, 0, 0, 0];
+    for (place, (number, part)) in numbers.iter_mut().zip(parts).take(5).enumerate() {
+        *number = match month_name(part).filter(|_| place == 1) {
+            Some(month) => month,
+            None => whole_part(part)?,
+        };
     }
     let second_ns = match parts.get(5) {
         Some(second) => parse_unix(second, NS_PER_SECOND)?,
@@ -282,7 +349,8 @@ pub(super) fn parse_parts(parts: &[&[u8]]) -> Result<i64> {
     let [year, month, day, hour, minute, _] = numbers;
     let none = || Error::invalid(format!("there is no day {year}-{month}-{day}"));
     let small = |value: i64| u32::try_from(value).map_err(|_| none());
-    if !(0..24).contains(&hour) || !(0..60).contains(&minute) {
+    let is_end = (hour, minute, second_ns) == (24, 0, 0);
+    if !(0..24).contains(&hour) && !is_end || !(0..60).contains(&minute) {
         return Err(Error::invalid("hours go from 0 to 23 and minutes to 59"));
     }
     if !(0..60 * NS_PER_SECOND).contains(&second_ns) {
@@ -292,11 +360,17 @@ pub(super) fn parse_parts(parts: &[&[u8]]) -> Result<i64> {
     midnight.checked_add((hour * 3_600 + minute * 60) * NS_PER_SECOND + second_ns).ok_or_else(none)
 }
 
+fn month_name(text: &[u8]) -> Option<i64> {
+    let mut rest = text.trim_ascii();
+    let month = pattern::name(&mut rest, &pattern::MONTHS)?;
+    rest.is_empty().then_some(month as i64 + 1)
+}
+
 fn whole_part(text: &[u8]) -> Result<i64> {
     let text = text.trim_ascii();
     // Data frames with gaps write whole numbers as `7.0`.
     let whole = text.strip_suffix(b".0").unwrap_or(text);
-    super::scalar::parse_i64(whole).ok_or_else(|| {
+    scalar::parse_i64(whole).ok_or_else(|| {
         Error::invalid(format!("{} is not a part of a time: expected a whole number", quoted(text)))
     })
 }

@@ -2,10 +2,43 @@
 
 use tidefall_types::FieldType;
 
-use crate::csv::scalar;
+use crate::csv::scalar::{self, Numerals};
 
 /// Fewer values than this decide nothing by majority.
 const MAJORITY_VALUES_MIN: usize = 100;
+
+/// What the values of a field call for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum SeenType {
+    /// There are no values.
+    #[default]
+    Nothing,
+    /// Text, but at least half are numbers: where others say that they are numbers, the rest is wrong.
+    Mixed,
+    /// This type.
+    Sure(FieldType),
+}
+
+impl SeenType {
+    /// What the values of both call for.
+    pub fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Sure(one), Self::Sure(other)) => Self::Sure(common(one, other)),
+            (Self::Sure(ty), _) | (_, Self::Sure(ty)) => Self::Sure(ty),
+            (Self::Mixed, _) | (_, Self::Mixed) => Self::Mixed,
+            (Self::Nothing, Self::Nothing) => Self::Nothing,
+        }
+    }
+
+    /// The type of a field that holds such values.
+    pub fn field_type(self) -> FieldType {
+        match self {
+            Self::Sure(ty) => ty,
+            Self::Mixed => FieldType::Text,
+            Self::Nothing => FieldType::F64,
+        }
+    }
+}
 
 /// What was seen of the values of a column.
 #[derive(Debug, Default, Clone)]
@@ -17,13 +50,22 @@ pub(in crate::csv) struct Seen {
     large: usize,
     decimal: usize,
     boolean: usize,
+    /// Whole numbers with zeros in front, such as 00123: they name something.
+    padded: usize,
+    /// A text that is neither number nor boolean, and how often it was there.
+    odd: (Vec<u8>, usize),
 }
 
 impl Seen {
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>, numerals: Numerals) -> Self {
         let mut seen = Self::default();
-        values.for_each(|text| seen.add(text));
+        values.for_each(|text| seen.add(text, numerals));
         seen
+    }
+
+    /// Whether there was no value.
+    pub fn is_empty(&self) -> bool {
+        self.all == 0
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -33,6 +75,12 @@ impl Seen {
         self.large += other.large;
         self.decimal += other.decimal;
         self.boolean += other.boolean;
+        self.padded += other.padded;
+        if self.odd.0 == other.odd.0 {
+            self.odd.1 += other.odd.1;
+        } else if other.odd.1 > self.odd.1 {
+            self.odd = other.odd.clone();
+        }
     }
 
     /// Whether more values could widen the type, other than by being plainly wrong.
@@ -41,24 +89,56 @@ impl Seen {
         self.all == 0 || !matches!(ty, FieldType::F64 | FieldType::Text)
     }
 
-    pub fn add(&mut self, text: &[u8]) {
+    pub fn add(&mut self, text: &[u8], numerals: Numerals) {
         self.all += 1;
-        if scalar::parse_i64(text).is_some() {
+        if matches!(text, [b'0', b'0'..=b'9', ..]) && text.iter().all(u8::is_ascii_digit) {
+            self.padded += 1;
+        } else if numerals.read(text, scalar::parse_i64).is_some() {
             self.whole += 1;
             self.negative += usize::from(text[0] == b'-');
-        } else if scalar::parse_u64(text).is_some() {
+        } else if numerals.read(text, scalar::parse_u64).is_some() {
             self.large += 1;
-        } else if scalar::parse_f64(text).is_some() {
+        } else if numerals.read(text, scalar::parse_f64).is_some() {
             self.decimal += 1;
         } else if scalar::parse_bool(text).is_some() {
             self.boolean += 1;
+        } else if self.odd.1 == 0 {
+            self.odd = (text.to_vec(), 1);
+        } else if self.odd.0 == text {
+            self.odd.1 += 1;
         }
+    }
+
+    /// What the values call for.
+    pub fn seen_type(&self) -> SeenType {
+        match self.field_type() {
+            _ if self.all == 0 => SeenType::Nothing,
+            FieldType::Text if self.padded == 0 && self.numbers() * 2 >= self.all => {
+                SeenType::Mixed
+            }
+            ty => SeenType::Sure(ty),
+        }
+    }
+
+    fn numbers(&self) -> usize {
+        self.whole + self.large + self.decimal
+    }
+
+    /// The one text that keeps a column of numbers from being one.
+    pub fn odd_one(&self) -> Option<&[u8]> {
+        let is_only = self.numbers() + self.odd.1 == self.all && self.odd.1 < self.numbers();
+        (is_only && self.field_type() == FieldType::Text).then_some(self.odd.0.as_slice())
+    }
+
+    /// Whether the column is text because of zeros in front of numbers.
+    pub fn is_padded(&self) -> bool {
+        self.padded > 0 && self.field_type() == FieldType::Text
     }
 
     /// The narrowest type for these values. Nearly all (99 of 100) must be numbers for a column
     /// of numbers; a column of nothing is one of numbers.
     pub fn field_type(&self) -> FieldType {
-        let numbers = self.whole + self.large + self.decimal;
+        let numbers = self.numbers();
         let nearly_all = self.all >= MAJORITY_VALUES_MIN && numbers * 100 >= self.all * 99;
         if self.all > 0 && self.boolean == self.all {
             FieldType::Bool
@@ -74,13 +154,46 @@ impl Seen {
     }
 }
 
-/// The narrowest inferred type that holds values of both.
+/// The narrowest type that holds values of both.
 pub(super) fn common(one: FieldType, other: FieldType) -> FieldType {
     if one == other {
-        one
-    } else if one.is_numeric() && other.is_numeric() {
-        FieldType::F64
-    } else {
-        FieldType::Text
+        return one;
     }
+    if !one.is_numeric() || !other.is_numeric() {
+        return FieldType::Text;
+    }
+    let (Some(one), Some(other)) = (integer(one), integer(other)) else { return FieldType::F64 };
+    let bits = match one.0 == other.0 {
+        true => one.1.max(other.1),
+        // A sign takes a bit, and types come in doubles.
+        false => {
+            let (signed, unsigned) = if one.0 == Sign::Any { (one, other) } else { (other, one) };
+            signed.1.max(unsigned.1 * 2)
+        }
+    };
+    let signs = if one.0 == other.0 { one.0 } else { Sign::Any };
+    INTEGERS.into_iter().find(|(_, of)| *of == (signs, bits)).map_or(FieldType::F64, |(ty, _)| ty)
+}
+
+/// Which whole numbers a type has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Any,
+    NotNegative,
+}
+
+const INTEGERS: [(FieldType, (Sign, u32)); 8] = [
+    (FieldType::I8, (Sign::Any, 8)),
+    (FieldType::I16, (Sign::Any, 16)),
+    (FieldType::I32, (Sign::Any, 32)),
+    (FieldType::I64, (Sign::Any, 64)),
+    (FieldType::U8, (Sign::NotNegative, 8)),
+    (FieldType::U16, (Sign::NotNegative, 16)),
+    (FieldType::U32, (Sign::NotNegative, 32)),
+    (FieldType::U64, (Sign::NotNegative, 64)),
+];
+
+/// The signs and bits of a type of whole numbers.
+fn integer(ty: FieldType) -> Option<(Sign, u32)> {
+    INTEGERS.into_iter().find(|(known, _)| *known == ty).map(|(_, of)| of)
 }

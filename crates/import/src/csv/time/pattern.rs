@@ -1,10 +1,10 @@
 //! Patterns in the manner of `strftime`.
 
-use tidefall_types::{Error, NS_PER_SECOND, Result};
+use tidefall_types::{Day, Error, NS_PER_DAY, NS_PER_SECOND, Result};
 
 use super::day_start_ns;
 
-const MONTHS: [&str; 12] = [
+pub(super) const MONTHS: [&str; 12] = [
     "january",
     "february",
     "march",
@@ -24,7 +24,7 @@ const DAYS: [&str; 7] =
 
 /// One piece of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Item {
+pub(in crate::csv) enum Item {
     Literal(u8),
     Blanks,
     Year,
@@ -34,6 +34,9 @@ pub(super) enum Item {
     Day,
     DayOfYear,
     DayName,
+    YearOfWeek,
+    Week,
+    DayOfWeek,
     Hour,
     HourOfHalfDay,
     HalfDay,
@@ -41,6 +44,7 @@ pub(super) enum Item {
     Second,
     Fraction,
     Zone,
+    ZoneName,
     UnixSeconds,
 }
 
@@ -81,6 +85,9 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Item>> {
             Some(b'd' | b'e') => Item::Day,
             Some(b'j') => Item::DayOfYear,
             Some(b'a' | b'A') => Item::DayName,
+            Some(b'G') => Item::YearOfWeek,
+            Some(b'V') => Item::Week,
+            Some(b'u') => Item::DayOfWeek,
             Some(b'H' | b'k') => Item::Hour,
             Some(b'I' | b'l') => Item::HourOfHalfDay,
             Some(b'p' | b'P') => Item::HalfDay,
@@ -88,13 +95,14 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Item>> {
             Some(b'S') => Item::Second,
             Some(b'f') => Item::Fraction,
             Some(b'z') => Item::Zone,
+            Some(b'Z') => Item::ZoneName,
             Some(b's') => Item::UnixSeconds,
             Some(b'%') => Item::Literal(b'%'),
             other => {
                 let letter = other.map(char::from).map_or(String::new(), String::from);
                 return Err(Error::invalid(format!(
                     "time format {pattern:?}: %{letter} has no meaning; known are %Y %y %m %b %d \
-                     %j %a %H %I %p %M %S %f %z %s %F %T %%"
+                     %j %a %G %V %u %H %I %p %M %S %f %z %Z %s %F %T %%"
                 )));
             }
         });
@@ -108,6 +116,9 @@ struct Found {
     month: Option<u32>,
     day: Option<u32>,
     day_of_year: Option<u32>,
+    year_of_week: Option<i64>,
+    week: Option<u32>,
+    day_of_week: Option<u32>,
     hour: u32,
     minute: u32,
     second: u32,
@@ -119,18 +130,27 @@ struct Found {
 
 /// Reads `text` by the pattern.
 pub(super) fn parse(items: &[Item], text: &[u8]) -> Result<i64, &'static str> {
-    let mut rest = text;
-    let mut found = Found::default();
-    for item in items {
-        found.take(*item, &mut rest)?;
-    }
-    if !rest.is_empty() {
-        return Err("there is more text behind it");
-    }
-    found.time_ns()
+    Found::of(items, text)?.time_ns()
+}
+
+/// Nanoseconds since midnight of `text` by a pattern that has only parts of the day.
+pub(super) fn parse_clock(items: &[Item], text: &[u8]) -> Result<i64, &'static str> {
+    Found::of(items, text)?.clock_ns()
 }
 
 impl Found {
+    fn of(items: &[Item], text: &[u8]) -> Result<Self, &'static str> {
+        let mut rest = text;
+        let mut found = Self::default();
+        for item in items {
+            found.take(*item, &mut rest)?;
+        }
+        match rest.is_empty() {
+            true => Ok(found),
+            false => Err("there is more text behind it"),
+        }
+    }
+
     fn take(&mut self, item: Item, rest: &mut &[u8]) -> Result<(), &'static str> {
         match item {
             Item::Literal(byte) => {
@@ -142,6 +162,13 @@ impl Found {
                 // POSIX: 69..99 are of the last century.
                 let year = i64::from(digits(rest, 2).ok_or("the year is missing")?);
                 self.year = Some(if year < 69 { 2000 + year } else { 1900 + year });
+            }
+            Item::YearOfWeek => {
+                self.year_of_week = Some(digits(rest, 4).ok_or("the year is missing")?.into());
+            }
+            Item::Week => self.week = Some(digits(rest, 2).ok_or("the week is missing")?),
+            Item::DayOfWeek => {
+                self.day_of_week = Some(digits(rest, 1).ok_or("the day of the week is missing")?);
             }
             Item::Month => self.month = Some(digits(rest, 2).ok_or("the month is missing")?),
             Item::MonthName => {
@@ -166,9 +193,13 @@ impl Found {
             Item::Second => self.second = digits(rest, 2).ok_or("the second is missing")?,
             Item::Fraction => self.fraction_ns = fraction(rest).ok_or("the fraction is missing")?,
             Item::Zone => self.zone_s = zone(rest).ok_or("the zone is missing")?,
+            Item::ZoneName => {
+                name(rest, &["utc", "gmt", "z"]).ok_or("the zone is not UTC, GMT or Z")?;
+            }
             Item::UnixSeconds => {
-                let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                let (number, tail) = rest.split_at(count);
+                let sign = usize::from(rest.starts_with(b"-"));
+                let digits = rest[sign..].iter().take_while(|byte| byte.is_ascii_digit());
+                let (number, tail) = rest.split_at(sign + digits.count());
                 self.unix_s = Some(crate::csv::scalar::parse_i64(number).ok_or("no number")?);
                 *rest = tail;
             }
@@ -184,32 +215,58 @@ impl Found {
                 .and_then(|ns| ns.checked_add(self.fraction_ns))
                 .ok_or(RANGE);
         }
+        let clock_ns = self.clock_ns()? - self.zone_s * NS_PER_SECOND;
+        self.midnight_ns()?.checked_add(clock_ns).ok_or(RANGE)
+    }
+
+    /// Nanoseconds since midnight; 24:00 is the end of the day.
+    fn clock_ns(&self) -> Result<i64, &'static str> {
         let hour = match self.afternoon {
             None => self.hour,
             Some(_) if !(1..=12).contains(&self.hour) => return Err("the hour is not in 1..12"),
             Some(afternoon) => self.hour % 12 + if afternoon { 12 } else { 0 },
         };
-        if hour > 23 || self.minute > 59 || self.second > 59 {
-            return Err("hours go to 23, minutes and seconds to 59");
+        let seconds = i64::from(hour * 3_600 + self.minute * 60 + self.second);
+        let clock_ns = seconds * NS_PER_SECOND + self.fraction_ns;
+        if self.minute > 59 || self.second > 59 || clock_ns > NS_PER_DAY {
+            return Err("hours go to 24, minutes and seconds to 59");
+        }
+        Ok(clock_ns)
+    }
+
+    fn midnight_ns(&self) -> Result<i64, &'static str> {
+        const NO_DAY: &str = "there is no such day";
+        if let Some(year) = self.year_of_week {
+            let week = (year, self.week.unwrap_or(1), self.day_of_week.unwrap_or(1));
+            return day_of_week_ns(week).ok_or("the year has no such week");
         }
         let year = self.year.ok_or("the form has no year")?;
-        let midnight_ns = match self.day_of_year {
+        match self.day_of_year {
             Some(day) => {
                 let days = if day_start_ns(year, 2, 29).is_some() { 366 } else { 365 };
                 if !(1..=days).contains(&day) {
                     return Err("the year has no such day");
                 }
                 day_start_ns(year, 1, 1)
-                    .and_then(|ns| ns.checked_add(i64::from(day - 1) * tidefall_types::NS_PER_DAY))
+                    .and_then(|ns| ns.checked_add(i64::from(day - 1) * NS_PER_DAY))
             }
             None => day_start_ns(year, self.month.unwrap_or(1), self.day.unwrap_or(1)),
-        };
-        let seconds = i64::from(hour * 3_600 + self.minute * 60 + self.second) - self.zone_s;
-        midnight_ns
-            .ok_or("there is no such day")?
-            .checked_add(seconds * NS_PER_SECOND + self.fraction_ns)
-            .ok_or(RANGE)
+        }
+        .ok_or(NO_DAY)
     }
+}
+
+/// The first nanosecond of a day that is named by year, week and day of the week, as ISO 8601 has
+/// it: weeks begin on Mondays, and the first one is that of January 4.
+fn day_of_week_ns((year, week, day): (i64, u32, u32)) -> Option<i64> {
+    const DAYS: i64 = 7;
+    // 1970-01-01 was a Thursday.
+    let monday_of = |day: i64| day - (day + 3).rem_euclid(DAYS);
+    let first_of = |year: i64| Some(i64::from(Day::of(day_start_ns(year, 1, 4)?).0));
+    let monday = monday_of(first_of(year)?) + i64::from(week.checked_sub(1)?) * DAYS;
+    let in_year = monday < monday_of(first_of(year + 1)?);
+    (in_year && (1..=DAYS).contains(&i64::from(day)))
+        .then(|| (monday + i64::from(day) - 1) * NS_PER_DAY)
 }
 
 /// Reads 1 to `count_max` digits.
@@ -228,7 +285,7 @@ fn fraction(rest: &mut &[u8]) -> Option<i64> {
 }
 
 /// Reads a name, or at least its first three letters, whatever the case.
-fn name(rest: &mut &[u8], names: &[&str]) -> Option<usize> {
+pub(super) fn name(rest: &mut &[u8], names: &[&str]) -> Option<usize> {
     let count = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (word, tail) = rest.split_at(count);
     *rest = tail;

@@ -1,0 +1,216 @@
+//! What to do about rows that replaced each other.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_cast::display::array_value_to_string;
+use arrow_schema::DataType;
+use tidefall_import::{ParsedBatch, is_parquet, open_csv, open_parquet};
+use tidefall_types::{FieldColumn, NO_TAG, Result, TableSchema, WriteBatch, parse_time};
+
+use super::inputs::Inputs;
+use crate::size::show_count;
+
+/// Rows that are looked at, from the beginnings of all files: enough to see what tells them apart.
+const ROWS_MAX: usize = 200_000;
+/// Rows of each file that are looked at even if there are many files.
+const FILE_ROWS_MIN: usize = 200;
+/// Tags are few.
+const COLUMNS_MAX: usize = 3;
+
+impl Inputs<'_> {
+    /// Advice to somebody of whose rows so many replaced others.
+    pub(super) fn advice(&self, replaced: u64, table: Option<&Arc<TableSchema>>) -> String {
+        let mut rows = Rows::default();
+        // The files were read before, so that this fails only if they have changed since.
+        let read = self.args.files.iter().filter(|file| file.is_file()).try_for_each(|file| {
+            let left = ROWS_MAX.saturating_sub(rows.count).max(FILE_ROWS_MIN);
+            rows.add_file(self, table.cloned(), file, left)
+        });
+        let advice = match read.map_or(Apart::Unknown, |()| rows.what_tells_apart()) {
+            Apart::Unknown => "the table had readings of their tags and times before".to_owned(),
+            Apart::Nothing => {
+                "no column tells them apart, so the last one of each time stays".to_owned()
+            }
+            Apart::Files => {
+                "they are in different files, which --tag-from-file NAME tells apart by \
+                             their names"
+                    .to_owned()
+            }
+            Apart::Columns(columns) => {
+                let tags = table.map_or(&self.args.tags, |table| &table.tags);
+                let tags = tags.iter().chain(&columns).map(String::as_str);
+                format!(
+                    "{} would tell them apart: import into another table with --tags {}",
+                    columns.join(" and "),
+                    tags.collect::<Vec<_>>().join(",")
+                )
+            }
+        };
+        format!("{} rows replaced others of the same tags and time; {advice}", show_count(replaced))
+    }
+}
+
+/// What rows of one identity differ in.
+#[derive(Debug, PartialEq, Eq)]
+enum Apart {
+    /// There are no such rows where it was looked.
+    Unknown,
+    Nothing,
+    Files,
+    Columns(Vec<String>),
+}
+
+/// The place of a row among those that are looked at.
+type Row = u32;
+
+/// Rows, and what they have in their columns.
+#[derive(Default)]
+struct Rows {
+    count: usize,
+    hasher: RandomState,
+    /// By hash of tags and time.
+    by_identity: HashMap<u64, Vec<Row>>,
+    /// For each row the number of its file.
+    file: Vec<u32>,
+    files: u32,
+    /// For each column that may name something the hashes of its values; 0 where there is none.
+    columns: BTreeMap<String, Vec<u64>>,
+    /// Those of them that hold text.
+    texts: HashSet<String>,
+}
+
+impl Rows {
+    fn add_file(
+        &mut self,
+        inputs: &Inputs<'_>,
+        table: Option<Arc<TableSchema>>,
+        file: &Path,
+        rows_max: usize,
+    ) -> Result<()> {
+        self.files += 1;
+        match is_parquet(file) {
+            true => self.add_batches(open_parquet(file, &inputs.parquet(file, table)?)?, rows_max),
+            false => self.add_batches(open_csv(file, &inputs.csv(file, table)?)?, rows_max),
+        }
+    }
+
+    fn add_batches(
+        &mut self,
+        batches: impl Iterator<Item = Result<ParsedBatch>>,
+        rows_max: usize,
+    ) -> Result<()> {
+        let rows_end = self.count + rows_max;
+        for batch in batches {
+            let batch = batch?.batch;
+            let rows = batch.rows().min(rows_end - self.count);
+            self.add(&batch, rows);
+            if self.count == rows_end {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, batch: &WriteBatch, rows: usize) {
+        let first = self.count;
+        for row in 0..rows {
+            let tags = batch.tags.iter().map(|tag| {
+                let key = tag.keys[row];
+                (&tag.name, (key != NO_TAG).then(|| tag.values.value(key as usize)))
+            });
+            let identity = (batch.time[row], tags.collect::<Vec<_>>());
+            let identity = self.hasher.hash_one(identity);
+            self.by_identity.entry(identity).or_default().push((first + row) as Row);
+        }
+        self.file.extend(std::iter::repeat_n(self.files, rows));
+        for field in batch.fields.iter().filter(|field| may_name(field)) {
+            if field.values.data_type() == &DataType::Utf8 {
+                self.texts.insert(field.name.clone());
+            }
+            let hashes = self.columns.entry(field.name.clone()).or_default();
+            hashes.resize(first, 0);
+            hashes.extend((0..rows).map(|row| match field.values.is_valid(row) {
+                true => {
+                    let text = array_value_to_string(&field.values, row).unwrap_or_default();
+                    self.hasher.hash_one(text).max(1)
+                }
+                false => 0,
+            }));
+        }
+        self.count += rows;
+        self.columns.values_mut().for_each(|hashes| hashes.resize(self.count, 0));
+    }
+
+    /// The columns that tell rows of one identity apart, as few as will do; or the files.
+    fn what_tells_apart(&self) -> Apart {
+        let groups = self.by_identity.values().map(Vec::as_slice);
+        let groups: Vec<&[Row]> = groups.filter(|rows| rows.len() > 1).collect();
+        if groups.is_empty() {
+            return Apart::Unknown;
+        }
+        let replaced: usize = groups.iter().map(|rows| rows.len() - 1).sum();
+        let is_enough = |kept: usize| kept * 10 >= replaced * 9;
+        // Text names things; a number does if it is enough by itself, or it would be measured.
+        let names: Vec<&str> = self.columns.keys().map(String::as_str).collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| self.is_name(name)).collect();
+        let texts: Vec<&str> = names.iter().copied().filter(|n| self.texts.contains(*n)).collect();
+        let mut chosen: Vec<&str> = Vec::new();
+        let mut kept = 0;
+        while chosen.len() < COLUMNS_MAX && !is_enough(kept) {
+            let with = |name: &str| {
+                let columns: Vec<&str> = chosen.iter().copied().chain([name]).collect();
+                self.kept(&groups, &columns)
+            };
+            let text = best(&texts, with).filter(|(_, count)| *count > kept);
+            let number = best(&names, with).filter(|(_, count)| is_enough(*count));
+            let text_is_enough = text.is_some_and(|(_, count)| is_enough(count));
+            let Some((name, count)) = number.filter(|_| !text_is_enough).or(text) else { break };
+            chosen.push(name);
+            kept = count;
+        }
+        let by_file = |rows: &&[Row]| {
+            rows.iter().map(|row| self.file[*row as usize]).collect::<HashSet<_>>().len() - 1
+        };
+        if is_enough(kept) {
+            Apart::Columns(chosen.into_iter().map(str::to_owned).collect())
+        } else if is_enough(groups.iter().map(by_file).sum()) {
+            Apart::Files
+        } else {
+            Apart::Nothing
+        }
+    }
+
+    /// How many rows would not replace others if some columns were tags.
+    fn kept(&self, groups: &[&[Row]], columns: &[&str]) -> usize {
+        let values: Vec<&Vec<u64>> = columns.iter().map(|name| &self.columns[*name]).collect();
+        let value = |row: &Row| -> Vec<u64> { values.iter().map(|v| v[*row as usize]).collect() };
+        groups.iter().map(|rows| rows.iter().map(value).collect::<HashSet<_>>().len() - 1).sum()
+    }
+
+    /// Whether the values of a column come again and again, as names do.
+    fn is_name(&self, name: &str) -> bool {
+        let distinct = self.columns[name].iter().collect::<HashSet<_>>().len();
+        distinct > 1 && distinct * 2 <= self.count
+    }
+}
+
+/// The name with the most, the first of equals.
+fn best<'a>(names: &[&'a str], with: impl Fn(&str) -> usize) -> Option<(&'a str, usize)> {
+    names.iter().rev().map(|name| (*name, with(name))).max_by_key(|(_, count)| *count)
+}
+
+/// Whether the values of a field may name something: they are neither decimals nor times.
+fn may_name(field: &FieldColumn) -> bool {
+    match field.values.data_type() {
+        DataType::Utf8 => {
+            let texts = field.values.as_string::<i32>();
+            texts.iter().flatten().next().is_none_or(|text| parse_time(text).is_err())
+        }
+        ty => ty.is_integer() || *ty == DataType::Boolean,
+    }
+}

@@ -1,0 +1,255 @@
+//! How the files of an import are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use regex::Regex;
+use tidefall_import::{
+    CsvOptions, Header, Layout, ParquetOptions, TimeFormat, TimeSource, Together, is_parquet,
+    look_together,
+};
+use tidefall_storage::Db;
+use tidefall_types::{Error, FieldType, Result, TableSchema};
+
+use crate::args::ImportArgs;
+
+/// The files of an import, and what is said and known about them.
+pub(super) struct Inputs<'a> {
+    pub(super) args: &'a ImportArgs,
+    csv: CsvOptions,
+    parquet: ParquetOptions,
+    file_tags: Vec<FileTag>,
+    /// Types that hold the values of all files.
+    types: BTreeMap<String, FieldType>,
+    /// Fields of text, most of whose values are numbers.
+    mixed: BTreeSet<String>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Takes the command line apart.
+    pub(super) fn new(args: &'a ImportArgs) -> Result<Self> {
+        let time_format = args.time_format.as_deref().map(TimeFormat::from_name).transpose()?;
+        let file_tags = args.tag_from_file.iter().map(|text| FileTag::parse(text));
+        let inputs = Self {
+            args,
+            csv: csv_options(args, time_format.clone())?,
+            parquet: parquet_options(args, time_format),
+            file_tags: file_tags.collect::<Result<_>>()?,
+            types: BTreeMap::new(),
+            mixed: BTreeSet::new(),
+        };
+        for file in &args.files {
+            inputs.check(file)?;
+        }
+        Ok(inputs)
+    }
+
+    /// What can be known of a file before it is opened.
+    fn check(&self, file: &Path) -> Result<()> {
+        self.tags_of(file)?;
+        let csv_only = [
+            ("--wide", self.args.wide.is_some()),
+            ("--time-columns", !self.args.time_columns.is_empty()),
+        ];
+        match csv_only.iter().find(|(_, is_given)| *is_given && is_parquet(file)) {
+            None => Ok(()),
+            Some((option, _)) => Err(Error::unsupported(format!(
+                "{}: {option} is for CSV files; import Parquet files without it",
+                file.display()
+            ))),
+        }
+    }
+
+    /// Looks at all files for the types of their fields, and returns what there is to be said about them.
+    pub(super) fn settle_types(&mut self, db: &Db) -> Result<Vec<(PathBuf, String)>> {
+        let table = db.schema(&self.args.table).ok();
+        let csv = CsvOptions { table: table.clone(), ..self.csv.clone() };
+        let parquet = ParquetOptions { table: table.clone(), ..self.parquet.clone() };
+        let Together { types, mixed, notes } = look_together(&self.args.files, &csv, &parquet)?;
+        if let Some(table) = &table {
+            self.check_told_types(table)?;
+        }
+        // The table keeps its types.
+        let is_kept = |name: &String| {
+            let mut fields = table.iter().flat_map(|table| &table.fields);
+            fields.any(|field| field.name == *name)
+        };
+        self.mixed = mixed;
+        self.types = types.into_iter().filter(|(name, _)| !is_kept(name)).collect();
+        Ok(notes)
+    }
+
+    /// Whether a field is text although most of its values are numbers, so that it names nothing.
+    pub(super) fn is_mixed(&self, field: &str) -> bool {
+        self.mixed.contains(field)
+    }
+
+    /// A type that is told must be that of the table.
+    fn check_told_types(&self, table: &TableSchema) -> Result<()> {
+        let of_table = |name: &str| table.fields.iter().find(|field| field.name == name);
+        for (name, told) in &self.args.types {
+            if let Some(field) = of_table(name).filter(|field| field.ty != *told) {
+                return Err(Error::conflict(format!(
+                    "--type {name}={}: it is {} in {}, and a field keeps its type; import into another \
+                     table with --type, and bring the rows of this one over with INSERT INTO ... SELECT",
+                    told.sql_name(),
+                    field.ty.sql_name(),
+                    table.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// How to read a CSV file.
+    pub(super) fn csv(&self, file: &Path, table: Option<Arc<TableSchema>>) -> Result<CsvOptions> {
+        let mut options = CsvOptions { table, types: self.types.clone(), ..self.csv.clone() };
+        options.constant_tags.extend(self.tags_of(file)?);
+        Ok(options)
+    }
+
+    /// How to read a Parquet file.
+    pub(super) fn parquet(
+        &self,
+        file: &Path,
+        table: Option<Arc<TableSchema>>,
+    ) -> Result<ParquetOptions> {
+        let mut options =
+            ParquetOptions { table, types: self.types.clone(), ..self.parquet.clone() };
+        options.constant_tags.extend(self.tags_of(file)?);
+        Ok(options)
+    }
+
+    /// The tags that the name of a file gives.
+    fn tags_of(&self, file: &Path) -> Result<Vec<(String, String)>> {
+        self.file_tags.iter().map(|tag| Ok((tag.name.clone(), tag.value(file)?))).collect()
+    }
+}
+
+/// A tag whose values are in the names of the files.
+#[derive(Debug)]
+struct FileTag {
+    name: String,
+    pattern: Option<Regex>,
+}
+
+impl FileTag {
+    fn parse(text: &str) -> Result<Self> {
+        let (name, pattern) = match text.split_once('=') {
+            Some((name, pattern)) => (name, Some(pattern)),
+            None => (text, None),
+        };
+        let wrong =
+            |error: regex::Error| Error::invalid(format!("--tag-from-file {text}: {error}"));
+        let pattern = pattern.map(Regex::new).transpose().map_err(wrong)?;
+        match name.is_empty() {
+            true => Err(Error::invalid("--tag-from-file needs the name of a tag")),
+            false => Ok(Self { name: name.to_owned(), pattern }),
+        }
+    }
+
+    fn value(&self, file: &Path) -> Result<String> {
+        let stem = stem(file);
+        let Some(pattern) = &self.pattern else { return Ok(stem.to_owned()) };
+        let found = pattern.captures(stem).and_then(|found| found.get(1).or_else(|| found.get(0)));
+        match found.map(|text| text.as_str()).filter(|text| !text.is_empty()) {
+            Some(value) => Ok(value.to_owned()),
+            None => Err(Error::invalid(format!(
+                "--tag-from-file {}: {pattern} is not in the name {stem:?}",
+                self.name
+            ))),
+        }
+    }
+}
+
+/// The name of a file without its endings: `a.csv.gz` is `a`.
+fn stem(file: &Path) -> &str {
+    const ENDINGS: [&str; 8] = [".gz", ".zst", ".csv", ".tsv", ".txt", ".dat", ".parquet", ".pq"];
+    let mut name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    for ending in ENDINGS {
+        let length = name.len().saturating_sub(ending.len());
+        if length > 0 && name.get(length..).is_some_and(|end| end.eq_ignore_ascii_case(ending)) {
+            name = &name[..length];
+        }
+    }
+    name
+}
+
+fn csv_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> Result<CsvOptions> {
+    let ascii = |what: &'static str, c: Option<char>| c.map(|c| ascii(what, c)).transpose();
+    let mut options = CsvOptions {
+        separator: ascii("separator", args.separator)?,
+        header: if args.no_header { Header::No } else { Header::Auto },
+        time_format,
+        tags: args.tags.clone(),
+        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
+        skip: args.skip.clone(),
+        types: args.types.iter().cloned().collect(),
+        constant_tags: args.constant_tags.clone(),
+        skip_lines: args.skip_lines,
+        comment: ascii("mark of remarks", args.comment)?,
+        decimal: ascii("decimal mark", args.decimal)?,
+        thousands: ascii("mark between thousands", args.thousands)?,
+        threads: args.db.threads,
+        ..CsvOptions::default()
+    };
+    options.null_texts.extend(args.null_texts.iter().cloned());
+    if let Some(time) = &args.time {
+        options.time = TimeSource::Columns(vec![time.clone()]);
+    } else if !args.time_columns.is_empty() {
+        options.time = TimeSource::Columns(args.time_columns.clone());
+    }
+    if let Some(tag) = &args.wide {
+        options.layout = Layout::Wide { tag: tag.clone() };
+    }
+    Ok(options)
+}
+
+fn ascii(what: &str, c: char) -> Result<u8> {
+    u8::try_from(c)
+        .ok()
+        .filter(u8::is_ascii)
+        .ok_or_else(|| Error::invalid(format!("the {what} {c:?} is not an ASCII character")))
+}
+
+fn parquet_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> ParquetOptions {
+    ParquetOptions {
+        time: args.time.clone(),
+        time_format,
+        tags: args.tags.clone(),
+        constant_tags: args.constant_tags.clone(),
+        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
+        skip: args.skip.clone(),
+        types: args.types.iter().cloned().collect(),
+        threads: args.db.threads,
+        ..ParquetOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_give_tags() {
+        let value = |tag: &str, file: &str| FileTag::parse(tag)?.value(Path::new(file));
+        let check = |tag: &str, file: &str, expected: &str| {
+            assert_eq!(value(tag, file).as_deref(), Ok(expected), "{tag} {file}");
+        };
+        check("site", "data/north.csv", "north");
+        check("site", "north.2024.CSV.gz", "north.2024");
+        check("site", "north", "north");
+        check("site", ".csv", ".csv");
+        check("site=^([a-z]+)_", "data/north_2024.csv", "north");
+        check("year=[0-9]{4}", "north_2024.parquet", "2024");
+        for (tag, why) in [
+            ("site=([0-9]+)", "is not in the name \"north\""),
+            ("site=(", "unclosed group"),
+            ("=x", "needs the name of a tag"),
+        ] {
+            let error = value(tag, "north.csv").unwrap_err();
+            assert!(error.message().contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Types that hold the values of several files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use tidefall_types::{Error, FieldType, Result};
+
+use crate::csv::{SeenFields, SeenType, seen_fields};
+use crate::parquet::file_types;
+use crate::{CsvOptions, ParquetOptions, is_parquet};
+
+/// What several files have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Together {
+    /// By field the type that holds the values of all files, or the one that the options give.
+    pub types: BTreeMap<String, FieldType>,
+    /// Those that are text, though half of the values and more are numbers.
+    pub mixed: BTreeSet<String>,
+    /// What was chosen where a file left a choice; each is said of the first such file alone.
+    pub notes: Vec<(PathBuf, String)>,
+}
+
+/// Looks at files that will be read one after the other. What can be read only once, such as a
+/// pipe, is left out.
+///
+/// # Errors
+/// As [`crate::open_csv`] and [`crate::open_parquet`] for any of the files; `Invalid` when none of
+/// them has a field whose type `csv` gives.
+pub fn look_together(
+    files: &[PathBuf],
+    csv: &CsvOptions,
+    parquet: &ParquetOptions,
+) -> Result<Together> {
+    let mut together = Together::default();
+    let mut types: BTreeMap<String, SeenType> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_file()) {
+        let seen = match is_parquet(file) {
+            true => {
+                let types = file_types(file, parquet)?.into_iter();
+                SeenFields {
+                    types: types.map(|(n, ty)| (n, SeenType::Sure(ty))).collect(),
+                    notes: Vec::new(),
+                }
+            }
+            false => seen_fields(file, csv)?,
+        };
+        for (name, ty) in seen.types {
+            let known = types.entry(name).or_default();
+            *known = known.with(ty);
+        }
+        for note in seen.notes {
+            if !together.notes.iter().any(|(_, known)| *known == note) {
+                together.notes.push((file.clone(), note));
+            }
+        }
+    }
+    let told = &csv.types;
+    let is_missing = |name: &&String| !name.starts_with('#') && !types.contains_key(*name);
+    if let (Some(name), false) = (told.keys().find(is_missing), types.is_empty()) {
+        return Err(Error::invalid(format!(
+            "no file has a field {name:?} that could be {}; the fields are {}",
+            told[name].sql_name(),
+            types.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+        )));
+    }
+    let is_mixed =
+        |(name, ty): (&String, &SeenType)| (*ty == SeenType::Mixed).then(|| name.clone());
+    together.mixed = types.iter().filter_map(is_mixed).collect();
+    let types = types.into_iter().map(|(name, ty)| (name, ty.field_type()));
+    together.types = types.chain(told.clone()).collect();
+    Ok(together)
+}
