@@ -7,6 +7,7 @@
 //! tables with a column or a row for each sensor, `asof` joins two of them by the nearest time. All that
 //! is read comes into a plan by the node in `source`.
 
+mod ahead;
 mod asof;
 mod catalog;
 mod cooperate;

@@ -15,10 +15,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{BATCH_ROWS, Comparison, RowBatch, ScanRequest, ValueCondition};
 use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
 
+use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
-use crate::source::{Deliver, Source, SourceNode};
+use crate::source::{Source, SourceNode};
 use crate::table::View;
 
 /// What is wanted of a table.
@@ -162,13 +163,12 @@ impl Source for RowScan {
         self.parts.len()
     }
 
-    fn produce(
-        &self,
+    fn open(
+        self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut Deliver<'_>,
-    ) -> Result<()> {
+    ) -> Result<Batches> {
         let request = ScanRequest {
             sensors: self.sensors[self.parts[partition].clone()].to_vec(),
             time: self.time,
@@ -178,12 +178,7 @@ impl Source for RowScan {
         };
         let scan = self.view.snapshot().scan(&request).map_err(to_datafusion)?;
         tally.add(scan.stats());
-        for rows in scan {
-            if !deliver(self.record_batch(&rows.map_err(to_datafusion)?)?) {
-                break;
-            }
-        }
-        Ok(())
+        Ok(Box::new(scan.map(move |rows| self.record_batch(&rows.map_err(to_datafusion)?))))
     }
 }
 

@@ -4,26 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use tidefall_storage::BATCH_ROWS;
 
+use crate::ahead::{Ahead, Batches};
 use crate::reads::{self, Tally};
-
-/// Batches that a partition makes ahead of their consumer: enough to hide the hand-over, no more, as nobody counts
-/// their memory.
-const BATCHES_AHEAD: usize = 2;
-
-/// Takes a batch and answers whether more are wanted.
-pub(crate) type Deliver<'a> = dyn FnMut(RecordBatch) -> bool + 'a;
 
 /// Makes batches.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
@@ -33,15 +27,14 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn describe(&self) -> String;
     /// The number of parts that can be made at the same time.
     fn partitions(&self) -> usize;
-    /// Makes the batches of a part, of which the first `limit` rows are wanted; it may make more. Runs on a
-    /// thread that may block.
-    fn produce(
-        &self,
+    /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. This
+    /// and the making run on threads that may block.
+    fn open(
+        self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut Deliver<'_>,
-    ) -> Result<()>;
+    ) -> Result<Batches>;
 }
 
 /// Reads a source.
@@ -74,14 +67,42 @@ impl SourceNode {
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
+}
 
-    fn read(&self, partition: usize, mut deliver: impl FnMut(RecordBatch) -> bool) -> Result<()> {
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        self.source.produce(partition, self.limit, &self.tally, &mut |batch| {
-            let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
-            left -= batch.num_rows();
-            deliver(batch) && left > 0
-        })
+/// A part of a source, opened when its first batch is asked for, up to the limit of rows.
+struct Part {
+    node: SourceNode,
+    partition: usize,
+    batches: Option<Batches>,
+    rows_left: usize,
+}
+
+impl Part {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows_left == 0 {
+            return Ok(None);
+        }
+        let batches = match &mut self.batches {
+            Some(batches) => batches,
+            none => {
+                let SourceNode { source, limit, tally, .. } = &self.node;
+                none.insert(Arc::clone(source).open(self.partition, *limit, tally)?)
+            }
+        };
+        let Some(mut batch) = batches.next().transpose()? else { return Ok(None) };
+        if batch.num_rows() > self.rows_left {
+            batch = batch.slice(0, self.rows_left);
+        }
+        self.rows_left -= batch.num_rows();
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Part {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
     }
 }
 
@@ -147,12 +168,22 @@ impl ExecutionPlan for SourceNode {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let schema: SchemaRef = self.schema();
-        let mut stream = RecordBatchReceiverStream::builder(schema, BATCHES_AHEAD);
-        let (sender, node) = (stream.tx(), self.clone());
-        stream.spawn_blocking(move || {
-            node.read(partition, |batch| sender.blocking_send(Ok(batch)).is_ok())
-        });
-        Ok(stream.build())
+        let rows_left = self.limit.unwrap_or(usize::MAX);
+        let part = Part { node: self.clone(), partition, batches: None, rows_left };
+        Ok(Box::pin(cooperative(Ahead::new(self.schema(), Box::new(part)))))
     }
+}
+
+/// Large batches as slices of the usual size.
+pub(crate) fn sliced(
+    batches: impl Iterator<Item = Result<RecordBatch>> + Send + 'static,
+) -> Batches {
+    Box::new(batches.flat_map(|batch| match batch {
+        Ok(batch) => {
+            let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
+            let rows = |start| BATCH_ROWS.min(batch.num_rows() - start);
+            starts.map(|start| Ok(batch.slice(start, rows(start)))).collect::<Vec<_>>()
+        }
+        error => vec![error],
+    }))
 }

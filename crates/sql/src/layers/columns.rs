@@ -14,15 +14,16 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::SensorSeries;
+use tidefall_storage::{ReadStats, SensorSeries};
 use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange};
 
 use super::{LAYER, is_time_range, time_of, unsupported};
+use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_sensors};
 use crate::reads::Tally;
 use crate::scan::split;
-use crate::source::{Deliver, Source, SourceNode};
+use crate::source::{Source, SourceNode};
 use crate::table::View;
 
 /// Values that a batch gathers before it goes on: a batch has one sensor at least.
@@ -177,6 +178,38 @@ impl Growing {
 }
 
 impl Lists {
+    fn fields(&self) -> Vec<FieldId> {
+        let field = |held: &Held| if let Held::Values(id) = held { Some(*id) } else { None };
+        self.held.iter().filter_map(field).collect()
+    }
+
+    /// Reads some of the sensors at the places `left`, which are fewer then.
+    fn next_batch(
+        &self,
+        left: &mut Range<usize>,
+        stats: &Arc<ReadStats>,
+    ) -> Result<Option<RecordBatch>> {
+        let fields = self.fields();
+        let (mut sensors, mut series, mut values) = (Vec::new(), Vec::new(), 0);
+        while values < BATCH_VALUES
+            && let Some(sensor) = left.next().map(|place| self.sensors[place])
+        {
+            let snapshot = self.view.snapshot();
+            let one = snapshot
+                .read_sensor_counted(sensor, &self.time, &fields, stats)
+                .map_err(to_datafusion)?;
+            if !one.time.is_empty() {
+                values += one.time.len() * (fields.len() + 1);
+                sensors.push(sensor);
+                series.push(one);
+            }
+        }
+        match sensors.is_empty() {
+            true => Ok(None),
+            false => self.batch(&sensors, series).map(Some),
+        }
+    }
+
     fn batch(&self, sensors: &[u32], series: Vec<SensorSeries>) -> Result<RecordBatch> {
         let lengths: Vec<usize> = series.iter().map(|one| one.time.len()).collect();
         let schema = self.view.schema();
@@ -221,43 +254,13 @@ impl Source for Lists {
         self.parts.len()
     }
 
-    fn produce(
-        &self,
+    fn open(
+        self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut Deliver<'_>,
-    ) -> Result<()> {
-        let fields: Vec<FieldId> = self
-            .held
-            .iter()
-            .filter_map(|held| if let Held::Values(id) = held { Some(*id) } else { None })
-            .collect();
-        let stats = tally.start();
-        let (mut sensors, mut series, mut values) = (Vec::new(), Vec::new(), 0);
-        for &sensor in &self.sensors[self.parts[partition].clone()] {
-            let snapshot = self.view.snapshot();
-            let one = snapshot
-                .read_sensor_counted(sensor, &self.time, &fields, &stats)
-                .map_err(to_datafusion)?;
-            if one.time.is_empty() {
-                continue;
-            }
-            values += one.time.len() * (fields.len() + 1);
-            sensors.push(sensor);
-            series.push(one);
-            if values >= BATCH_VALUES {
-                values = 0;
-                let batch = self.batch(&sensors, std::mem::take(&mut series))?;
-                sensors.clear();
-                if !deliver(batch) {
-                    return Ok(());
-                }
-            }
-        }
-        if !sensors.is_empty() {
-            deliver(self.batch(&sensors, series)?);
-        }
-        Ok(())
+    ) -> Result<Batches> {
+        let (stats, mut sensors) = (tally.start(), self.parts[partition].clone());
+        Ok(Box::new(std::iter::from_fn(move || self.next_batch(&mut sensors, &stats).transpose())))
     }
 }

@@ -21,15 +21,16 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{
-    BATCH_ROWS, Bin, ReadStats, SensorSeries, TagFilter, spread, threads_for, union_of_times,
+    Bin, ReadStats, SensorSeries, TagFilter, spread, threads_for, union_of_times,
 };
 use tidefall_types::{ColumnKind, FieldId, TimeRange, format_duration};
 
 use super::labels::{Labels, make_unique};
 use super::{LAYER, is_time_range, time_of, unsupported};
+use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::reads::Tally;
-use crate::source::{Deliver, Source, SourceNode};
+use crate::source::{Source, SourceNode, sliced};
 use crate::table::View;
 
 /// The most columns of a layer: DataFusion looks at all of them several times for each query.
@@ -303,24 +304,16 @@ impl Source for SideBySide {
         1
     }
 
-    fn produce(
-        &self,
+    fn open(
+        self: Arc<Self>,
         _partition: usize,
         _limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut Deliver<'_>,
-    ) -> Result<()> {
+    ) -> Result<Batches> {
         let stats = tally.start();
         let (windows, values) = self.windows()?;
-        for window in windows {
-            let Some(rows) = self.read(&window, values, &stats)? else { continue };
-            for start in (0..rows.num_rows()).step_by(BATCH_ROWS) {
-                if !deliver(rows.slice(start, BATCH_ROWS.min(rows.num_rows() - start))) {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        let rows = move |window: TimeRange| self.read(&window, values, &stats).transpose();
+        Ok(sliced(windows.into_iter().filter_map(rows)))
     }
 }
 

@@ -10,17 +10,18 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin};
+use tidefall_storage::{AggregateRequest, AggregateResult, Bin};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::columns::{Answer, of_nothing, times};
 use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
+use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::reads::Tally;
 use crate::scan::split;
-use crate::source::{Deliver, Source, SourceNode};
+use crate::source::{Source, SourceNode, sliced};
 
 /// Lines of an answer that are in memory at once: enough to keep the cost of a call small beside
 /// its work, few enough to be a small part of the smallest memory budget.
@@ -165,6 +166,13 @@ impl Answers {
         snapshot.aggregate(request, &tally.start()).map_err(to_datafusion)
     }
 
+    /// The answer to a piece of the question.
+    fn answer(&self, piece: &Piece, tally: &Tally) -> Result<RecordBatch> {
+        let request = self.request(piece);
+        let result = self.ask(&request, tally)?;
+        self.batch(piece, &request, &result, tally)
+    }
+
     fn batch(
         &self,
         piece: &Piece,
@@ -278,32 +286,27 @@ impl Source for Answers {
         self.parts.len()
     }
 
-    fn produce(
-        &self,
+    fn open(
+        self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
         tally: &Tally,
-        deliver: &mut Deliver<'_>,
-    ) -> Result<()> {
+    ) -> Result<Batches> {
         let groups = self.parts[partition].clone();
-        let mut lines = 0;
         let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups, tally)? };
-        for piece in pieces {
-            let request = self.request(&piece);
-            let result = self.ask(&request, tally)?;
-            let batch = self.batch(&piece, &request, &result, tally)?;
-            lines += batch.num_rows();
-            for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
-                let count = BATCH_ROWS.min(batch.num_rows() - first);
-                if !deliver(batch.slice(first, count)) {
-                    return Ok(());
-                }
+        let (mut pieces, tally) = (pieces.into_iter(), tally.clone());
+        let mut lines = 0;
+        let answers = std::iter::from_fn(move || match pieces.next() {
+            Some(piece) => {
+                Some(self.answer(&piece, &tally).inspect(|batch| lines += batch.num_rows()))
             }
-        }
-        // SQL: without GROUP BY there is one group, even if nothing is in it.
-        if lines == 0 && self.question.groups.is_empty() {
-            deliver(self.nothing()?);
-        }
-        Ok(())
+            // SQL: without GROUP BY there is one group, even if nothing is in it.
+            None if lines == 0 && self.question.groups.is_empty() => {
+                lines = 1;
+                Some(self.nothing())
+            }
+            None => None,
+        });
+        Ok(sliced(answers))
     }
 }

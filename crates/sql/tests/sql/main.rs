@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod plans;
 mod slt;
+mod threads;
 
 use std::sync::Arc;
 

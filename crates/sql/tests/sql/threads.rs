@@ -1,0 +1,78 @@
+//! Readers that wait hold no thread.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use tidefall_sql::QueryStream;
+
+use crate::TestDb;
+
+/// Fewer threads for work that blocks than the tests have streams.
+const THREADS: usize = 4;
+const BRANCHES: usize = 3 * THREADS;
+
+/// A table with more batches for each of two partitions than any stream makes ahead.
+const FILLED: &str = "CREATE TABLE t (time TIMESTAMP, a TEXT, v DOUBLE, PRIMARY KEY (a, time));
+     INSERT INTO t SELECT to_timestamp(value), 'a' || (value % 2), value % 10 \
+     FROM generate_series(0, 199999)";
+
+/// Runs a test with few threads and within a bounded time.
+fn with_few_threads(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder
+        .worker_threads(2)
+        .max_blocking_threads(THREADS)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let ended =
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await });
+    runtime.shutdown_background();
+    ended.expect("it waits for itself");
+}
+
+async fn rows(mut stream: QueryStream) -> usize {
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        rows += batch.expect("a batch").num_rows();
+    }
+    rows
+}
+
+#[test]
+fn an_ordered_union_has_more_branches_than_threads() {
+    with_few_threads(async {
+        let test_db = TestDb::new();
+        test_db.text(FILLED).await;
+        for one in [
+            "SELECT time FROM t WHERE a = 'a0'",
+            "SELECT time FROM rows('t', sensors => ['a0'])",
+            "SELECT date_bin(INTERVAL '1 second', time) AS time FROM t WHERE a = 'a0' GROUP BY 1",
+        ] {
+            let sql = format!("{} ORDER BY time", [one; BRANCHES].join(" UNION ALL "));
+            let plan = test_db.plan(&sql).await;
+            assert!(plan.contains("SortPreservingMerge") && !plan.contains("SortExec"), "{plan}");
+            let stream = test_db.session.query(&sql).await.expect("a query");
+            assert_eq!(rows(stream).await, 100_000 * BRANCHES, "{one}");
+        }
+    });
+}
+
+#[test]
+fn readers_that_pause_hold_up_nobody() {
+    with_few_threads(async {
+        let test_db = TestDb::new();
+        test_db.text(FILLED).await;
+        let mut paused = Vec::new();
+        for _ in 0..BRANCHES {
+            let stream = test_db.session.query("SELECT * FROM t").await;
+            let mut stream = stream.expect("a query");
+            stream.next().await.expect("a batch").expect("a batch");
+            paused.push(stream);
+        }
+        assert_eq!(test_db.text("SELECT count(*) FROM t WHERE v >= 0").await, "200000");
+        for stream in paused {
+            assert!(rows(stream).await >= 150_000);
+        }
+    });
+}
