@@ -106,6 +106,31 @@ def test_writes_and_sql(folder):
         tidefall.connect("ftp://x")
 
 
+def test_settings_last(folder):
+    with tidefall.open(folder) as db:
+        db.sql("CREATE TABLE t (time TIMESTAMP, v BIGINT)").to_pandas()
+        check_settings(db)
+    served = Served(folder)
+    try:
+        check_settings(served.client)
+    finally:
+        served.stop()
+
+
+def check_settings(db):
+    plan = lambda: str(db.sql("EXPLAIN SELECT count(*) FROM t").to_pandas())
+    zone = lambda: db.sql("SELECT arrow_typeof(now())").to_pandas().iloc[0, 0]
+    assert "TidefallMetrics" in plan()
+    db.sql("SET tidefall.metrics = off;")
+    db.sql("SET datafusion.execution.time_zone = 'Europe/Berlin'")
+    assert "TidefallScan" in plan() and "TidefallMetrics" not in plan() and "Europe/Berlin" in zone()
+    with pytest.raises(tidefall.UnsupportedError):
+        db.sql("SET datafusion.execution.target_partitions = 100")
+    db.sql("reset datafusion.execution.time_zone")
+    assert "Europe/Berlin" not in zone() and "TidefallScan" in plan()
+    assert db.tables() == ["t"]
+
+
 def test_answers_are_read_and_data_is_written_as_in_this_process(folder):
     served = Served(folder)
     try:

@@ -217,7 +217,7 @@ impl Database {
             let session = self.session().map_err(to_python)?;
             let runtime = &self.open.get().map_err(to_python)?.runtime;
             let begin = async {
-                let stream = session.fork().query(query).await?;
+                let stream = session.query(query).await?;
                 Batches::begin(Arc::clone(runtime), stream).await
             };
             wait(runtime, begin)?.map(Stream::new).map_err(to_python)

@@ -4,6 +4,7 @@ import http.client
 import io
 import json
 import os
+import re
 import threading
 import urllib.parse
 from typing import Any
@@ -64,6 +65,10 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
     sensors = found[tag].to_pylist()
     order = sorted(range(len(sensors)), key=lambda row: places[sensors[row]])
     return found.take(pyarrow.array(order, pyarrow.int64()))
+
+
+# A statement that changes a setting and nothing else.
+SETTING = re.compile(r"\s*(SET|RESET)\b[^;]*;?\s*", re.IGNORECASE)
 
 
 def time_column(schema: pyarrow.Schema, time: str | None) -> int:
@@ -177,17 +182,25 @@ class Database:
 
     def __init__(self, url: str):
         self.server = Server(url)
-        self.sql("SELECT 1").table()
+        # What was SET goes in front of every question, as the server forgets it with each.
+        self.settings: list[str] = []
+        self.ask("SELECT 1")
 
     def close(self) -> None:
         self.server.is_closed = True
 
     def sql(self, query: str) -> Stream:
+        answer = self.send("".join(self.settings) + query)
+        if SETTING.fullmatch(query):
+            self.settings.append(query.rstrip().rstrip(";") + "; ")
+        return answer
+
+    def send(self, query: str) -> Stream:
         answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"})
         return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r")))
 
     def ask(self, query: str) -> pyarrow.Table:
-        return self.sql(query).table()
+        return self.send(query).table()
 
     def tables(self) -> list[str]:
         return self.ask("SHOW TABLES").column(0).to_pylist()

@@ -2,36 +2,76 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use tidefall_types::{Error, ErrorKind};
+use datafusion::sql::sqlparser::parser::ParserError;
+use tidefall_types::Error;
 
 /// Finds the kind that tells the caller what to do. Errors of Tidefall that went through
-/// DataFusion come out as they went in.
+/// DataFusion come out as they went in; what DataFusion adds about its own workings is left out.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(source) => from_box(source),
         DataFusionError::ArrowError(source, _) => from_arrow(*source),
-        DataFusionError::Context(context, source) => from_datafusion(*source).context(context),
-        DataFusionError::Diagnostic(_, source) => from_datafusion(*source),
+        // Which of its rules it was at.
+        DataFusionError::Context(_, source) | DataFusionError::Diagnostic(_, source) => {
+            from_datafusion(*source)
+        }
         DataFusionError::Shared(source) => from_shared(&source),
         DataFusionError::Collection(errors) => match errors.into_iter().next() {
             Some(first) => from_datafusion(first),
             None => Error::invalid("the statement failed without a reason"),
         },
-        DataFusionError::NotImplemented(message) => Error::unsupported(message),
-        DataFusionError::ResourcesExhausted(message) => Error::limit(format!(
-            "the query needs more memory than it may use; ask for fewer rows or groups, or raise \
-             the memory limit: {message}"
-        )),
+        DataFusionError::NotImplemented(message) => Error::unsupported(plain(&message)),
+        DataFusionError::ResourcesExhausted(message) => from_exhausted(&message),
         DataFusionError::IoError(source) => Error::io("running a query", &source),
-        DataFusionError::Internal(message) => {
-            Error::unsupported(format!("the query engine cannot run this statement: {message}"))
-        }
+        DataFusionError::Internal(message) => Error::unsupported(format!(
+            "the query engine cannot run this statement: {}",
+            plain(&message)
+        )),
         DataFusionError::Plan(message) if names_missing_table(&message) => {
             Error::not_found(format!("{message}; SHOW TABLES lists what there is"))
         }
-        // Parsing, planning, schema and run-time errors all come from what the statement says.
-        other => Error::invalid(other.strip_backtrace()),
+        DataFusionError::SQL(source, _) => {
+            let why = match *source {
+                ParserError::ParserError(why) | ParserError::TokenizerError(why) => why,
+                ParserError::RecursionLimitExceeded => "it nests too deeply".to_owned(),
+            };
+            Error::invalid(format!("the statement cannot be read: {}", lower_first(&why)))
+        }
+        // Planning, schema and run-time errors all come from what the statement says.
+        other => Error::invalid(plain(&other.strip_backtrace())),
     }
+}
+
+fn from_exhausted(message: &str) -> Error {
+    Error::limit(format!(
+        "the query needs more memory than it may use; ask for fewer rows or groups, or raise \
+         the memory limit: {}",
+        plain(message)
+    ))
+}
+
+/// A message without the places in DataFusion where it comes from.
+fn plain(message: &str) -> String {
+    const PLACES: [&str; 11] = [
+        "Error during planning: ",
+        "Execution error: ",
+        "Schema error: ",
+        "Internal error: ",
+        "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
+        "type_coercion\ncaused by\n",
+        "This feature is not implemented: ",
+        "Arrow error: ",
+        "Compute error: ",
+        "Cast error: ",
+        "Parser error: ",
+    ];
+    let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
+    PLACES.iter().fold(message.to_owned(), |message, place| message.replace(place, ""))
+}
+
+fn lower_first(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_lowercase().chain(rest).collect())
 }
 
 /// Wraps an error of Tidefall so that it can pass through DataFusion.
@@ -60,7 +100,7 @@ fn from_arrow(error: ArrowError) -> Error {
         ArrowError::ExternalError(source) => from_box(source),
         ArrowError::IoError(_, source) => Error::io("running a query", &source),
         ArrowError::MemoryError(message) => Error::limit(message),
-        other => Error::invalid(other.to_string()),
+        other => Error::invalid(plain(&other.to_string())),
     }
 }
 
@@ -70,16 +110,18 @@ fn from_shared(error: &DataFusionError) -> Error {
             Some(ours) => ours.clone(),
             None => Error::invalid(source.to_string()),
         },
-        DataFusionError::Context(context, source) => from_shared(source).context(context),
+        DataFusionError::Context(_, source) => from_shared(source),
         DataFusionError::Shared(source) => from_shared(source),
-        DataFusionError::ResourcesExhausted(message) => Error::limit(message.clone()),
-        other => Error::new(ErrorKind::Invalid, other.strip_backtrace()),
+        DataFusionError::ResourcesExhausted(message) => from_exhausted(message),
+        other => Error::invalid(plain(&other.strip_backtrace())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use tidefall_types::ErrorKind;
 
     use super::*;
 
@@ -92,10 +134,26 @@ mod tests {
         );
         let back = from_datafusion(wrapped);
         assert_eq!(back.kind(), ErrorKind::Corrupt);
-        assert_eq!(back.message(), "reading: segment 7, offset 12: wrong checksum");
+        assert_eq!(back.message(), "segment 7, offset 12: wrong checksum");
         let limit = from_datafusion(DataFusionError::ResourcesExhausted("x".to_owned()));
         assert_eq!(limit.kind(), ErrorKind::Limit);
         let plan = from_datafusion(DataFusionError::Plan("no such column".to_owned()));
         assert_eq!(plan.kind(), ErrorKind::Invalid);
+        assert_eq!(plan.message(), "no such column");
+    }
+
+    #[test]
+    fn the_workings_of_the_engine_stay_inside() {
+        let inner = DataFusionError::Plan("Execution error: no such function".to_owned());
+        let outer = inner.context("Optimizer rule 'simplify_expressions' failed");
+        assert_eq!(from_datafusion(outer).message(), "no such function");
+        let shared = DataFusionError::Shared(Arc::new(DataFusionError::ResourcesExhausted(
+            "sort".to_owned(),
+        )));
+        assert!(from_datafusion(shared).message().starts_with("the query needs more memory"));
+        let bug = DataFusionError::Internal(
+            "x\nThis issue was likely caused by a bug in DataFusion's code.".to_owned(),
+        );
+        assert!(from_datafusion(bug).message().ends_with("this statement: x"));
     }
 }

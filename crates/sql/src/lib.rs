@@ -8,18 +8,26 @@
 //! is read comes into a plan by the node in `source`.
 
 mod ahead;
+mod amend;
 mod asof;
 mod catalog;
+mod clauses;
 mod cooperate;
 mod depth;
+mod dialect;
 mod error;
+mod fit;
 mod flat;
 mod functions;
+mod hints;
 mod layers;
 mod metrics;
+mod names;
 mod planner;
+mod projection;
 mod pushdown;
 mod reads;
+mod relations;
 mod rewrite;
 mod scan;
 mod script;
@@ -29,7 +37,6 @@ mod sink;
 mod source;
 mod statements;
 mod table;
-mod times;
 mod unique;
 
 pub use flat::flat;

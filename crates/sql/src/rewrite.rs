@@ -7,22 +7,27 @@ use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::asof::AsOfSyntax;
+use crate::clauses::Clauses;
 use crate::functions::ShortForms;
 use crate::layers::NamedArguments;
+use crate::names::UniqueNames;
 
 /// Rewrites a statement, or the one that it explains.
 ///
 /// # Errors
-/// `Invalid` for words that are used in a way that they do not have.
+/// `Invalid` for words that are used in a way that they do not have, `Unsupported` for clauses that would be
+/// passed over.
 pub(crate) fn rewrite(statement: &mut DfStatement) -> Result<()> {
     let statement = match statement {
         DfStatement::Statement(statement) => statement,
         DfStatement::Explain(explain) => return rewrite(&mut explain.statement),
         _ => return Ok(()),
     };
+    visit(statement, Clauses)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
-    visit(statement, AsOfSyntax)
+    visit(statement, AsOfSyntax)?;
+    visit(statement, UniqueNames)
 }
 
 fn visit(statement: &mut impl VisitMut, mut visitor: impl VisitorMut<Break = Error>) -> Result<()> {

@@ -5,11 +5,13 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use tidefall_types::{Error, Result};
 
 use crate::error::from_datafusion;
+use crate::hints::with_hint;
 use crate::session::{QueryStream, Session};
 
 /// The statements of a text, run one after the other; see [`Session::script`].
 pub struct Script<'a> {
     session: &'a Session,
+    sql: String,
     parser: DFParser<'static>,
     is_begun: bool,
 }
@@ -21,17 +23,18 @@ impl std::fmt::Debug for Script<'_> {
 }
 
 impl<'a> Script<'a> {
-    pub(crate) fn new(session: &'a Session, parser: DFParser<'static>) -> Self {
-        Self { session, parser, is_begun: false }
+    pub(crate) fn new(session: &'a Session, sql: &str, parser: DFParser<'static>) -> Self {
+        Self { session, sql: sql.to_owned(), parser, is_begun: false }
     }
 
     /// Runs the next statement, as [`Session::query`] does; `None` when there is no other. The answer
     /// before must have been read, and after an error nothing more should be run.
     pub async fn next(&mut self) -> Option<Result<QueryStream>> {
-        match self.parse().transpose()? {
-            Ok(statement) => Some(self.session.run(statement).await),
-            Err(error) => Some(Err(error)),
-        }
+        let answer = match self.parse().transpose()? {
+            Ok(statement) => self.session.run(statement).await,
+            Err(error) => Err(error),
+        };
+        Some(answer.map_err(|error| with_hint(error, &self.sql)))
     }
 
     fn parse(&mut self) -> Result<Option<Statement>> {

@@ -12,31 +12,36 @@ use datafusion::execution::context::{SessionContext, SessionState};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
-use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
+use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
+use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::functions;
+use crate::hints::with_hint;
 use crate::layers::RowsFunction;
 use crate::metrics::MetricsRule;
+use crate::names;
 use crate::planner::Planner;
+use crate::projection::PushProjections;
 use crate::reads::Reads;
+use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::script::Script;
 use crate::settings::Settings;
 use crate::statements::{self, Action};
-use crate::times::ReadTimes;
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
 /// joining: one part of so many. The rest belongs to ingest, merges and caches.
@@ -87,10 +92,12 @@ impl Session {
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
             .unwrap_or_default();
-        // Ours go first: marks must not be looked at, and texts be read before they are coerced to times.
+        // Marks must not be looked at.
         let mut analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-            vec![Arc::new(AsOfJoins), Arc::new(ReadTimes)];
+            vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
+        analyzers.push(Arc::new(AmendAfter));
+        let physical = PhysicalOptimizer::new().rules.into_iter().map(PushProjections::instead_of);
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
@@ -98,12 +105,15 @@ impl Session {
             .with_query_planner(Arc::new(Planner))
             .with_optimizer_rule(Arc::new(AsOfFilters))
             .with_optimizer_rule(Arc::new(MetricsRule))
+            .with_relation_planners(vec![Arc::new(NamedCalls)])
+            .with_physical_optimizer_rules(physical.collect())
             .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
         functions::register(&context);
         asof::register(&context);
+        names::register(&context);
         context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
         Self { db, clock: Arc::clone(&options.clock), context }
     }
@@ -133,6 +143,10 @@ impl Session {
     /// `Unsupported` for what this version cannot do, `Limit` when memory does not suffice, and
     /// the errors of the storage as they are. Errors may also come later, out of the stream.
     pub async fn query(&self, sql: &str) -> Result<QueryStream> {
+        self.run_all(sql).await.map_err(|error| with_hint(error, sql))
+    }
+
+    async fn run_all(&self, sql: &str) -> Result<QueryStream> {
         let mut statements = parse(sql)?;
         let Some(last) = statements.pop_back() else {
             return Err(Error::invalid("there is no statement to run"));
@@ -158,7 +172,7 @@ impl Session {
     /// # Errors
     /// `Invalid` for text without an end, `Limit` for chains of operators that are too long.
     pub fn script(&self, sql: &str) -> Result<Script<'_>> {
-        Ok(Script::new(self, parser(sql)?))
+        Ok(Script::new(self, sql, parser(sql)?))
     }
 
     /// Whether statements change nothing that outlives their session.
@@ -180,8 +194,9 @@ impl Session {
             Action::Set(statement) => self.set(statement).await,
             Action::Plan(statement) => self.plan(statement).await,
             Action::Insert(insert) => {
-                let statement = statements::read_insert_times(&self.db, *insert)?;
-                self.plan(statement).await
+                let state = self.state();
+                let plan = statements::plan_insert(&self.db, &state, *insert).await?;
+                run_plan(&state, &plan).await
             }
         }
     }
@@ -199,10 +214,7 @@ impl Session {
         let state = self.state();
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
         check_harmless(&plan)?;
-        let plan = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
-        let stream =
-            execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
-        Ok(QueryStream::new(stream, Some(plan)))
+        run_plan(&state, &plan).await
     }
 
     async fn set(&self, statement: Statement) -> Result<QueryStream> {
@@ -212,7 +224,13 @@ impl Session {
     }
 }
 
-static DIALECT: GenericDialect = GenericDialect {};
+async fn run_plan(state: &SessionState, plan: &LogicalPlan) -> Result<QueryStream> {
+    let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+    let stream = execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
+    Ok(QueryStream::new(stream, Some(plan)))
+}
+
+static DIALECT: TidefallDialect = TidefallDialect;
 
 fn parser(sql: &str) -> Result<DFParser<'static>> {
     check_depth(sql, &DIALECT)?;
@@ -228,7 +246,6 @@ fn check_harmless(plan: &LogicalPlan) -> Result<()> {
     let what = match plan {
         LogicalPlan::Explain(explain) => return check_harmless(&explain.plan),
         LogicalPlan::Analyze(analyze) => return check_harmless(&analyze.input),
-        LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(_)) => return Ok(()),
         LogicalPlan::Dml(dml) => dml.op.to_string(),
         LogicalPlan::Ddl(ddl) => ddl.name().to_owned(),
         LogicalPlan::Copy(_) => "COPY".to_owned(),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::{cast, concat_batches};
-use datafusion::arrow::datatypes::{DataType, SchemaRef, TimestampNanosecondType, UInt32Type};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Schema, SchemaRef, TimestampNanosecondType, UInt32Type,
+};
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -14,7 +16,8 @@ use futures::StreamExt;
 use tidefall_storage::{Db, WriteOptions};
 use tidefall_types::{ColumnKind, Error, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch};
 
-use crate::error::to_datafusion;
+use crate::error::{from_datafusion, to_datafusion};
+use crate::fit::{Slot, fit};
 use crate::table::View;
 
 /// Rows that one write takes at most. All rows of an `INSERT ... VALUES` up to here are written
@@ -26,16 +29,32 @@ const ROWS_PER_WRITE: usize = 256 * 1024;
 pub(crate) struct Sink {
     db: Db,
     view: Arc<View>,
+    slots: Vec<Slot>,
+    /// The columns, of which all may be null until the rows are looked at.
+    arrow: SchemaRef,
 }
 
 impl Sink {
     /// A sink into the table of `view`.
     pub(crate) fn new(db: Db, view: Arc<View>) -> Self {
-        Self { db, view }
+        let slots = view.slots();
+        let field = |slot: &Slot| Field::new(&slot.column, slot.data_type.clone(), true);
+        let arrow = Arc::new(Schema::new(slots.iter().map(field).collect::<Vec<_>>()));
+        Self { db, view, slots, arrow }
+    }
+
+    /// The rows of a batch in the types of the columns; the first of them is `row`.
+    fn fit(&self, batch: &RecordBatch, row: usize) -> tidefall_types::Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(self.slots.len());
+        for (values, slot) in batch.columns().iter().zip(&self.slots) {
+            columns.push(fit(values, slot, row)?);
+        }
+        RecordBatch::try_new(Arc::clone(&self.arrow), columns)
+            .map_err(|error| from_datafusion(error.into()))
     }
 
     async fn write(&self, batches: Vec<RecordBatch>) -> Result<u64> {
-        let all = concat_batches(self.view.arrow(), &batches)?;
+        let all = concat_batches(&self.arrow, &batches)?;
         let write = to_write_batch(&all, self.view.schema())?;
         let (db, table) = (self.db.clone(), self.view.schema().name.clone());
         let written =
@@ -63,7 +82,7 @@ impl DisplayAs for Sink {
 #[async_trait]
 impl DataSink for Sink {
     fn schema(&self) -> &SchemaRef {
-        self.view.arrow()
+        &self.arrow
     }
 
     async fn write_all(
@@ -71,10 +90,14 @@ impl DataSink for Sink {
         mut data: SendableRecordBatchStream,
         _context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let (mut waiting, mut rows, mut written) = (Vec::new(), 0, 0);
+        let (mut waiting, mut rows, mut written, mut row) = (Vec::new(), 0, 0, 1);
         while let Some(batch) = data.next().await.transpose()? {
+            let fitted = self.fit(&batch, row).map_err(|error| {
+                to_datafusion(error.context(format_args!("table {}", self.view.schema().name)))
+            })?;
+            row += batch.num_rows();
             rows += batch.num_rows();
-            waiting.push(batch);
+            waiting.push(fitted);
             if rows >= ROWS_PER_WRITE {
                 written += self.write(std::mem::take(&mut waiting)).await?;
                 rows = 0;
@@ -92,12 +115,6 @@ fn to_write_batch(batch: &RecordBatch, schema: &TableSchema) -> Result<WriteBatc
     for (column, values) in schema.columns.iter().zip(batch.columns()) {
         match column.kind {
             ColumnKind::Time => {
-                if values.null_count() > 0 {
-                    return Err(to_datafusion(Error::invalid(format!(
-                        "table {}: column {} is the time and cannot be NULL; give every row one",
-                        schema.name, column.name
-                    ))));
-                }
                 write.time = values.as_primitive::<TimestampNanosecondType>().values().clone();
             }
             ColumnKind::Tag(_) => write.tags.push(tag_column(&column.name, values.as_ref())?),

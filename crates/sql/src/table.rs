@@ -1,5 +1,6 @@
 //! A table as DataFusion sees it.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,10 +14,11 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{Db, TableSnapshot};
 use tidefall_types::{
-    ColumnKind, Error, FieldId, NO_TAG, TableSchema, TagId, TimeRange, format_time,
+    Column, ColumnKind, Error, FieldId, NO_TAG, TableSchema, TagId, TimeRange, format_time,
 };
 
 use crate::error::to_datafusion;
+use crate::fit::Slot;
 use crate::pushdown::{Conditions, Support, select_sensors};
 use crate::scan::{self, Wanted};
 use crate::sink::Sink;
@@ -69,6 +71,21 @@ impl TagView<'_> {
     }
 }
 
+/// A view is equal to itself alone: what two snapshots show may differ.
+impl PartialEq for View {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for View {}
+
+impl Hash for View {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self, state);
+    }
+}
+
 impl View {
     /// A view of `snapshot`.
     pub(crate) fn new(snapshot: TableSnapshot) -> Self {
@@ -93,6 +110,18 @@ impl View {
     /// The columns, in the order of declaration.
     pub(crate) fn arrow(&self) -> &SchemaRef {
         &self.arrow
+    }
+
+    /// The columns as those that take values, in the order of declaration.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        let schema = self.schema();
+        let slot = |column: &Column| Slot {
+            column: column.name.clone(),
+            type_name: schema.sql_type(column),
+            data_type: schema.arrow_type(column.kind),
+            is_time: column.kind == ColumnKind::Time,
+        };
+        schema.columns.iter().map(slot).collect()
     }
 
     /// The snapshot.

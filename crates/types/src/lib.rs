@@ -7,6 +7,7 @@
 mod batch;
 mod clock;
 mod error;
+mod floats;
 mod ids;
 mod schema;
 mod time;
@@ -14,9 +15,10 @@ mod time;
 pub use batch::{FieldColumn, NO_TAG, RowError, Series, SeriesBatch, TagColumn, WriteBatch};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+pub use floats::{OneForm, one_form};
 pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};
 pub use schema::{Column, ColumnKind, Field, FieldType, TableOptions, TableSchema};
 pub use time::{
     Day, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
-    TimeRange, format_duration, format_time, parse_duration, parse_time,
+    TimeRange, format_duration, format_time, parse_duration, parse_time, parse_zoned_time,
 };

@@ -281,6 +281,15 @@ impl TableSchema {
         }
     }
 
+    /// The type of a column as SQL names it.
+    pub fn sql_type(&self, column: &Column) -> &'static str {
+        match column.kind {
+            ColumnKind::Time => "TIMESTAMP",
+            ColumnKind::Tag(_) => "TEXT",
+            ColumnKind::Field(id) => self.fields[id.index()].ty.sql_name(),
+        }
+    }
+
     fn check_free(&self, name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Error::invalid(format!(

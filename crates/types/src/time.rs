@@ -212,11 +212,19 @@ pub fn format_time(time_ns: i64) -> String {
 /// `Invalid` when the text has another form, names a day that does not exist, or lies outside of
 /// 1677-09-21 .. 2262-04-11, which is what 64-bit nanoseconds reach.
 pub fn parse_time(text: &str) -> Result<i64> {
+    parse_zoned_time(text).map(|(time_ns, _)| time_ns)
+}
+
+/// Like [`parse_time`], and tells whether the text names a zone.
+///
+/// # Errors
+/// Like [`parse_time`].
+pub fn parse_zoned_time(text: &str) -> Result<(i64, bool)> {
     parse_time_bytes(text.trim().as_bytes())
         .map_err(|why| Error::invalid(format!("{text:?} is not a time: {why}")))
 }
 
-fn parse_time_bytes(text: &[u8]) -> Result<i64, &'static str> {
+fn parse_time_bytes(text: &[u8]) -> Result<(i64, bool), &'static str> {
     const FORM: &str = "expected YYYY-MM-DD[ HH:MM[:SS[.fraction]]][Z or +HH:MM]";
     let mut rest = text;
     let year = i64::from(digits(&mut rest, 4).ok_or(FORM)?);
@@ -238,7 +246,7 @@ fn parse_time_bytes(text: &[u8]) -> Result<i64, &'static str> {
         return Err("the month has no such day");
     }
     let mut seconds = days_from_civil(year, month, day) * 86_400;
-    let mut fraction_ns = 0;
+    let (mut fraction_ns, mut has_zone) = (0, false);
     if let [b'T' | b't' | b' ', after @ ..] = rest {
         rest = after;
         let hour = digits(&mut rest, 2).ok_or(FORM)?;
@@ -257,13 +265,15 @@ fn parse_time_bytes(text: &[u8]) -> Result<i64, &'static str> {
             return Err("hours go to 23, minutes and seconds to 59");
         }
         seconds += i64::from(hour * 3_600 + minute * 60 + second);
+        has_zone = !rest.is_empty();
         seconds -= zone_seconds(&mut rest).ok_or("the zone is not Z, +HH:MM, +HHMM or +HH")?;
     }
     if !rest.is_empty() {
         return Err("there is more text behind it");
     }
     let ns = i128::from(seconds) * i128::from(NS_PER_SECOND) + i128::from(fraction_ns);
-    i64::try_from(ns).map_err(|_| "it lies outside of 1677-09-21 .. 2262-04-11")
+    let ns = i64::try_from(ns).map_err(|_| "it lies outside of 1677-09-21 .. 2262-04-11")?;
+    Ok((ns, has_zone))
 }
 
 fn digits(rest: &mut &[u8], count: usize) -> Option<u32> {

@@ -13,6 +13,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
 
+use tidefall_types::OneForm;
+
 use super::histogram::list_field;
 use crate::error::to_datafusion;
 
@@ -123,8 +125,8 @@ impl Accumulator for Readings {
         let seconds = (last.0 as f64 - first.0 as f64) / 1e9;
         Ok(ScalarValue::Float64(match self.per_second {
             _ if seconds <= 0.0 => None,
-            true => Some(grown / seconds),
-            false => Some(grown),
+            true => Some((grown / seconds).one_form()),
+            false => Some(grown.one_form()),
         }))
     }
 

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::PhysicalExpr;
 
+use tidefall_types::OneForm;
+
 use crate::error::to_datafusion;
 
 /// The function.
@@ -91,6 +93,9 @@ fn on_line(start: (i64, f64), end: (i64, f64), time_ns: i64) -> f64 {
     let distance = |to: i64| i128::from(to) - i128::from(start.0);
     match distance(end.0) {
         0 => start.1,
-        all => start.1 + (end.1 - start.1) * (distance(time_ns) as f64 / all as f64),
+        all => {
+            let way = distance(time_ns) as f64 / all as f64;
+            (start.1 + (end.1 - start.1) * way).one_form()
+        }
     }
 }

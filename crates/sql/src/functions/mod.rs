@@ -1,7 +1,7 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended.rs` mends what goes
-//! wrong beside a NaN, `bounded.rs` what takes memory without end. What DataFusion can say already, only longer, is put into its words before a
+//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended/` mends what goes
+//! wrong beside a NaN or is not exact, `bounded.rs` what takes memory without end. What DataFusion can say already, only longer, is put into its words before a
 //! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
 //! long form.
 
@@ -29,9 +29,9 @@ pub(crate) fn register(context: &SessionContext) {
     }
     context.register_udaf(AggregateUDF::new_from_impl(histogram::Histogram));
     context.register_udwf(WindowUDF::new_from_impl(interpolate::Interpolate));
-    for name in ["min", "max", "sum", "avg"] {
-        if let Some(amended) = context.udaf(name).ok().and_then(|inner| Amended::of(&inner)) {
-            context.register_udaf(AggregateUDF::new_from_impl(amended));
+    for name in amended::NAMES {
+        if let Ok(inner) = context.udaf(name) {
+            context.register_udaf(AggregateUDF::new_from_impl(Amended::of(&inner)));
         }
     }
     for name in bounded::NAMES {

@@ -3,8 +3,8 @@
 //! | short | long |
 //! |---|---|
 //! | `first(x, t)`, `last(x, t)` | `first_value(x ORDER BY t)`, `last_value(x ORDER BY t)` |
-//! | `percentile(x, p)` | `percentile_cont(p) WITHIN GROUP (ORDER BY x)` |
-//! | `approx_percentile(x, p)` | `approx_percentile_cont(p) WITHIN GROUP (ORDER BY x)` |
+//! | `percentile(x, p)` | `percentile_cont(x, p)` |
+//! | `approx_percentile(x, p)` | `approx_percentile_cont(x, p)` |
 //! | `moving_average(x, n) OVER (w)` | `avg(x) OVER (w ROWS n - 1 PRECEDING)` |
 //! | `locf(x) OVER (w)` | `last_value(x) IGNORE NULLS OVER (w ROWS UNBOUNDED PRECEDING)` |
 
@@ -57,8 +57,7 @@ fn percentile(call: &mut Function, long: &str) -> Result<()> {
     let why = || format!("{name} wants a value and a part of 1: {name}(value, 0.95)");
     let [value, part] = arguments(call, why)?;
     rename(call, long);
-    set_arguments(call, vec![part], Vec::new());
-    call.within_group = vec![ascending(value)];
+    set_arguments(call, vec![value, part], Vec::new());
     Ok(())
 }
 

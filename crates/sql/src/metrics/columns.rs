@@ -6,9 +6,11 @@ use datafusion::arrow::array::{
     ArrayRef, Float64Array, Int64Array, TimestampNanosecondArray, new_null_array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics};
+use tidefall_types::{OneForm, one_form};
 
 use super::edges;
 use super::spec::{Edge, Measure, Nulls, Spread};
@@ -34,7 +36,11 @@ impl Answer<'_> {
             Measure::Count(_) => counts(&self.metrics(measure)?.count),
             Measure::Min(_) => Arc::clone(&self.metrics(measure)?.min),
             Measure::Max(_) => Arc::clone(&self.metrics(measure)?.max),
-            Measure::Sum(_) => Arc::clone(&self.metrics(measure)?.sum),
+            // The storage sums small unsigned integers as signed ones.
+            Measure::Sum(_) => {
+                let sum = cast(&self.metrics(measure)?.sum, data_type)?;
+                one_form(&sum).unwrap_or(sum)
+            }
             Measure::SumF64(_) => derive(self.metrics(measure)?, 1, |at, _| at.sum),
             Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
             Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
@@ -92,7 +98,7 @@ fn derive(metrics: &FieldMetrics, count_min: u64, of: impl Fn(Sums, f64) -> f64)
     let values: Vec<f64> = (0..metrics.count.len())
         .map(|at| {
             let sums = Sums { sum: metrics.sum_f64[at], m2: metrics.m2[at] };
-            of(sums, metrics.count[at] as f64)
+            of(sums, metrics.count[at] as f64).one_form()
         })
         .collect();
     let valid = BooleanBuffer::collect_bool(values.len(), |at| metrics.count[at] >= count_min);

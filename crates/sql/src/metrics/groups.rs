@@ -6,10 +6,11 @@ use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::error::Result;
+use datafusion::logical_expr::Expr;
 
 use super::node::Question;
 use super::spec::Group;
-use crate::pushdown::{evaluate_per_sensor, select_sensors};
+use crate::pushdown::{evaluate, select_sensors};
 
 /// The sensors of a question in the order of their groups.
 #[derive(Debug, Clone)]
@@ -29,12 +30,12 @@ impl Grouped {
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
         let sensors = select_sensors(&question.view, &question.conditions)?;
-        let mut columns = Vec::new();
-        for group in &question.groups {
-            if let Group::Tags(expr) = group {
-                columns.push(evaluate_per_sensor(&question.view, &sensors, expr)?);
-            }
-        }
+        let exprs = question.groups.iter().filter_map(|group| match group {
+            Group::Tags(expr) => Some(expr.clone()),
+            Group::Bin(_) => None,
+        });
+        let (exprs, time): (Vec<Expr>, _) = (exprs.collect(), &question.conditions.time);
+        let (sensors, columns) = evaluate(&question.view, sensors, &exprs, time)?;
         if columns.is_empty() || sensors.is_empty() {
             let count = u32::from(!sensors.is_empty());
             let groups = vec![0; sensors.len()].into();

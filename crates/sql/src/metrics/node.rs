@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,8 +20,9 @@ use super::spec::{Group, Measure};
 use crate::pushdown::Conditions;
 use crate::table::View;
 
-/// What is asked of the metrics of a table.
-#[derive(Debug, Clone)]
+/// What is asked of the metrics of a table. Its parts are all that an answer depends on, so that equal questions
+/// have equal answers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     /// The table.
     pub(crate) view: Arc<View>,
@@ -32,12 +32,10 @@ pub(crate) struct Question {
     pub(crate) groups: Vec<Group>,
     /// The columns behind them.
     pub(crate) measures: Vec<Measure>,
-    /// The question as `EXPLAIN` shows it; equal for equal questions to the same view.
-    pub(crate) text: String,
 }
 
 /// A leaf of the logical plan that stands for an aggregate and all below it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct MetricsNode {
     question: Arc<Question>,
     schema: DFSchemaRef,
@@ -48,29 +46,11 @@ impl MetricsNode {
     pub(crate) fn new(question: Question, schema: DFSchemaRef) -> Self {
         Self { question: Arc::new(question), schema }
     }
-
-    fn identity(&self) -> (usize, &str) {
-        (Arc::as_ptr(&self.question.view) as usize, &self.question.text)
-    }
 }
-
-impl PartialEq for MetricsNode {
-    fn eq(&self, other: &Self) -> bool {
-        self.identity() == other.identity() && self.schema == other.schema
-    }
-}
-
-impl Eq for MetricsNode {}
 
 impl PartialOrd for MetricsNode {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         (self == other).then_some(Ordering::Equal)
-    }
-}
-
-impl Hash for MetricsNode {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity().hash(state);
     }
 }
 
@@ -92,7 +72,12 @@ impl UserDefinedLogicalNodeCore for MetricsNode {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TidefallMetrics: {}", self.question.text)
+        let names = self.schema.fields().iter().map(|field| field.name().as_str());
+        let names: Vec<&str> = names.collect();
+        let (groups, measures) = names.split_at(self.question.groups.len());
+        let table = &self.question.view.schema().name;
+        let (groups, measures) = (groups.join(", "), measures.join(", "));
+        write!(f, "TidefallMetrics: table={table}, groupBy=[{groups}], aggr=[{measures}]")
     }
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, _: Vec<LogicalPlan>) -> Result<Self> {

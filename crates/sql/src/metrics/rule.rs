@@ -84,17 +84,7 @@ fn question(aggregate: &Aggregate) -> Result<Option<Question>> {
             None => return Ok(None),
         }
     }
-    let text = describe(aggregate, scan).to_string();
-    Ok(Some(Question { view: Arc::clone(view), conditions, groups, measures, text }))
-}
-
-fn describe(aggregate: &Aggregate, scan: &TableScan) -> String {
-    let join = |exprs: &[Expr]| {
-        exprs.iter().map(|expr| expr.schema_name().to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let filters = scan.filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(" AND ");
-    let (groups, measures) = (join(&aggregate.group_expr), join(&aggregate.aggr_expr));
-    format!("table={}, groupBy=[{groups}], aggr=[{measures}], where=[{filters}]", scan.table_name)
+    Ok(Some(Question { view: Arc::clone(view), conditions, groups, measures }))
 }
 
 /// What each column of a plan is in terms of the columns of the scan below it.

@@ -9,7 +9,7 @@ use tidefall_types::{ColumnKind, FieldId, FieldType, TableSchema};
 use crate::pushdown::{Step, column_kind, looks_at_tags_only};
 
 /// A column of the answer by which rows are grouped.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Group {
     /// A function of the tags, evaluated once per sensor.
     Tags(Expr),
@@ -18,7 +18,7 @@ pub(crate) enum Group {
 }
 
 /// How a variance or standard deviation is made of the sum of squares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Spread {
     /// Divided by the count less one; null for a single value.
     Sample,
@@ -36,7 +36,7 @@ pub(crate) enum Edge {
 }
 
 /// What `first_value` and `last_value` do with nulls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Nulls {
     /// They are skipped.
     Ignore,
@@ -45,7 +45,7 @@ pub(crate) enum Nulls {
 }
 
 /// A column of the answer that aggregates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Measure {
     /// The number of rows.
     Rows,
@@ -106,7 +106,7 @@ impl Group {
         }
         match Step::of(expr, schema)? {
             Step::Bin(bin) => Some(Self::Bin(bin)),
-            Step::Time | Step::Units { .. } | Step::Day => None,
+            Step::Time | Step::Units { .. } | Step::Day | Step::Zoned => None,
         }
     }
 }

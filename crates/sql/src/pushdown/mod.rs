@@ -13,17 +13,19 @@ mod steps;
 mod tags;
 mod values;
 
+use std::hash::{Hash, Hasher};
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr};
 use tidefall_storage::{TagFilter, ValueCondition};
 use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
-pub(crate) use selection::{evaluate_per_sensor, select_sensors};
+pub(crate) use selection::{evaluate, select_sensors};
 pub(crate) use steps::Step;
 
 /// What all conditions of a query ask of one table together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conditions {
     /// The sensors, as far as the inverted index finds them.
     pub(crate) tags: TagFilter,
@@ -35,6 +37,17 @@ pub(crate) struct Conditions {
     pub(crate) values: Vec<ValueCondition>,
     /// Whether rows outside of the conditions are all left out by the above.
     pub(crate) exact: bool,
+}
+
+/// No condition compares with NaN, so that all of them are equal to themselves.
+impl Eq for Conditions {}
+
+impl Hash for Conditions {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.tags.hash(state);
+        self.tag_exprs.hash(state);
+        self.time.hash(state);
+    }
 }
 
 impl Conditions {

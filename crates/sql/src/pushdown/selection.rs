@@ -1,5 +1,6 @@
 //! From conditions to sensors.
 
+use std::slice;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -12,8 +13,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_expr::create_physical_expr;
-use roaring::RoaringBitmap;
-use tidefall_types::ColumnKind;
+use tidefall_storage::{AggregateRequest, ReadStats};
+use tidefall_types::{ColumnKind, TimeRange};
 
 use super::Conditions;
 use crate::error::to_datafusion;
@@ -25,16 +26,11 @@ pub(crate) fn select_sensors(view: &View, conditions: &Conditions) -> Result<Vec
         return Ok(Vec::new());
     }
     let found = view.snapshot().resolve(&conditions.tags).map_err(to_datafusion)?;
-    let kept = keep_matching(view, found, &conditions.tag_exprs)?;
-    Ok(view.snapshot().sort_sensors(&kept))
-}
-
-fn keep_matching(view: &View, found: RoaringBitmap, conditions: &[Expr]) -> Result<RoaringBitmap> {
     let mut kept = found;
-    for condition in conditions {
-        let sensors: Vec<u32> = kept.iter().collect();
-        let values = evaluate_per_sensor(view, &sensors, condition)?;
-        let wanted: &BooleanArray = as_boolean_array(&values)?;
+    for condition in &conditions.tag_exprs {
+        let (sensors, values) =
+            evaluate(view, kept.iter().collect(), slice::from_ref(condition), &conditions.time)?;
+        let wanted: &BooleanArray = as_boolean_array(&values[0])?;
         // Sensors for which the condition is null are left out like those for which it is false.
         let matching = sensors
             .iter()
@@ -43,11 +39,49 @@ fn keep_matching(view: &View, found: RoaringBitmap, conditions: &[Expr]) -> Resu
             .map(|(_, sensor)| *sensor);
         kept = matching.collect();
     }
-    Ok(kept)
+    Ok(view.snapshot().sort_sensors(&kept))
 }
 
-/// The value of an expression over tags for each of `sensors`.
-pub(crate) fn evaluate_per_sensor(view: &View, sensors: &[u32], expr: &Expr) -> Result<ArrayRef> {
+/// The values of expressions over tags for each of `sensors`. Where an expression fails, sensors without a row in `time`
+/// are left out of all of them: tags stay known when their readings are deleted, and nobody asks for these.
+pub(crate) fn evaluate(
+    view: &View,
+    sensors: Vec<u32>,
+    exprs: &[Expr],
+    time: &TimeRange,
+) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
+    let values = |sensors: &[u32]| -> Result<Vec<ArrayRef>> {
+        exprs.iter().map(|expr| evaluate_per_sensor(view, sensors, expr)).collect()
+    };
+    match values(&sensors) {
+        Ok(values) => Ok((sensors, values)),
+        Err(error) => {
+            let remaining = with_rows(view, &sensors, time)?;
+            if remaining.len() == sensors.len() {
+                return Err(error);
+            }
+            let values = values(&remaining)?;
+            Ok((remaining, values))
+        }
+    }
+}
+
+/// Those of `sensors` that have a row in `time`.
+fn with_rows(view: &View, sensors: &[u32], time: &TimeRange) -> Result<Vec<u32>> {
+    let request = AggregateRequest {
+        sensors: sensors.to_vec(),
+        groups: (0..sensors.len() as u32).collect(),
+        group_count: sensors.len() as u32,
+        time: *time,
+        bin: None,
+        fields: Vec::new(),
+    };
+    let stats = Arc::new(ReadStats::default());
+    let found = view.snapshot().aggregate(&request, &stats).map_err(to_datafusion)?;
+    Ok(found.group.iter().map(|group| sensors[*group as usize]).collect())
+}
+
+fn evaluate_per_sensor(view: &View, sensors: &[u32], expr: &Expr) -> Result<ArrayRef> {
     let schema = view.schema();
     let mut fields = Vec::new();
     let mut columns = Vec::new();

@@ -12,6 +12,7 @@ use tidefall_types::{
 };
 
 use super::column_kind;
+use crate::amend::{is_utc, kept};
 
 /// 1970-01-05, the first Monday: where weeks begin.
 const MONDAY_NS: i64 = 4 * NS_PER_DAY;
@@ -30,6 +31,8 @@ pub(crate) enum Step {
     },
     /// The day in which it lies: a cast to a date.
     Day,
+    /// The moment at which the clocks of a zone show it: a cast to that zone.
+    Zoned,
 }
 
 impl Step {
@@ -39,12 +42,21 @@ impl Step {
             Expr::Alias(alias) => Self::of(&alias.expr, schema),
             Expr::Column(_) if is_time(expr, schema) => Some(Self::Time),
             Expr::Cast(cast) if is_time(&cast.expr, schema) => match cast.field.data_type() {
+                DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => Some(Self::Zoned),
                 DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(Self::Time),
                 DataType::Timestamp(unit, _) => Some(Self::Units { unit_ns: unit_ns(*unit) }),
                 DataType::Date32 => Some(Self::Day),
                 _ => None,
             },
-            Expr::ScalarFunction(call) => bin_of(call, schema).map(Self::Bin),
+            Expr::ScalarFunction(call) => match kept(expr) {
+                Some((inner, DataType::Timestamp(_, Some(zone)))) if !is_utc(zone) => {
+                    is_time(inner, schema).then_some(Self::Zoned)
+                }
+                // To a finer unit: what was cut off is not there again.
+                Some((inner, DataType::Timestamp(..))) => Self::of(inner, schema),
+                Some(_) => None,
+                None => bin_of(call, schema).map(Self::Bin),
+            },
             _ => None,
         }
     }
@@ -76,6 +88,11 @@ impl Step {
                 let (day, ns) = (i128::from(NS_PER_DAY), i128::from(*day) * i128::from(NS_PER_DAY));
                 // Before 1970 it matters how the cast rounds; stay on the safe side there.
                 if ns > 0 { (ns, ns + day - 1, true) } else { (ns - day, ns + day - 1, false) }
+            }
+            Self::Zoned => {
+                // Clocks everywhere are less than a day from those in UTC, but how much changes.
+                let (day, ns) = (i128::from(NS_PER_DAY), timestamp_ns(literal)?);
+                (ns - day, ns + day, false)
             }
         };
         let (first, last) = match op {

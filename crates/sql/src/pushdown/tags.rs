@@ -41,6 +41,19 @@ fn of_binary(binary: &BinaryExpr, schema: &TableSchema) -> Option<TagFilter> {
         };
         return Some(negate_if(*op == Operator::NotEq, TagFilter::Eq { tag, value }));
     }
+    if matches!(op, Operator::IsNotDistinctFrom | Operator::IsDistinctFrom) {
+        let (tag, value) = match tag_name(left, schema) {
+            Some(tag) => (tag, right),
+            None => (tag_name(right, schema)?, left),
+        };
+        let is_null = TagFilter::IsNull { tag: tag.clone() };
+        // Never unknown, unlike a comparison.
+        let same = match text_or_null(value)? {
+            Some(value) => TagFilter::And(vec![negate(is_null), TagFilter::Eq { tag, value }]),
+            None => is_null,
+        };
+        return Some(negate_if(*op == Operator::IsDistinctFrom, same));
+    }
     let (case, negated) = match op {
         Operator::RegexMatch => (Case::Sensitive, false),
         Operator::RegexIMatch => (Case::Insensitive, false),
@@ -89,6 +102,14 @@ fn is_text(data_type: &DataType) -> bool {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
         DataType::Dictionary(_, values) => is_text(values),
         _ => false,
+    }
+}
+
+/// The text of a literal that is one, or nothing for a null.
+fn text_or_null(expr: &Expr) -> Option<Option<String>> {
+    match expr {
+        Expr::Literal(literal, _) if literal.is_null() => Some(None),
+        expr => text(expr).map(Some),
     }
 }
 

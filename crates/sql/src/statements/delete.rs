@@ -15,11 +15,11 @@ use tidefall_storage::{AggregateRequest, Db, ReadStats};
 use tidefall_types::{Error, Result};
 
 use super::{blocking, ready};
+use crate::amend;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
 use crate::table::{Table, View};
-use crate::times::read_times;
 
 /// Deletes the rows that a statement names and answers with their count as it was when the
 /// statement began.
@@ -81,7 +81,7 @@ fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
 /// Brings a condition into the form that the optimizer gives to those of queries: literals in the
 /// types of their columns, constants folded.
 fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Result<Expr> {
-    let condition = read_times(condition, schema.as_ref()).map_err(from_datafusion)?.data;
+    let condition = amend::before_coercion(condition, schema).map_err(from_datafusion)?.data;
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))
         .with_config_options(Arc::clone(state.config_options()))
@@ -89,7 +89,8 @@ fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Resu
         .build();
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(condition, schema).map_err(from_datafusion)?;
-    simplifier.simplify(coerced).map_err(from_datafusion)
+    let amended = amend::after_coercion(coerced, schema).map_err(from_datafusion)?.data;
+    simplifier.simplify(amended).map_err(from_datafusion)
 }
 
 fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {

@@ -25,7 +25,7 @@ use crate::session::QueryStream;
 use crate::settings;
 
 pub(crate) use delete::delete;
-pub(crate) use insert::read_insert_times;
+pub(crate) use insert::plan_insert;
 pub(crate) use show::Show;
 
 /// What is to be done for a statement.
@@ -64,7 +64,16 @@ pub(crate) enum TableChange {
 pub(crate) fn action(statement: DfStatement) -> Result<Action> {
     let inner = match statement {
         DfStatement::Statement(inner) => *inner,
-        DfStatement::Explain(_) => return Ok(Action::Plan(statement)),
+        DfStatement::Explain(ref explain) => {
+            if let DfStatement::Statement(inner) = &*explain.statement
+                && matches!(&**inner, Statement::Insert(_))
+            {
+                return Err(Error::unsupported(
+                    "EXPLAIN has nothing to say of INSERT; try its SELECT",
+                ));
+            }
+            return Ok(Action::Plan(statement));
+        }
         DfStatement::Reset(ResetStatement::Variable(ref name)) => {
             settings::check_free(&name.to_string())?;
             return Ok(Action::Set(statement));
@@ -78,9 +87,10 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
             let names = names.iter().map(table_name).collect::<Result<_>>()?;
             Action::Table(TableChange::Drop { names, if_exists })
         }
-        Statement::ShowTables { .. } => Action::Show(Show::Tables),
+        Statement::ShowTables { show_options, .. } => Action::Show(show::tables(&show_options)?),
+        Statement::ShowColumns { show_options, .. } => Action::Show(show::columns(&show_options)?),
         Statement::ExplainTable { table_name: name, .. } => {
-            Action::Show(Show::Columns(table_name(&name)?))
+            Action::Show(Show::Columns(table_name(&name)?, None))
         }
         Statement::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
             Action::Show(Show::Create(table_name(&obj_name)?))
@@ -94,7 +104,6 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         Statement::Query(_)
         | Statement::Explain { .. }
         | Statement::ShowVariable { .. }
-        | Statement::ShowColumns { .. }
         | Statement::ShowFunctions { .. } => Action::Plan(again(inner)),
         other => return Err(unsupported(&first_words(&other.to_string()))),
     })

@@ -1,42 +1,127 @@
-//! `SHOW TABLES`, `DESCRIBE` and `SHOW CREATE TABLE`.
+//! `SHOW TABLES`, `SHOW COLUMNS`, `DESCRIBE` and `SHOW CREATE TABLE`.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::compute::kernels::comparison::{ilike, like};
+use datafusion::sql::sqlparser::ast::{
+    ShowStatementFilter, ShowStatementFilterPosition, ShowStatementOptions,
+};
 use tidefall_storage::Db;
-use tidefall_types::{Column, ColumnKind, Result, TableSchema, format_duration};
+use tidefall_types::{Column, ColumnKind, Error, Result, TableSchema, format_duration};
 
-use super::ready;
+use super::{ready, table_name};
+use crate::catalog::READINGS;
+use crate::error::from_datafusion;
+use crate::layers::Layer;
 use crate::session::QueryStream;
 
 /// A statement that is answered from the schemas.
 pub(crate) enum Show {
-    /// `SHOW TABLES`: name and kind of every table.
-    Tables,
-    /// `DESCRIBE t`: name, kind and type of every column.
-    Columns(String),
+    /// `SHOW TABLES`: name and kind of every table that is wanted.
+    Tables(Option<Pattern>),
+    /// `DESCRIBE t`, `SHOW COLUMNS FROM t`: name, kind and type of every column that is wanted.
+    Columns(String, Option<Pattern>),
     /// `SHOW CREATE TABLE t`: the statement that creates it.
     Create(String),
+}
+
+/// What names are wanted.
+pub(crate) struct Pattern {
+    text: String,
+    ignores_case: bool,
+}
+
+impl Pattern {
+    fn matches(&self, name: &str) -> Result<bool> {
+        let (name, pattern) = (StringArray::new_scalar(name), StringArray::new_scalar(&self.text));
+        let matches = if self.ignores_case { ilike } else { like }(&name, &pattern);
+        Ok(matches.map_err(|error| from_datafusion(error.into()))?.value(0))
+    }
+}
+
+/// Reads `SHOW TABLES`.
+///
+/// # Errors
+/// `NotFound` for a schema that is not there, `Unsupported` for what cannot be chosen by.
+pub(super) fn tables(options: &ShowStatementOptions) -> Result<Show> {
+    if let Some(name) = options.show_in.as_ref().and_then(|show_in| show_in.parent_name.as_ref()) {
+        let schema = name.to_string();
+        if schema != READINGS && Layer::of_schema(&schema).is_none() {
+            return Err(Error::not_found(format!("there is no schema {schema}")));
+        }
+    }
+    Ok(Show::Tables(pattern("TABLES", options)?))
+}
+
+/// Reads `SHOW COLUMNS FROM t`.
+///
+/// # Errors
+/// `Invalid` without a table, `Unsupported` for what cannot be chosen by.
+pub(super) fn columns(options: &ShowStatementOptions) -> Result<Show> {
+    let table = options.show_in.as_ref().and_then(|show_in| show_in.parent_name.as_ref());
+    let Some(table) = table else {
+        return Err(Error::invalid("SHOW COLUMNS wants a table, as in SHOW COLUMNS FROM plant"));
+    };
+    Ok(Show::Columns(table_name(table)?, pattern("COLUMNS", options)?))
+}
+
+fn pattern(what: &str, options: &ShowStatementOptions) -> Result<Option<Pattern>> {
+    let unsupported = |clause: &dyn std::fmt::Display| {
+        Err(Error::unsupported(format!("SHOW {what} {clause}: write LIKE or ILIKE with a pattern")))
+    };
+    if options.starts_with.is_some() || options.limit.is_some() || options.limit_from.is_some() {
+        return unsupported(&"with STARTS WITH or LIMIT");
+    }
+    let filter = match &options.filter_position {
+        None => return Ok(None),
+        Some(
+            ShowStatementFilterPosition::Infix(filter)
+            | ShowStatementFilterPosition::Suffix(filter),
+        ) => filter,
+    };
+    let (text, ignores_case) = match filter {
+        ShowStatementFilter::Like(text) | ShowStatementFilter::NoKeyword(text) => (text, false),
+        ShowStatementFilter::ILike(text) => (text, true),
+        ShowStatementFilter::Where(_) => return unsupported(filter),
+    };
+    Ok(Some(Pattern { text: text.clone(), ignores_case }))
+}
+
+fn is_wanted(pattern: &Option<Pattern>, name: &str) -> Result<bool> {
+    pattern.as_ref().map_or(Ok(true), |pattern| pattern.matches(name))
 }
 
 impl Show {
     /// Answers it.
     pub(crate) fn run(self, db: &Db) -> Result<QueryStream> {
         match self {
-            Self::Tables => {
-                let mut names: Vec<String> =
-                    db.tables().iter().map(|table| table.name.clone()).collect();
+            Self::Tables(pattern) => {
+                let mut names = Vec::new();
+                for table in db.tables() {
+                    if is_wanted(&pattern, &table.name)? {
+                        names.push(table.name.clone());
+                    }
+                }
                 names.sort_unstable();
                 let kinds = names.iter().map(|_| "series".to_owned()).collect();
                 texts([("name", names), ("kind", kinds)])
             }
-            Self::Columns(table) => {
+            Self::Columns(table, pattern) => {
                 let schema = db.schema(&table)?;
-                let columns = schema.columns.iter();
+                let mut columns = Vec::new();
+                for column in &schema.columns {
+                    if is_wanted(&pattern, &column.name)? {
+                        columns.push(column);
+                    }
+                }
+                let texts_of = |text: &dyn Fn(&Column) -> &str| {
+                    columns.iter().map(|column| text(column).to_owned()).collect()
+                };
                 texts([
-                    ("column", columns.clone().map(|column| column.name.clone()).collect()),
-                    ("kind", columns.clone().map(|column| kind(column).to_owned()).collect()),
-                    ("type", columns.map(|column| sql_type(&schema, column).to_owned()).collect()),
+                    ("column", texts_of(&|column| column.name.as_str())),
+                    ("kind", texts_of(&|column| kind(column))),
+                    ("type", texts_of(&|column| schema.sql_type(column))),
                 ])
             }
             Self::Create(table) => {
@@ -65,19 +150,11 @@ fn kind(column: &Column) -> &'static str {
     }
 }
 
-fn sql_type(schema: &TableSchema, column: &Column) -> &'static str {
-    match column.kind {
-        ColumnKind::Time => "TIMESTAMP",
-        ColumnKind::Tag(_) => "TEXT",
-        ColumnKind::Field(id) => schema.fields[id.index()].ty.sql_name(),
-    }
-}
-
 fn create_statement(schema: &TableSchema) -> String {
     let columns: Vec<String> = schema
         .columns
         .iter()
-        .map(|column| format!("{} {}", quoted(&column.name), sql_type(schema, column)))
+        .map(|column| format!("{} {}", quoted(&column.name), schema.sql_type(column)))
         .collect();
     let key: Vec<String> =
         schema.tags.iter().map(String::as_str).chain([schema.time_name()]).map(quoted).collect();

@@ -15,12 +15,14 @@ async fn cases() {
         .collect();
     files.sort();
     assert!(!files.is_empty());
+    let mut wrong = Vec::new();
     for file in files {
-        run_file(&file).await;
+        run_file(&file, &mut wrong).await;
     }
+    assert!(wrong.is_empty(), "{} records:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
-async fn run_file(file: &Path) {
+async fn run_file(file: &Path, wrong: &mut Vec<String>) {
     let text = fs::read_to_string(file).expect("a text");
     let test_db = TestDb::new();
     let mut line = 1;
@@ -29,33 +31,40 @@ async fn run_file(file: &Path) {
         line += block.matches('\n').count() + 2;
         let records: Vec<&str> =
             block.lines().filter(|text| !text.starts_with('#') && !text.is_empty()).collect();
-        if let Some((head, body)) = records.split_first() {
-            run_record(&test_db, head, body, &here).await;
+        if let Some((head, body)) = records.split_first()
+            && let Err(why) = run_record(&test_db, head, body).await
+        {
+            wrong.push(format!("{here}\n{why}"));
         }
     }
 }
 
-async fn run_record(test_db: &TestDb, head: &str, body: &[&str], here: &str) {
+async fn run_record(test_db: &TestDb, head: &str, body: &[&str]) -> Result<(), String> {
     let divider = body.iter().position(|text| *text == "----").unwrap_or(body.len());
     let (sql, expected) = (body[..divider].join("\n"), body.get(divider + 1..).unwrap_or(&[]));
     let answer = test_db.run(&sql).await;
-    if let Some(part) = head.strip_prefix("statement error ") {
-        let error = answer.expect_err(here);
-        let found = format!("{}: {error}", error.kind().name());
-        assert!(found.contains(part), "{here}\n{sql}\nexpected error: {part}\nfound: {found}");
-        return;
-    }
-    let mut found = match answer {
-        Ok(batches) => lines(&batches),
-        Err(error) => panic!("{here}\n{sql}\n{}: {error}", error.kind().name()),
+    let found = match &answer {
+        Ok(batches) => lines(batches).join("\n"),
+        Err(error) => format!("{}: {error}", error.kind().name()),
     };
+    if let Some(part) = head.strip_prefix("statement error ") {
+        return match answer {
+            Err(_) if found.contains(part) => Ok(()),
+            _ => Err(format!("{sql}\nexpected error: {part}\nfound: {found}")),
+        };
+    }
+    let Ok(batches) = answer else { return Err(format!("{sql}\n{found}")) };
+    let mut found = lines(&batches);
     match head {
-        "statement ok" => return,
+        "statement ok" => return Ok(()),
         "query" => {}
         "query rowsort" => found.sort(),
-        other => panic!("{here}: {other:?} is no kind of record"),
+        other => return Err(format!("{other:?} is no kind of record")),
     }
     let expected: Vec<String> =
         expected.iter().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(found, expected, "{here}\n{sql}\nfound:\n{}\n", found.join("\n"));
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{sql}\nfound:\n{}", found.join("\n"))),
+    }
 }

@@ -2,7 +2,7 @@
 
 /// A condition on the tags of a sensor, with the meaning that SQL gives it: a comparison with a
 /// missing tag is neither true nor false, and only sensors for which the whole is true count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TagFilter {
     /// Every sensor.
     All,
@@ -53,7 +53,7 @@ pub enum TagFilter {
 }
 
 /// How letters compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Case {
     /// Upper and lower case differ.
     Sensitive,

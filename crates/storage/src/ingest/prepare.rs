@@ -10,7 +10,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use hashbrown::HashMap;
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, Result, RowError, Series, TableSchema, TagColumn,
-    WriteBatch,
+    WriteBatch, one_form,
 };
 
 use crate::catalog::SensorDictionary;
@@ -25,7 +25,7 @@ pub(crate) struct Prepared {
     pub(crate) fields: Vec<Option<ArrayRef>>,
 }
 
-/// Brings the fields of a batch into the types and the order of the schema. Rows whose value does
+/// Brings the fields of a batch into the types and the order of the schema, floats into their one form. Rows whose value does
 /// not fit are added to `bad`; a row may be named more than once.
 pub(crate) fn coerce(
     schema: &TableSchema,
@@ -43,10 +43,11 @@ pub(crate) fn coerce(
         if column.values.null_count() == column.values.len() {
             continue;
         }
-        fields[position] = Some(match column.values.data_type() {
+        let values = match column.values.data_type() {
             same if *same == ty.arrow() => Arc::clone(&column.values),
             _ => convert(schema, &column.name, ty, &column.values, bad)?,
-        });
+        };
+        fields[position] = Some(one_form(&values).unwrap_or(values));
     }
     Ok(fields)
 }

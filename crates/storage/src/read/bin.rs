@@ -1,7 +1,7 @@
 //! Equal stretches of time.
 
 /// Equal stretches of time that an aggregate is cut into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bin {
     /// The width of a bin in nanoseconds, above 0.
     pub width_ns: i64,

@@ -6,6 +6,7 @@ mod closing;
 mod damage;
 mod deletes;
 mod faults;
+mod floats;
 mod formats;
 mod fuzz;
 mod history;

@@ -1,18 +1,24 @@
-//! `min`, `max`, `sum` and `avg` of floats, where those of DataFusion lose readings beside a NaN or an
-//! infinity; everything else is left to them.
+//! Aggregates of floats, where those of DataFusion lose readings beside a NaN or an infinity, or are not exact;
+//! everything else is left to them.
 //!
 //! - Extremes of groups: compared as if nothing were above or below a NaN, whatever came before one is
 //!   forgotten. Here NaN is the greatest number, as everywhere in SQL.
 //! - Sums and means over a window that slides: subtracting what leaves it leaves NaN behind for good, and
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
+//! - Percentiles and medians: see `percentile.rs`.
+//! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
+
+mod outcome;
+mod percentile;
+mod sliding;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
+use datafusion::arrow::array::ArrowPrimitiveType;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
 };
@@ -26,6 +32,38 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use outcome::InOneForm;
+use percentile::{Frame, Part};
+use sliding::SlidingSum;
+
+/// The names of the aggregates that may answer with a float of their own making.
+pub(super) const NAMES: [&str; 24] = [
+    "min",
+    "max",
+    "sum",
+    "avg",
+    "percentile_cont",
+    "median",
+    "stddev",
+    "stddev_pop",
+    "var",
+    "var_pop",
+    "covar_samp",
+    "covar_pop",
+    "corr",
+    "regr_slope",
+    "regr_intercept",
+    "regr_r2",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+    "approx_median",
+    "approx_percentile_cont",
+    "approx_percentile_cont_with_weight",
+];
+
 /// What is amended in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Amendment {
@@ -33,6 +71,11 @@ enum Amendment {
     Max,
     Sum,
     Mean,
+    /// The second argument says which part of the values lies below the answer.
+    Percentile,
+    Median,
+    /// Nothing but the form of its answers.
+    Form,
 }
 
 /// A function of DataFusion, amended.
@@ -43,20 +86,31 @@ pub(super) struct Amended {
 }
 
 impl Amended {
-    /// The amended form of a function, if it has one.
-    pub(super) fn of(inner: &AggregateUDF) -> Option<Self> {
+    /// The amended form of one of [`NAMES`].
+    pub(super) fn of(inner: &AggregateUDF) -> Self {
         let amendment = match inner.name() {
             "min" => Amendment::Min,
             "max" => Amendment::Max,
             "sum" => Amendment::Sum,
             "avg" => Amendment::Mean,
-            _ => return None,
+            "percentile_cont" => Amendment::Percentile,
+            "median" => Amendment::Median,
+            _ => Amendment::Form,
         };
-        Some(Self { inner: inner.clone(), amendment })
+        Self { inner: inner.clone(), amendment }
     }
 
     fn inner(&self) -> &Arc<dyn AggregateUDFImpl> {
         self.inner.inner()
+    }
+
+    /// The part of the values below the answer, if that is what the function is about.
+    fn part(&self, args: &AccumulatorArgs<'_>) -> Result<Option<Part>> {
+        match self.amendment {
+            Amendment::Median if is_float(args.return_type()) => Ok(Some(Part::HALF)),
+            Amendment::Percentile if is_float(args.return_type()) => Part::of(args).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn extremes<T>(&self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>>
@@ -67,7 +121,7 @@ impl Amended {
         let (wanted, start) = match self.amendment {
             Amendment::Min => (Ordering::Less, T::Native::GREATEST),
             Amendment::Max => (Ordering::Greater, T::Native::LEAST),
-            Amendment::Sum | Amendment::Mean => return None,
+            _ => return None,
         };
         let keep = move |best: &mut T::Native, new: T::Native| {
             if new.order(*best) == wanted {
@@ -77,6 +131,10 @@ impl Amended {
         let accumulator = PrimitiveGroupsAccumulator::<T, _>::new(data_type, keep);
         Some(Box::new(accumulator.with_starting_value(start)))
     }
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
 /// Floats in SQL's order: NaN is the greatest, and equal to itself.
@@ -105,15 +163,21 @@ impl AggregateUDFImpl for Amended {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        let data_type = args.return_field.data_type();
-        let amended = match data_type {
-            DataType::Float32 => self.extremes::<Float32Type>(data_type),
-            DataType::Float64 => self.extremes::<Float64Type>(data_type),
+        if let Some(part) = self.part(&args)? {
+            return Ok(percentile::of_groups(part, args.return_type()));
+        }
+        let extremes = match args.return_type() {
+            DataType::Float32 => self.extremes::<Float32Type>(args.return_type()),
+            DataType::Float64 => self.extremes::<Float64Type>(args.return_type()),
             _ => None,
         };
-        match amended {
-            Some(amended) => Ok(amended),
-            None => self.inner().create_groups_accumulator(args),
+        match extremes {
+            Some(extremes) => Ok(extremes),
+            None => {
+                let is_float = is_float(args.return_type());
+                let plain = self.inner().create_groups_accumulator(args)?;
+                Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+            }
         }
     }
 
@@ -121,13 +185,51 @@ impl AggregateUDFImpl for Amended {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        let is_float =
-            matches!(args.expr_fields, [field] if field.data_type() == &DataType::Float64);
-        match self.amendment {
-            Amendment::Sum if is_float && !args.is_distinct => Ok(Box::new(SlidingSum::new(false))),
-            Amendment::Mean if is_float && !args.is_distinct => Ok(Box::new(SlidingSum::new(true))),
-            _ => self.inner().create_sliding_accumulator(args),
+        if let Some(part) = self.part(&args)? {
+            return Ok(percentile::of_one(
+                part,
+                args.return_type(),
+                Frame::Slides(args.is_distinct),
+            ));
         }
+        let is_double =
+            matches!(args.expr_fields, [field] if field.data_type() == &DataType::Float64);
+        let is_float = is_float(args.return_type());
+        let plain: Box<dyn Accumulator> = match self.amendment {
+            Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
+            Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
+            _ => self.inner().create_sliding_accumulator(args)?,
+        };
+        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        if let Some(part) = self.part(&args)? {
+            return Ok(percentile::of_one(
+                part,
+                args.return_type(),
+                Frame::Grows(args.is_distinct),
+            ));
+        }
+        let is_float = is_float(args.return_type());
+        let plain = self.inner().accumulator(args)?;
+        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+    }
+
+    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
+        match self.amendment {
+            // It would become the extreme of DataFusion.
+            Amendment::Percentile => None,
+            _ => self.inner().simplify(),
+        }
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner().supports_within_group_clause()
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.inner().supports_null_handling_clause()
     }
 
     fn name(&self) -> &str {
@@ -178,10 +280,6 @@ impl AggregateUDFImpl for Amended {
         self.inner().window_function_display_name(params)
     }
 
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner().accumulator(args)
-    }
-
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         self.inner().state_fields(args)
     }
@@ -192,10 +290,6 @@ impl AggregateUDFImpl for Amended {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner().order_sensitivity()
-    }
-
-    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
-        self.inner().simplify()
     }
 
     fn simplify_expr_op_literal(
@@ -232,85 +326,4 @@ impl AggregateUDFImpl for Amended {
     fn documentation(&self) -> Option<&Documentation> {
         self.inner().documentation()
     }
-}
-
-/// The sum, or the mean, of the values in a window that slides: a queue of two stacks, of which the older
-/// holds running sums from the values that leave last to those that leave next. Each value is added
-/// twice in its time.
-#[derive(Debug)]
-struct SlidingSum {
-    is_mean: bool,
-    /// Sums of the older values: the last one of all of them, the one before of all but the next to leave.
-    older: Vec<f64>,
-    newer: Vec<f64>,
-    /// The sum of the newer values.
-    newer_sum: f64,
-}
-
-impl SlidingSum {
-    const fn new(is_mean: bool) -> Self {
-        Self { is_mean, older: Vec::new(), newer: Vec::new(), newer_sum: 0.0 }
-    }
-
-    fn push(&mut self, value: f64) {
-        self.newer.push(value);
-        self.newer_sum += value;
-    }
-
-    fn pop(&mut self) {
-        if self.older.is_empty() {
-            let mut sum = 0.0;
-            self.older.extend(self.newer.drain(..).rev().map(|value| {
-                sum += value;
-                sum
-            }));
-            self.newer_sum = 0.0;
-        }
-        self.older.pop();
-    }
-}
-
-impl Accumulator for SlidingSum {
-    fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        columns[0]
-            .as_primitive::<Float64Type>()
-            .iter()
-            .flatten()
-            .for_each(|value| self.push(value));
-        Ok(())
-    }
-
-    fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let left = columns[0].len() - columns[0].logical_null_count();
-        (0..left).for_each(|_| self.pop());
-        Ok(())
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let count = self.older.len() + self.newer.len();
-        let sum = self.older.last().copied().unwrap_or_default() + self.newer_sum;
-        let value = if self.is_mean { sum / count as f64 } else { sum };
-        Ok(ScalarValue::Float64((count > 0).then_some(value)))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + (self.older.capacity() + self.newer.capacity()) * size_of::<f64>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Err(never_merged())
-    }
-
-    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
-        Err(never_merged())
-    }
-}
-
-/// Windows are not computed in parts.
-fn never_merged() -> DataFusionError {
-    DataFusionError::Internal("a sliding sum was to be merged".into())
 }

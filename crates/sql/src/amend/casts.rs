@@ -1,0 +1,159 @@
+//! Casts that stay on their column.
+//!
+//! DataFusion makes `column = constant` of `CAST(column AS type) = constant`, which is another condition where
+//! the cast moves times to another zone, where it rounds, or where it gives NULL for what does not fit. Such a cast
+//! becomes a function, as DataFusion does not look into functions.
+//!
+//! Neither does a cast of a tag look at values that none of its rows has: all rows share the dictionary of the table,
+//! also with sensors that are filtered out, or deleted.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_select::dictionary::garbage_collect_any_dictionary;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::compute::CastOptions;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TryCast, Volatility,
+};
+use tidefall_types::Error;
+
+use super::texts::is_text;
+use crate::error::to_datafusion;
+
+/// What a cast casts to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Target {
+    pub(super) to: DataType,
+    /// Whether what does not fit becomes NULL.
+    pub(super) is_try: bool,
+}
+
+/// The expression below a cast, and what it is cast to.
+pub(super) fn cast_of(expr: &Expr) -> Option<(&Expr, Target)> {
+    let (inner, field, is_try) = match expr {
+        Expr::Cast(Cast { expr, field }) => (expr, field, false),
+        Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
+        _ => return None,
+    };
+    Some((inner, Target { to: field.data_type().clone(), is_try }))
+}
+
+/// The signature of a function of one argument of any type.
+pub(crate) fn any_one() -> &'static Signature {
+    static ANY: LazyLock<Signature> = LazyLock::new(|| Signature::any(1, Volatility::Immutable));
+    &ANY
+}
+
+/// The field of what a cast makes.
+pub(super) fn return_field(target: &Target, args: &ReturnFieldArgs<'_>) -> FieldRef {
+    let nullable = target.is_try || args.arg_fields.iter().any(|field| field.is_nullable());
+    Arc::new(Field::new("cast", target.to.clone(), nullable))
+}
+
+/// A function in the place of a cast that must stay on its column.
+pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Some((inner, target)) = cast_of(&expr) else { return Ok(Transformed::no(expr)) };
+    if !must_stay(&inner.get_type(schema)?, &target) {
+        return Ok(Transformed::no(expr));
+    }
+    let kept = ScalarUDF::new_from_impl(KeptCast(target));
+    Ok(Transformed::yes(kept.call(vec![inner.clone()])))
+}
+
+/// Whether a comparison of what is cast differs from one of what is not.
+fn must_stay(from: &DataType, target: &Target) -> bool {
+    match (from, &target.to) {
+        (DataType::Timestamp(from_unit, from_zone), DataType::Timestamp(to_unit, to_zone)) => {
+            let moves = from_zone.is_none() && to_zone.as_ref().is_some_and(|zone| !is_utc(zone));
+            // A constant between two seconds is none of `from` then.
+            moves || per_second(*from_unit) < per_second(*to_unit)
+        }
+        (DataType::Dictionary(..), to) => !is_text(to),
+        (from, to) if from.is_integer() && to.is_integer() => target.is_try,
+        (from, _) => from.is_decimal(),
+    }
+}
+
+/// The time zone in which clocks show what is stored.
+pub(crate) fn is_utc(zone: &str) -> bool {
+    ["UTC", "Etc/UTC", "+00:00", "+00", "Z"].iter().any(|utc| utc.eq_ignore_ascii_case(zone))
+}
+
+const fn per_second(unit: TimeUnit) -> u64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+/// What Arrow says of a time that clocks of a zone show never or twice.
+const NO_SUCH_TIME: &str = "Cannot cast timezone to different timezone";
+
+/// A cast as a function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KeptCast(Target);
+
+impl ScalarUDFImpl for KeptCast {
+    fn name(&self) -> &str {
+        "kept_cast"
+    }
+
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        let inner = args.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Ok(format!("CAST({inner} AS {})", self.0.to))
+    }
+
+    fn signature(&self) -> &Signature {
+        any_one()
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.0.to.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(return_field(&self.0, &args))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Target { to, is_try } = &self.0;
+        let options = CastOptions { safe: *is_try, ..CastOptions::default() };
+        let given = match &args.args[0] {
+            ColumnarValue::Array(values) => match values.as_any_dictionary_opt() {
+                Some(dictionary) => {
+                    ColumnarValue::Array(garbage_collect_any_dictionary(dictionary)?)
+                }
+                None => args.args[0].clone(),
+            },
+            scalar => scalar.clone(),
+        };
+        let found = given.cast_to(to, Some(&options));
+        match (found, to) {
+            (Err(error), DataType::Timestamp(_, Some(zone)))
+                if error.to_string().contains(NO_SUCH_TIME) =>
+            {
+                Err(to_datafusion(Error::invalid(format!(
+                    "AT TIME ZONE '{zone}' takes a time without a zone as one on the clocks of that zone, and one \
+                     of these times is not there or is there twice, as clocks go forward and back; what the clocks \
+                     there show at a time in UTC is to_local_time(time AT TIME ZONE 'UTC' AT TIME ZONE '{zone}')"
+                ))))
+            }
+            (found, _) => found,
+        }
+    }
+}
+
+/// What is cast, and to what, if `expr` is a cast that stays on its column.
+pub(crate) fn kept(expr: &Expr) -> Option<(&Expr, &DataType)> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
+    let KeptCast(target) = func.inner().downcast_ref()?;
+    Some((args.first()?, &target.to))
+}

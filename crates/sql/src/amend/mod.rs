@@ -1,0 +1,126 @@
+//! Expressions that mean something else in DataFusion than here, put right before anything is optimised.
+//!
+//! Types are known when they are, so that what type coercion has put into a plan is amended, too:
+//!
+//! - `texts.rs`: texts become times in all the forms in which people write them, wherever they are cast to one.
+//! - `casts.rs`: DataFusion takes casts off a column that it compares with a constant, also casts that change what
+//!   is compared, such as one to another time zone. Those it does not get to see.
+//! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
+//!   values of their own. Floats get their one form where that can be seen.
+//! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
+//!   before the types are coerced.
+
+mod casts;
+mod floats;
+mod texts;
+mod zones;
+
+use datafusion::common::DFSchema;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::names::unnamed;
+
+pub(crate) use casts::{any_one, is_utc, kept};
+pub(crate) use texts::{is_text, time_form};
+
+/// Amends the expressions of a plan before their types are coerced.
+#[derive(Debug)]
+pub(crate) struct AmendBefore;
+
+/// Amends the expressions of a plan after their types are coerced.
+#[derive(Debug)]
+pub(crate) struct AmendAfter;
+
+impl AnalyzerRule for AmendBefore {
+    fn name(&self) -> &str {
+        "tidefall_amend_before_coercion"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        amend_plan(plan, before_coercion)
+    }
+}
+
+impl AnalyzerRule for AmendAfter {
+    fn name(&self) -> &str {
+        "tidefall_amend_after_coercion"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        amend_plan(plan, after_coercion)
+    }
+}
+
+/// Amends an expression before its types are coerced.
+pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_up(|node| match unnamed(node) {
+        Ok(cast) => Ok(Transformed::yes(cast)),
+        Err(node) => {
+            zones::amend(node, schema)?.transform_data(|node| texts::amend_arguments(node, schema))
+        }
+    })
+}
+
+/// Amends an expression whose types are coerced.
+pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let amended = expr.transform_up(|node| {
+        let read = texts::amend(node, schema)?;
+        let kept = read.transform_data(|node| casts::amend(node, schema))?;
+        kept.transform_data(|node| floats::amend(node, schema))
+    })?;
+    amended.transform_data(|expr| floats::amend_whole(expr, schema))
+}
+
+fn amend_plan(
+    plan: LogicalPlan,
+    amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    let amended = plan.transform_up_with_subqueries(|node| {
+        if !has_more_than_columns(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let schema = schema_below(&node)?;
+        let names = NamePreserver::new(&node);
+        let named = |expr: Expr| {
+            let name = names.save(&expr);
+            Ok(amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
+        };
+        let amended = node.map_expressions(|expr| match expr {
+            // Its parts have names, and it has none.
+            Expr::GroupingSet(_) => expr.map_children(named),
+            expr => named(expr),
+        })?;
+        match amended.transformed {
+            true => amended.map_data(LogicalPlan::recompute_schema),
+            false => Ok(amended),
+        }
+    })?;
+    Ok(amended.data)
+}
+
+/// Whether there is something to be looked at: layers have projections of ten thousand columns.
+fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        let inner = if let Expr::Alias(alias) = expr { &alias.expr } else { expr };
+        found |= !matches!(inner, Expr::Column(_));
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// The columns that the expressions of a node look at.
+fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        let source = scan.source.schema();
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
+    }
+    Ok(schema)
+}

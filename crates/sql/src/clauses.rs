@@ -1,0 +1,109 @@
+//! Clauses that the parser knows and DataFusion passes over in silence. An answer without them would be another one, so
+//! they are refused, or written in the way that DataFusion knows.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, GroupByExpr, Query, Select, SelectFlavor, SelectItem, TableFactor,
+    VisitorMut, WildcardAdditionalOptions,
+};
+use tidefall_types::{Error, Result};
+
+/// Checks and completes the clauses of a statement.
+pub(crate) struct Clauses;
+
+impl VisitorMut for Clauses {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        flow(check_query(query))
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        flow(name_columns(select).and_then(|()| check_select(select)))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        flow(check_table(factor))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::Function(call) if call.parameters != FunctionArguments::None => {
+                let (name, parameters) = (&call.name, &call.parameters);
+                flow(Err(Error::unsupported(format!(
+                    "{name}{parameters}(...): write the parameters of a function behind its arguments, as in \
+                     percentile(value, 0.9)"
+                ))))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn flow(result: Result<()>) -> ControlFlow<Error> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+fn refuse(is_there: bool, clause: &str, instead: &str) -> Result<()> {
+    match is_there {
+        true => Err(Error::unsupported(format!("{clause} is not supported; {instead}"))),
+        false => Ok(()),
+    }
+}
+
+fn check_query(query: &Query) -> Result<()> {
+    refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
+    refuse(query.format_clause.is_some(), "FORMAT", "whoever sends the query chooses the format")?;
+    refuse(query.for_clause.is_some(), "FOR", "whoever sends the query chooses the format")
+}
+
+/// `FROM t` is short for `SELECT * FROM t`; a query that names no columns otherwise has forgotten them.
+fn name_columns(select: &mut Select) -> Result<()> {
+    if select.flavor == SelectFlavor::FromFirstNoSelect {
+        select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+    }
+    match select.projection.is_empty() {
+        true => Err(Error::invalid("SELECT names no columns; SELECT * takes all of them")),
+        false => Ok(()),
+    }
+}
+
+fn check_select(select: &Select) -> Result<()> {
+    refuse(select.prewhere.is_some(), "PREWHERE", "write the condition in WHERE")?;
+    refuse(!select.connect_by.is_empty(), "CONNECT BY", "write WITH RECURSIVE")?;
+    refuse(!select.distribute_by.is_empty(), "DISTRIBUTE BY", "leave it out")?;
+    refuse(select.exclude.is_some(), "EXCLUDE behind columns", "write * EXCLUDE (column)")?;
+    refuse(select.value_table_mode.is_some(), "AS VALUE or AS STRUCT", "write struct(...)")?;
+    let modifiers = match &select.group_by {
+        GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+    };
+    refuse(!modifiers.is_empty(), "GROUP BY ... WITH", "write GROUP BY ROLLUP (...) or CUBE (...)")
+}
+
+fn check_table(factor: &TableFactor) -> Result<()> {
+    const SAMPLE: (&str, &str) = ("TABLESAMPLE", "write WHERE random() < 0.1");
+    match factor {
+        TableFactor::Table {
+            with_hints,
+            version,
+            with_ordinality,
+            partitions,
+            json_path,
+            sample,
+            ..
+        } => {
+            refuse(sample.is_some(), SAMPLE.0, SAMPLE.1)?;
+            refuse(version.is_some(), "a version of a table", "there is the present one")?;
+            refuse(*with_ordinality, "WITH ORDINALITY", "write row_number() OVER ()")?;
+            refuse(!partitions.is_empty(), "PARTITION", "write a condition on time")?;
+            refuse(json_path.is_some(), "a path behind a table", "name its columns")?;
+            refuse(!with_hints.is_empty(), "WITH behind a table", "leave it out")
+        }
+        TableFactor::Derived { sample, .. } => refuse(sample.is_some(), SAMPLE.0, SAMPLE.1),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,124 @@
+//! What to write instead, for people who know other databases.
+//!
+//! A statement that fails is looked through for words of InfluxQL, QuestDB, TimescaleDB and ClickHouse. Nothing is
+//! looked at in one that runs.
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use tidefall_types::{Error, ErrorKind};
+
+use crate::dialect::TidefallDialect;
+
+/// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
+const HINTS: [(&str, &str); 40] = [
+    ("group by time (", "write GROUP BY date_bin(INTERVAL '5 minutes', time)"),
+    ("sample by", "write GROUP BY date_bin(INTERVAL '1 hour', time)"),
+    ("latest on", "write last(value, time) with GROUP BY the tags"),
+    ("latest by", "write last(value, time) with GROUP BY the tags"),
+    ("show tag keys", "DESCRIBE plant lists tags and fields"),
+    ("show field keys", "DESCRIBE plant lists tags and fields"),
+    ("show tag values", "write SELECT DISTINCT sensor FROM plant"),
+    ("show series", "write SELECT DISTINCT with all tags"),
+    ("show measurements", "write SHOW TABLES"),
+    ("show databases", "there is one database; SHOW TABLES lists what it holds"),
+    ("show schemas", "there is one database; SHOW TABLES lists what it holds"),
+    ("show retention policies", "SHOW CREATE TABLE plant shows its retention"),
+    ("fill (", FILL),
+    ("time_bucket_gapfill (", FILL),
+    ("with fill", FILL),
+    ("limit # by", "write QUALIFY row_number() OVER (PARTITION BY sensor ORDER BY time) <= 3"),
+    ("slimit", "choose sensors by a condition on tags"),
+    ("soffset", "choose sensors by a condition on tags"),
+    ("= ~ /", "a regular expression is a text: write host ~ '^web'"),
+    ("tostartof*", "write date_bin(INTERVAL '1 hour', time) or date_trunc('month', time)"),
+    ("tointerval*", "write INTERVAL '1 hour'"),
+    ("todatetime*", "write TIMESTAMP '2024-01-01 12:00'"),
+    ("tounixtimestamp*", "write extract(epoch FROM time)"),
+    ("todate (", "write time::DATE"),
+    ("argmax (", "write last(value, time), or first_value(value ORDER BY other DESC)"),
+    ("argmin (", "write first(value, time), or first_value(value ORDER BY other)"),
+    ("uniq*", "write count(DISTINCT value) or approx_distinct(value)"),
+    ("quantile (", "write percentile(value, 0.9)"),
+    ("quantile*", "write percentile(value, 0.9)"),
+    ("derivative (", "write rate(value, time), or value - lag(value) OVER (ORDER BY time)"),
+    ("non_negative_derivative (", "write rate(value, time)"),
+    ("difference (", "write value - lag(value) OVER (PARTITION BY sensor ORDER BY time)"),
+    ("elapsed (", "write time - lag(time) OVER (PARTITION BY sensor ORDER BY time)"),
+    ("spread (", "write max(value) - min(value)"),
+    ("create_hypertable (", "leave it out: every table is divided by time"),
+    ("partition by day", "leave it out: every table is divided by time"),
+    ("asof join", "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor"),
+    ("pivot (", "rows.plant has a column for each sensor"),
+    ("dateadd (", "write time + INTERVAL '1 hour'"),
+    ("datediff (", "write time - other, or extract(epoch FROM time - other)"),
+];
+
+const FILL: &str = "gaps are filled by locf(...) and interpolate(...) OVER (ORDER BY time), over times from \
+                    generate_series";
+
+/// Units that other databases write behind a number, and their names here.
+const UNITS: [(&str, &str); 10] = [
+    ("ns", "nanoseconds"),
+    ("us", "microseconds"),
+    ("u", "microseconds"),
+    ("ms", "milliseconds"),
+    ("s", "seconds"),
+    ("m", "minutes"),
+    ("h", "hours"),
+    ("d", "days"),
+    ("w", "weeks"),
+    ("y", "years"),
+];
+
+/// An error, with what to write instead where the statement has words of another database.
+pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
+    let may_help =
+        matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::NotFound);
+    match may_help.then(|| hint(sql)).flatten() {
+        Some(hint) => Error::new(error.kind(), format!("{}; {hint}", error.message())),
+        None => error,
+    }
+}
+
+fn hint(sql: &str) -> Option<String> {
+    let tokens = Tokenizer::new(&TidefallDialect, sql).tokenize_with_location().ok()?;
+    let is_space = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    let tokens: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_space(token)).collect();
+    let words: Vec<String> = tokens.iter().map(|token| word(&token.token)).collect();
+    if words.first().is_some_and(|first| first == "from") && !words.iter().any(|w| w == "select") {
+        return Some("write SELECT * in front of FROM".to_owned());
+    }
+    let found = HINTS.iter().find(|(pattern, _)| {
+        let pattern: Vec<&str> = pattern.split(' ').collect();
+        words.windows(pattern.len()).any(|words| words.iter().zip(&pattern).all(matches))
+    });
+    found.map(|(_, hint)| (*hint).to_owned()).or_else(|| duration(&tokens))
+}
+
+fn word(token: &Token) -> String {
+    match token {
+        Token::Number(..) => "#".to_owned(),
+        // Quoted names and texts are nobody's keywords.
+        Token::Word(word) if word.quote_style.is_some() => String::new(),
+        Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => String::new(),
+        other => other.to_string().to_lowercase(),
+    }
+}
+
+fn matches((word, pattern): (&String, &&str)) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => word.starts_with(start),
+        None => word == pattern,
+    }
+}
+
+/// A number with a unit right behind it.
+fn duration(tokens: &[&TokenWithSpan]) -> Option<String> {
+    tokens.windows(2).find_map(|pair| {
+        let (Token::Number(number, _), Token::Word(unit)) = (&pair[0].token, &pair[1].token) else {
+            return None;
+        };
+        let is_together = pair[0].span.end == pair[1].span.start;
+        let name = UNITS.iter().find(|(short, _)| unit.value.eq_ignore_ascii_case(short))?.1;
+        is_together.then(|| format!("write {number}{} as INTERVAL '{number} {name}'", unit.value))
+    })
+}

@@ -1,0 +1,104 @@
+//! Floats are kept in their one form: one NaN, greater than every number, and one zero.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{ArrayRef, Float32Array, Float64Array};
+use tidefall_storage::{
+    AggregateRequest, CascadeRequest, Db, ReadStats, ScanRequest, Target, Unknown, WriteOptions,
+};
+use tidefall_types::{FieldColumn, FieldId, Series, SeriesBatch, TimeRange, WriteBatch};
+
+use crate::small::open;
+
+/// A NaN with a sign, one with other bits, -0.0, and numbers around them.
+const ODD: [f64; 6] = [-f64::NAN, 5.0, -0.0, f64::INFINITY, 0.0, -1.5];
+
+fn columns() -> Vec<(&'static str, ArrayRef)> {
+    let narrow = ODD.map(|value| value as f32);
+    vec![
+        ("x", Arc::new(Float64Array::from(ODD.to_vec())) as ArrayRef),
+        ("f", Arc::new(Float32Array::from(narrow.to_vec())) as ArrayRef),
+    ]
+}
+
+fn times(first: i64) -> Vec<i64> {
+    (first..first + ODD.len() as i64).collect()
+}
+
+fn write(db: &Db, first: i64) {
+    let column = |(name, values): (&str, ArrayRef)| FieldColumn { name: name.into(), values };
+    let fields = columns().into_iter().map(column).collect();
+    let batch = WriteBatch { time: times(first).into(), tags: Vec::new(), fields };
+    let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+    db.write("odd", &batch, &options).unwrap();
+}
+
+fn load(db: &Db, first: i64) {
+    let (fields, values): (Vec<String>, Vec<ArrayRef>) =
+        columns().into_iter().map(|(name, values)| (name.to_owned(), values)).unzip();
+    let series = vec![Series { time: times(first).into(), fields: values }];
+    let batch = SeriesBatch { tags: Vec::new(), fields, series };
+    db.load("odd", &batch, Unknown::Create).unwrap();
+}
+
+/// All values of both fields as bits, and their extremes by metrics.
+fn check(db: &Db, writes: usize) {
+    let snapshot = db.snapshot("odd").unwrap();
+    let request = ScanRequest {
+        sensors: vec![0],
+        time: TimeRange::ALL,
+        fields: vec![FieldId(0), FieldId(1)],
+        conditions: Vec::new(),
+        limit: None,
+    };
+    let (mut wide, mut narrow) = (Vec::new(), Vec::new());
+    for rows in snapshot.scan(&request).unwrap() {
+        let rows = rows.unwrap();
+        let values = rows.fields[0].as_primitive::<Float64Type>().values().iter();
+        wide.extend(values.map(|value| value.to_bits()));
+        let values = rows.fields[1].as_primitive::<Float32Type>().values().iter();
+        narrow.extend(values.map(|value| value.to_bits()));
+    }
+    let expected = [
+        0x7ff8_0000_0000_0000,
+        5.0_f64.to_bits(),
+        0,
+        f64::INFINITY.to_bits(),
+        0,
+        (-1.5_f64).to_bits(),
+    ];
+    assert_eq!(wide, expected.repeat(writes));
+    let expected =
+        [0x7fc0_0000, 5.0_f32.to_bits(), 0, f32::INFINITY.to_bits(), 0, (-1.5_f32).to_bits()];
+    assert_eq!(narrow, expected.repeat(writes));
+    let request = AggregateRequest {
+        sensors: vec![0],
+        groups: vec![0],
+        group_count: 1,
+        time: TimeRange::ALL,
+        bin: None,
+        fields: vec![FieldId(0)],
+    };
+    let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();
+    let field = &found.fields[0];
+    assert_eq!(field.min.as_primitive::<Float64Type>().value(0), -1.5);
+    assert_eq!(field.max.as_primitive::<Float64Type>().value(0).to_bits(), 0x7ff8_0000_0000_0000);
+}
+
+#[test]
+fn there_is_one_nan_and_one_zero_wherever_readings_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    write(&db, 0);
+    check(&db, 1);
+    for (writes, target) in [(1, Target::Short), (2, Target::Long)] {
+        db.cascade(&CascadeRequest { table: None, target }).unwrap();
+        check(&db, writes);
+        write(&db, 100 * writes as i64);
+        check(&db, writes + 1);
+    }
+    load(&db, 1000);
+    check(&db, 4);
+}
