@@ -14,7 +14,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use tidefall_storage::{Db, WriteOptions};
-use tidefall_types::{ColumnKind, Error, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch};
+use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch};
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
