@@ -290,9 +290,9 @@ fn naive(text: &[u8]) -> Vec<(u64, Option<Vec<Vec<u8>>>)> {
             Some((_, length)) => at + length,
             None => at + text[at..].iter().position(|&byte| byte == b'\n').unwrap() + 1,
         };
-        let line = text[at..end].strip_suffix(b"\n").unwrap();
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.iter().any(|byte| *byte != b',') {
+        let content = text[at..end].strip_suffix(b"\n").unwrap();
+        let content = content.strip_suffix(b"\r").unwrap_or(content);
+        if content.iter().any(|byte| *byte != b',') {
             found.push((line, record.map(|(fields, _)| fields)));
         }
         line += text[at..end].iter().filter(|&&byte| byte == b'\n').count() as u64;
