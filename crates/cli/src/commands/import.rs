@@ -19,6 +19,7 @@ use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
 use crate::args::{AckArg, ImportArgs, Missing};
 use crate::output::{Outcome, note, say};
 use crate::size::show_count;
+use advice::Imported;
 use inputs::Inputs;
 
 /// Bad rows that are printed; the others are counted, and written to the file of bad rows.
@@ -52,7 +53,8 @@ pub(crate) fn run(args: ImportArgs) -> Outcome {
     }
     import.report(&args.table)?;
     if import.replaced > REPLACED_FEW {
-        note!("{}", inputs.advice(import.replaced, table.as_ref()));
+        let imported = Imported { rows: import.rows, replaced: import.replaced };
+        note!("{}", inputs.advice(&imported, table.as_ref()));
     }
     Ok(())
 }

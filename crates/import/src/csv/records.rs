@@ -157,8 +157,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Finds the fields of `block`, which holds whole records, ends with a line end, and is
-    /// smaller than 4 GiB. Blank lines and remarks are passed over, and so are records all of
-    /// whose fields are empty, with which spreadsheets end their files.
+    /// smaller than 4 GiB. Blank lines and remarks are passed over.
     pub fn fill(&mut self, block: &[u8], dialect: Dialect, columns: usize) {
         assert!(block.last().is_none_or(|&byte| byte == b'\n'), "a block ends with a line end");
         assert!(u32::try_from(block.len()).is_ok(), "positions in a block are 32 bits wide");
@@ -198,9 +197,7 @@ impl Index {
             }
             let end = if at > record && block[at - 1] == b'\r' { at - 1 } else { at };
             let found = self.ends.len() - first + 1;
-            // Without text in any field there are as many bytes as separators.
-            let is_empty = end - record + 1 == found;
-            let is_record = !is_empty && !dialect.is_comment(&block[record..]);
+            let is_record = end > record && !dialect.is_comment(&block[record..]);
             if found == self.columns && is_record {
                 self.ends.push(end as u32);
                 self.starts.push(record as u32);
@@ -242,7 +239,7 @@ impl Index {
                 Some(end) => (end, Some(self.ends.len() - first)),
                 None => (memchr(b'\n', &block[at..]).map_or(block.len(), |n| at + n + 1), None),
             };
-            let blank = dialect.is_blank(&block[at..end]);
+            let blank = matches!(&block[at..end], b"\n" | b"\r\n");
             if found == Some(self.columns) && !blank {
                 self.starts.push(start as u32);
                 self.lines.push(at as u32);
@@ -338,7 +335,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fields of the first record of `block` that is neither blank nor a remark, and where the next one starts;
+/// The fields of the first record of `block` that is no remark and has text in a field, and where the next one starts;
 /// `None` when there is no such record.
 pub(super) fn first_record(block: &[u8], dialect: Dialect) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut index = Index::default();

@@ -18,7 +18,7 @@ fn types(text: &str, options: &CsvOptions) -> (Vec<(String, FieldType)>, Vec<Str
 fn decimal_commas_are_found_where_nothing_else_fits() {
     let options = CsvOptions::default();
     check(
-        "Date;Time;CO(GT);NOx;Status;;\n13/03/2004;18.00.00;2,6;1.166,5;7;;\n13/03/2004;19.00.00;2;131;8;;\n;;;;;;\n",
+        "Date;Time;CO(GT);NOx;Status;;\n13/03/2004;18.00.00;2,6;1.166,5;7;;\n13/03/2004;19.00.00;2;131;8;;\n",
         &options,
         "2004-03-13T18:00:00Z CO(GT)=2.6 NOx=1166.5 Status=7
         2004-03-13T19:00:00Z CO(GT)=2.0 NOx=131.0 Status=8",

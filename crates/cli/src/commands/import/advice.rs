@@ -15,22 +15,21 @@ use tidefall_types::{FieldColumn, NO_TAG, Result, TableSchema, WriteBatch, parse
 use super::inputs::Inputs;
 use crate::size::show_count;
 
-/// Rows that are looked at, from the beginnings of all files: enough to see what tells them apart.
-const ROWS_MAX: usize = 200_000;
-/// Rows of each file that are looked at even if there are many files.
-const FILE_ROWS_MIN: usize = 200;
+/// Rows that are kept to see what tells them apart: all of some times and tags.
+const ROWS_KEPT: usize = 200_000;
+/// Rows that are read once more to find them.
+const ROWS_READ: u64 = 5_000_000;
 /// Tags are few.
 const COLUMNS_MAX: usize = 3;
 
 impl Inputs<'_> {
     /// Advice to somebody of whose rows so many replaced others.
-    pub(super) fn advice(&self, replaced: u64, table: Option<&Arc<TableSchema>>) -> String {
-        let mut rows = Rows::default();
+    pub(super) fn advice(&self, imported: &Imported, table: Option<&Arc<TableSchema>>) -> String {
+        let one_of = imported.rows.min(ROWS_READ).div_ceil(ROWS_KEPT as u64).max(1);
+        let mut rows = Rows { one_of, ..Rows::default() };
         // The files were read before, so that this fails only if they have changed since.
-        let read = self.args.files.iter().filter(|file| file.is_file()).try_for_each(|file| {
-            let left = ROWS_MAX.saturating_sub(rows.count).max(FILE_ROWS_MIN);
-            rows.add_file(self, table.cloned(), file, left)
-        });
+        let mut files = self.args.files.iter().filter(|file| file.is_file());
+        let read = files.try_for_each(|file| rows.add_file(self, table.cloned(), file));
         let advice = match read.map_or(Apart::Unknown, |()| rows.what_tells_apart()) {
             Apart::Unknown => "the table had readings of their tags and times before".to_owned(),
             Apart::Nothing => {
@@ -51,8 +50,18 @@ impl Inputs<'_> {
                 )
             }
         };
-        format!("{} rows replaced others of the same tags and time; {advice}", show_count(replaced))
+        format!(
+            "{} rows replaced others of the same tags and time; {advice}",
+            show_count(imported.replaced)
+        )
     }
+}
+
+/// How many rows an import wrote.
+pub(super) struct Imported {
+    pub(super) rows: u64,
+    /// How many of them replaced others.
+    pub(super) replaced: u64,
 }
 
 /// What rows of one identity differ in.
@@ -71,6 +80,9 @@ type Row = u32;
 /// Rows, and what they have in their columns.
 #[derive(Default)]
 struct Rows {
+    /// One of so many identities is kept, with all its rows.
+    one_of: u64,
+    read: u64,
     count: usize,
     hasher: RandomState,
     /// By hash of tags and time.
@@ -90,51 +102,52 @@ impl Rows {
         inputs: &Inputs<'_>,
         table: Option<Arc<TableSchema>>,
         file: &Path,
-        rows_max: usize,
     ) -> Result<()> {
         self.files += 1;
         match is_parquet(file) {
-            true => self.add_batches(open_parquet(file, &inputs.parquet(file, table)?)?, rows_max),
-            false => self.add_batches(open_csv(file, &inputs.csv(file, table)?)?, rows_max),
+            true => self.add_batches(open_parquet(file, &inputs.parquet(file, table)?)?),
+            false => self.add_batches(open_csv(file, &inputs.csv(file, table)?)?),
         }
     }
 
     fn add_batches(
         &mut self,
-        batches: impl Iterator<Item = Result<ParsedBatch>>,
-        rows_max: usize,
+        mut batches: impl Iterator<Item = Result<ParsedBatch>>,
     ) -> Result<()> {
-        let rows_end = self.count + rows_max;
-        for batch in batches {
-            let batch = batch?.batch;
-            let rows = batch.rows().min(rows_end - self.count);
-            self.add(&batch, rows);
-            if self.count == rows_end {
-                break;
-            }
+        while self.read < ROWS_READ
+            && self.count < 2 * ROWS_KEPT
+            && let Some(batch) = batches.next().transpose()?
+        {
+            self.read += batch.batch.rows() as u64;
+            self.add(&batch.batch);
         }
         Ok(())
     }
 
-    fn add(&mut self, batch: &WriteBatch, rows: usize) {
+    fn add(&mut self, batch: &WriteBatch) {
         let first = self.count;
-        for row in 0..rows {
+        let mut kept = Vec::new();
+        for row in 0..batch.rows() {
             let tags = batch.tags.iter().map(|tag| {
                 let key = tag.keys[row];
                 (&tag.name, (key != NO_TAG).then(|| tag.values.value(key as usize)))
             });
             let identity = (batch.time[row], tags.collect::<Vec<_>>());
             let identity = self.hasher.hash_one(identity);
-            self.by_identity.entry(identity).or_default().push((first + row) as Row);
+            if identity.is_multiple_of(self.one_of) {
+                let place = (first + kept.len()) as Row;
+                self.by_identity.entry(identity).or_default().push(place);
+                kept.push(row);
+            }
         }
-        self.file.extend(std::iter::repeat_n(self.files, rows));
+        self.file.extend(std::iter::repeat_n(self.files, kept.len()));
         for field in batch.fields.iter().filter(|field| may_name(field)) {
             if field.values.data_type() == &DataType::Utf8 {
                 self.texts.insert(field.name.clone());
             }
             let hashes = self.columns.entry(field.name.clone()).or_default();
             hashes.resize(first, 0);
-            hashes.extend((0..rows).map(|row| match field.values.is_valid(row) {
+            hashes.extend(kept.iter().map(|&row| match field.values.is_valid(row) {
                 true => {
                     let text = array_value_to_string(&field.values, row).unwrap_or_default();
                     self.hasher.hash_one(text).max(1)
@@ -142,7 +155,7 @@ impl Rows {
                 false => 0,
             }));
         }
-        self.count += rows;
+        self.count += kept.len();
         self.columns.values_mut().for_each(|hashes| hashes.resize(self.count, 0));
     }
 
@@ -204,13 +217,24 @@ fn best<'a>(names: &[&'a str], with: impl Fn(&str) -> usize) -> Option<(&'a str,
     names.iter().rev().map(|name| (*name, with(name))).max_by_key(|(_, count)| *count)
 }
 
-/// Whether the values of a field may name something: they are neither decimals nor times.
+/// Whether the values of a field may name something: text that is no time, and numbers that are called
+/// so. Other numbers are measured.
 fn may_name(field: &FieldColumn) -> bool {
     match field.values.data_type() {
         DataType::Utf8 => {
             let texts = field.values.as_string::<i32>();
             texts.iter().flatten().next().is_none_or(|text| parse_time(text).is_err())
         }
-        ty => ty.is_integer() || *ty == DataType::Boolean,
+        ty => ty.is_integer() && is_called_a_name(&field.name),
     }
+}
+
+fn is_called_a_name(column: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "code", "channel", "device", "host", "machine", "meter", "node", "number", "sensor",
+        "site", "station", "unit",
+    ];
+    let column = column.to_lowercase();
+    let mut words = column.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| word.ends_with("id") || word == "no" || WORDS.contains(&word))
 }

@@ -28,24 +28,7 @@ pub(super) fn find(
         });
         return (Numerals { decimal, thousands: options.thousands }, None);
     }
-    let mut marked = Vec::new();
-    let mut texts: Vec<&[u8]> = Vec::new();
-    for &column in columns {
-        let values: Vec<&[u8]> = sample.values(column).collect();
-        let values = if spread(&values).iter().any(|text| text.contains(&b',')) {
-            values
-        } else {
-            spread(&values)
-        };
-        let numbers: Vec<&[u8]> = values.iter().copied().filter(|text| is_marked(text)).collect();
-        let plain = values.iter().filter(|text| parse_f64(text).is_some()).count();
-        if numbers.iter().any(|text| text.contains(&b','))
-            && nearly(plain + numbers.len(), values.len())
-        {
-            marked.push(sample.columns[column].clone());
-        }
-        texts.extend(numbers);
-    }
+    let (marked, texts) = marked(sample, columns);
     if marked.is_empty() {
         return (Numerals::PLAIN, None);
     }
@@ -87,6 +70,29 @@ pub(super) fn find(
             (Numerals::PLAIN, Some(note))
         }
     }
+}
+
+/// The columns of numbers with commas, and all numbers with commas or points.
+fn marked<'a>(sample: &Sample<'a>, columns: &[usize]) -> (Vec<String>, Vec<&'a [u8]>) {
+    let mut marked = Vec::new();
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for &column in columns {
+        let values: Vec<&[u8]> = sample.values(column).collect();
+        let values = if spread(&values).iter().any(|text| text.contains(&b',')) {
+            values
+        } else {
+            spread(&values)
+        };
+        let numbers: Vec<&[u8]> = values.iter().copied().filter(|text| is_marked(text)).collect();
+        let plain = values.iter().filter(|text| parse_f64(text).is_some()).count();
+        if numbers.iter().any(|text| text.contains(&b','))
+            && nearly(plain + numbers.len(), values.len())
+        {
+            marked.push(sample.columns[column].clone());
+        }
+        texts.extend(numbers);
+    }
+    (marked, texts)
 }
 
 /// Whether a text is a number but for marks, or has a decimal point.
