@@ -118,7 +118,7 @@ def test_settings_last(folder):
 
 
 def check_settings(db):
-    plan = lambda: str(db.sql("EXPLAIN SELECT count(*) FROM t").to_pandas())
+    plan = lambda: " ".join(db.sql("EXPLAIN SELECT count(*) FROM t").to_pandas()["plan"])
     zone = lambda: db.sql("SELECT arrow_typeof(now())").to_pandas().iloc[0, 0]
     assert "TidefallMetrics" in plan()
     db.sql("SET tidefall.metrics = off;")
