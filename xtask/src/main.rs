@@ -94,6 +94,7 @@ impl Xtask {
         let binary = ["build", "--release", "--workspace", "--bin", "tidefall"];
         run(checking(self.cargo().args(binary)))?;
         self.test_package()?;
+        self.ask_random_questions()?;
         let binary = self.target.join("release").join("tidefall");
         let large = self.large_data();
         // The project must stand alone: the carried data are enough, also where there are more.
@@ -115,6 +116,12 @@ impl Xtask {
             "-q",
             "tests/python",
         ]))
+    }
+
+    /// Asks the package and DuckDB thousands of random questions.
+    fn ask_random_questions(&self) -> Outcome {
+        let python = self.python(&["package"])?;
+        run(Command::new(python).current_dir(&self.root).arg("tests/differential/run.py"))
     }
 
     /// `pip install .`, which finds DataFusion compiled.
