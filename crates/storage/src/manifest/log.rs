@@ -102,8 +102,9 @@ impl<S: LogState> ManifestLog<S> {
         }
         let version = self.version + 1;
         let body = encode(edits)?;
+        // Until it is done: a panic in the middle must not be built on.
+        self.failed = true;
         if let Err(error) = put(&*self.io, Kind::Delta, version, &body) {
-            self.failed = true;
             return Err(match error.kind() {
                 ErrorKind::Conflict => error.context(format!(
                     "another process writes this database and has made version {version} of its \
@@ -117,6 +118,7 @@ impl<S: LogState> ManifestLog<S> {
             state.apply(edit);
         }
         self.version = version;
+        self.failed = false;
         if version - self.checkpoint >= CHECKPOINT_DELTAS
             && let Err(error) = self.write_checkpoint()
         {

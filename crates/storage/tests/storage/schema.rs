@@ -1,7 +1,9 @@
 //! Fields that come while rows are on their way.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -10,8 +12,9 @@ use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
 };
-use tidefall_types::{FieldColumn, FieldId, TimeRange, WriteBatch};
+use tidefall_types::{ErrorKind, FieldColumn, FieldId, Result, TimeRange, WriteBatch};
 
+use crate::hooks::{Does, HookDisk};
 use crate::rounds;
 use crate::small::{open, read, write};
 
@@ -20,11 +23,15 @@ const ROWS: i64 = 20_000;
 
 /// Writes one row with a field that the table does not have yet.
 pub fn write_field(db: &Db, number: i64) {
+    try_write_field(db, number).unwrap();
+}
+
+fn try_write_field(db: &Db, number: i64) -> Result<()> {
     let values = Arc::new(Int64Array::from(vec![number])) as ArrayRef;
     let fields = vec![FieldColumn { name: format!("field{number}"), values }];
     let batch = WriteBatch { time: vec![-1 - number].into(), tags: Vec::new(), fields };
     let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
-    db.write("plant", &batch, &options).unwrap();
+    db.write("plant", &batch, &options).map(drop)
 }
 
 #[test]
@@ -118,4 +125,36 @@ fn a_reader_does_not_lose_a_field_that_comes_meanwhile() {
         db.close().unwrap();
         assert_eq!(values_of_fields(&open()), wanted, "round {round}, opened again");
     }
+}
+
+#[test]
+fn a_dropped_table_does_not_come_back_with_a_field_that_comes_meanwhile() {
+    let disk = MemDisk::new();
+    let writer: Arc<Mutex<Option<JoinHandle<_>>>> = Arc::default();
+    let (db, late) = (Arc::new(OnceLock::<Db>::new()), Arc::clone(&writer));
+    let writing = Arc::clone(&db);
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&is_armed);
+    let hooked = HookDisk::new(disk.clone(), move |does, name| {
+        let is_commit = does == Does::Link && name.starts_with("manifest/");
+        if is_commit && armed.swap(false, Ordering::SeqCst) {
+            let db = writing.get().unwrap().clone();
+            *late.lock().unwrap() = Some(std::thread::spawn(move || try_write_field(&db, 1)));
+            // Long enough to find the table and wait for its turn to change it.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    db.set(Db::open_on(Arc::new(hooked), DbOptions::default()).unwrap()).unwrap();
+    let db = db.get().unwrap();
+    write(db, "plant", &[(0, 0)]);
+    is_armed.store(true, Ordering::SeqCst);
+    db.drop_table("plant").unwrap();
+    let writer = writer.lock().unwrap().take().unwrap();
+    let written = writer.join().unwrap();
+    let is_there = |db: &Db| db.schema("plant").is_ok();
+    assert_eq!(written.map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    assert!(!is_there(db));
+    db.close().unwrap();
+    let db = Db::open_on(Arc::new(disk), DbOptions::default()).unwrap();
+    assert!(!is_there(&db), "the table is back");
 }
