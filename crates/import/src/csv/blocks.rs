@@ -76,10 +76,22 @@ impl Sample {
             Ok(true) => End::Reached,
             Err(error) => End::Failed(error),
         };
+        if matches!(self.end, End::Reached) {
+            self.cut_empty_lines();
+        }
         // The last line of a file need not have an end.
         if matches!(self.end, End::Reached) && self.bytes.last().is_some_and(|&b| b != b'\n') {
             self.bytes.push(b'\n');
         }
+    }
+
+    /// Cuts off the lines without any text with which spreadsheets end their files.
+    fn cut_empty_lines(&mut self) {
+        let is_empty = |byte: &u8| matches!(byte, b',' | b';' | b'\t' | b'|' | b'\r' | b'\n');
+        let text_end = self.bytes.iter().rposition(|byte| !is_empty(byte)).map_or(0, |at| at + 1);
+        // The last line with text stays whole: its last fields may be empty.
+        let line_end = memchr::memchr(b'\n', &self.bytes[text_end..]).map(|at| text_end + at + 1);
+        self.bytes.truncate(line_end.unwrap_or(self.bytes.len()));
     }
 
     fn skip_lines(&mut self, lines: usize) {

@@ -31,13 +31,6 @@ impl Dialect {
     fn is_comment(self, line: &[u8]) -> bool {
         self.comment.is_some() && line.first().copied() == self.comment
     }
-
-    /// Whether a line has no text in any field.
-    fn is_blank(self, line: &[u8]) -> bool {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        line.iter().all(|byte| *byte == self.separator)
-    }
 }
 
 /// Whether more bytes may follow a buffer.
@@ -335,7 +328,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fields of the first record of `block` that is no remark and has text in a field, and where the next one starts;
+/// The fields of the first record of `block` that is neither blank nor a remark, and where the next one starts;
 /// `None` when there is no such record.
 pub(super) fn first_record(block: &[u8], dialect: Dialect) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut index = Index::default();
@@ -351,7 +344,8 @@ pub(super) fn first_record(block: &[u8], dialect: Dialect) -> Option<(Vec<Vec<u8
             Some(end) => end,
             None => line_end()?,
         };
-        if !is_comment && !dialect.is_blank(&block[at..end]) && !index.ends.is_empty() {
+        let is_blank = matches!(&block[at..end], b"\n" | b"\r\n");
+        if !is_comment && !is_blank && !index.ends.is_empty() {
             let starts = std::iter::once(0).chain(index.ends.iter().map(|end| *end as usize + 1));
             let fields = starts
                 .zip(&index.ends)

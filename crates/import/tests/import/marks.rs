@@ -18,7 +18,7 @@ fn types(text: &str, options: &CsvOptions) -> (Vec<(String, FieldType)>, Vec<Str
 fn decimal_commas_are_found_where_nothing_else_fits() {
     let options = CsvOptions::default();
     check(
-        "Date;Time;CO(GT);NOx;Status;;\n13/03/2004;18.00.00;2,6;1.166,5;7;;\n13/03/2004;19.00.00;2;131;8;;\n",
+        "Date;Time;CO(GT);NOx;Status;;\n13/03/2004;18.00.00;2,6;1.166,5;7;;\n13/03/2004;19.00.00;2;131;8;;\n;;;;;;\n",
         &options,
         "2004-03-13T18:00:00Z CO(GT)=2.6 NOx=1166.5 Status=7
         2004-03-13T19:00:00Z CO(GT)=2.0 NOx=131.0 Status=8",
@@ -146,4 +146,15 @@ fn columns_without_a_name_and_values_are_left_out() {
     assert_eq!(fields.len(), 2);
     let (fields, _) = types("time,v,w\n2024-01-01,1,\n", &CsvOptions::default());
     assert_eq!(fields.len(), 2);
+}
+
+#[test]
+fn lines_without_text_end_a_file_and_are_wrong_within() {
+    check(
+        "time,v\n2024-01-01,\n,\n2024-01-02,2\r\n,\r\n,\n\n,",
+        &CsvOptions::default(),
+        "2024-01-01T00:00:00Z
+        2024-01-02T00:00:00Z v=2
+        line 3: time: \"\" is not a time: expected YYYY-MM-DD[ HH:MM[:SS[.fraction]]][Z or +HH:MM]",
+    );
 }
