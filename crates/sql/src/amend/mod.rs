@@ -61,9 +61,7 @@ impl AnalyzerRule for AmendAfter {
 pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match unnamed(node) {
         Ok(cast) => Ok(Transformed::yes(cast)),
-        Err(node) => {
-            zones::amend(node, schema)?.transform_data(|node| texts::amend_arguments(node, schema))
-        }
+        Err(node) => zones::amend(node, schema),
     })
 }
 

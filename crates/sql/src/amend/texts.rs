@@ -9,11 +9,11 @@ use datafusion::arrow::array::{ArrayRef, AsArray, StringArray};
 use datafusion::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    self, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature,
 };
 use tidefall_types::{Result as TidefallResult, format_time, parse_zoned_time};
@@ -34,26 +34,6 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     }
     Ok(Transformed::yes(ScalarUDF::new_from_impl(read).call(vec![inner.clone()])))
 }
-
-/// Texts among times in functions that want all their arguments of one type, as times.
-pub(super) fn amend_arguments(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
-    if !ALIKE.contains(&call.func.name()) {
-        return Ok(Transformed::no(expr));
-    }
-    let types = call.args.iter().filter_map(|arg| arg.get_type(schema).ok());
-    let Some(time) = types.into_iter().find(|ty| matches!(ty, DataType::Timestamp(..))) else {
-        return Ok(Transformed::no(expr));
-    };
-    expr.map_children(|arg| match &arg {
-        Expr::Literal(literal, _) if is_text(&literal.data_type()) => {
-            Ok(Transformed::yes(logical_expr::cast(arg, time.clone())))
-        }
-        _ => Ok(Transformed::no(arg)),
-    })
-}
-
-const ALIKE: [&str; 6] = ["coalesce", "nvl", "nvl2", "nullif", "greatest", "least"];
 
 /// Whether values of a type are texts.
 pub(crate) fn is_text(data_type: &DataType) -> bool {

@@ -5,6 +5,7 @@
 //! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
 //! long form.
 
+mod alike;
 mod amended;
 mod bounded;
 mod counters;
@@ -18,6 +19,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use alike::Alike;
 use amended::Amended;
 use bounded::Bounded;
 pub(crate) use short_forms::ShortForms;
@@ -32,6 +34,11 @@ pub(crate) fn register(context: &SessionContext) {
     for name in amended::NAMES {
         if let Ok(inner) = context.udaf(name) {
             context.register_udaf(AggregateUDF::new_from_impl(Amended::of(&inner)));
+        }
+    }
+    for name in alike::NAMES {
+        if let Ok(inner) = context.udf(name) {
+            context.register_udf(ScalarUDF::new_from_impl(Alike(inner)));
         }
     }
     for name in bounded::NAMES {

@@ -1,10 +1,11 @@
 //! `INSERT`: planned with the types that its values have. DataFusion would cast them to those of the columns, and cut off
 //! what does not fit.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, ScalarValue, TableReference};
+use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DfResult;
 use datafusion::execution::context::SessionState;
@@ -122,7 +123,14 @@ fn fit_values(node: LogicalPlan, slots: &[Slot]) -> DfResult<Transformed<Logical
             }
         }
     }
-    let values = Values { schema: Arc::clone(&values.schema), values: rows };
+    // A NULL in the place of the time is named where the rows are written.
+    let field = |at: usize| {
+        let (table, field) = values.schema.qualified_field(at);
+        (table.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
+    };
+    let fields = (0..names.len()).map(field).collect();
+    let schema = DFSchema::new_with_metadata(fields, HashMap::new())?;
+    let values = Values { schema: Arc::new(schema), values: rows };
     let input = Arc::new(LogicalPlan::Values(values));
     let fitted = Projection::try_new(projection.expr, input)?;
     Ok(Transformed::yes(LogicalPlan::Projection(fitted)))
