@@ -85,7 +85,8 @@ impl Sample {
         }
     }
 
-    /// Cuts off the lines without any text with which spreadsheets end their files.
+    /// Cuts off the lines without any text with which spreadsheets end their files; of files that are longer than the sample they
+    /// are rows without a time.
     fn cut_empty_lines(&mut self) {
         let is_empty = |byte: &u8| matches!(byte, b',' | b';' | b'\t' | b'|' | b'\r' | b'\n');
         let text_end = self.bytes.iter().rposition(|byte| !is_empty(byte)).map_or(0, |at| at + 1);
