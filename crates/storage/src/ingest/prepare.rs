@@ -233,27 +233,17 @@ pub(crate) fn sensors_of_rows(
 ) -> Result<Option<Vec<u32>>> {
     let tags = tags_in_order(schema, batch);
     let present: Vec<&TagColumn> = tags.iter().flatten().copied().collect();
-    let mut combinations: u64 = 1;
-    for tag in &present {
-        combinations = combinations.saturating_mul(tag.values.len() as u64 + 1);
-    }
     let mut find_row = |row: usize| {
         let values: Vec<Option<&str>> =
             tags.iter().map(|tag| tag.and_then(|tag| tag_value(tag, tag.keys[row]))).collect();
         find(&values)
     };
-    let code_of = |row: usize| {
-        present.iter().fold(0_u64, |code, tag| {
-            let key = tag.keys[row];
-            let slot = if key == NO_TAG { 0 } else { u64::from(key) + 1 };
-            code.wrapping_mul(tag.values.len() as u64 + 1).wrapping_add(slot)
-        })
-    };
-    let mut sensors = Vec::with_capacity(batch.rows());
-    if combinations <= DENSE_COMBINATIONS_MAX {
-        let mut known = vec![u32::MAX; combinations as usize];
-        for row in 0..batch.rows() {
-            let slot = &mut known[code_of(row) as usize];
+    let Combinations { codes, bound } = Combinations::of(&present, batch.rows());
+    let mut sensors = Vec::with_capacity(codes.len());
+    if bound <= DENSE_COMBINATIONS_MAX {
+        let mut known = vec![u32::MAX; bound as usize];
+        for (row, code) in codes.into_iter().enumerate() {
+            let slot = &mut known[code as usize];
             if *slot == u32::MAX {
                 match find_row(row)? {
                     Some(sensor) => *slot = sensor,
@@ -265,22 +255,53 @@ pub(crate) fn sensors_of_rows(
         return Ok(Some(sensors));
     }
     let mut known: HashMap<u64, u32> = HashMap::new();
-    for row in 0..batch.rows() {
-        // Codes that wrapped around may collide, so such combinations are looked up anew.
-        let code = (combinations < u64::MAX).then(|| code_of(row));
-        let sensor = match code.and_then(|code| known.get(&code)) {
+    for (row, code) in codes.into_iter().enumerate() {
+        let sensor = match known.get(&code) {
             Some(sensor) => *sensor,
             None => match find_row(row)? {
-                Some(sensor) => sensor,
+                Some(sensor) => *known.entry(code).insert(sensor).get(),
                 None => return Ok(None),
             },
         };
-        if let Some(code) = code {
-            known.insert(code, sensor);
-        }
         sensors.push(sensor);
     }
     Ok(Some(sensors))
+}
+
+/// A number for each row that says which tag keys it has.
+struct Combinations {
+    codes: Vec<u64>,
+    /// All codes are below.
+    bound: u64,
+}
+
+impl Combinations {
+    /// The keys of a row as the digits of a number, tag by tag. Before that would no longer fit, the codes so far are
+    /// numbered in the order in which they come, so that there are never more than rows.
+    fn of(tags: &[&TagColumn], rows: usize) -> Self {
+        let mut all = Self { codes: vec![0; rows], bound: 1 };
+        for tag in tags {
+            let slots = tag.values.len() as u64 + 1;
+            if all.bound.checked_mul(slots).is_none() {
+                all.number();
+            }
+            all.bound = all.bound.saturating_mul(slots);
+            for (code, &key) in all.codes.iter_mut().zip(tag.keys.iter()) {
+                let slot = if key == NO_TAG { 0 } else { u64::from(key) + 1 };
+                *code = *code * slots + slot;
+            }
+        }
+        all
+    }
+
+    fn number(&mut self) {
+        let mut numbers: HashMap<u64, u64> = HashMap::new();
+        for code in &mut self.codes {
+            let next = numbers.len() as u64;
+            *code = *numbers.entry(*code).or_insert(next);
+        }
+        self.bound = numbers.len() as u64;
+    }
 }
 
 pub(crate) fn tag_value(tag: &TagColumn, key: u32) -> Option<&str> {
@@ -313,3 +334,6 @@ impl SensorDictionary {
         self.intern(&keys)
     }
 }
+
+#[cfg(test)]
+mod tests;
