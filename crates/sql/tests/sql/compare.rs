@@ -239,11 +239,13 @@ const MEASURES: [&str; 28] = [
     "sum(x) / count(*)",
 ];
 
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 12] = [
     "a",
     "b",
     "a, b",
     "date_bin(INTERVAL '1 hour', time)",
+    "date_bin(INTERVAL '1 minute', time)",
+    "a, date_bin(INTERVAL '90 seconds', time, TIMESTAMP '2001-01-01 00:00:07')",
     "date_bin(INTERVAL '7 hours', time, TIMESTAMP '2001-01-01 00:11:00')",
     "date_trunc('week', time)",
     "date_trunc('month', time)",

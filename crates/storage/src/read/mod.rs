@@ -3,7 +3,7 @@
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
-//! and `aggregate.rs`. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
+//! and `aggregate.rs`, which `shares.rs` spreads over threads. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
@@ -24,7 +24,9 @@ mod request;
 mod room;
 mod scan;
 mod series;
+mod shares;
 mod snapshot;
+mod sums;
 
 pub use aggregate::AggregatePlan;
 pub use align::union_of_times;

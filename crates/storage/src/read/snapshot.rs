@@ -123,8 +123,28 @@ impl TableSnapshot {
         request: &AggregateRequest,
         stats: &Arc<ReadStats>,
     ) -> Result<AggregateResult> {
+        self.aggregate_on(1, request, stats)
+    }
+
+    /// As [`TableSnapshot::aggregate`], on up to `threads` threads.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::aggregate`].
+    pub fn aggregate_on(
+        &self,
+        threads: usize,
+        request: &AggregateRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<AggregateResult> {
         let fields = self.check_aggregate(request)?;
-        aggregate(&self.sources, request, &fields, stats)
+        aggregate(&self.sources, request, &fields, threads, stats)
+    }
+
+    /// A stretch of time that holds all readings, from the list of objects alone; nothing when there are none.
+    pub fn time_bounds(&self) -> Option<TimeRange> {
+        let runs = self.sources.runs.iter().map(|run| run.range);
+        let all = runs.chain(self.sources.objects.iter().map(|object| object.entry.time));
+        all.reduce(|one, other| one.union(&other))
     }
 
     /// What [`TableSnapshot::aggregate`] would read, from the index alone.

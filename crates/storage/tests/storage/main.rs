@@ -2,6 +2,7 @@
 //! Tests of the engine through its public face.
 
 mod asking;
+mod bins;
 mod closing;
 mod damage;
 mod deletes;
