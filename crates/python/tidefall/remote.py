@@ -5,7 +5,9 @@ import io
 import json
 import os
 import re
+import selectors
 import threading
+import time as clock
 import urllib.parse
 from typing import Any
 
@@ -67,6 +69,11 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
     return found.take(pyarrow.array(order, pyarrow.int64()))
 
 
+# What is kept of a connection that stands idle, in seconds: servers close them after 30, and one that does so at this very
+# moment would get a request that it never reads.
+IDLE_SECONDS_MAX = 20
+# One statement that only reads: it may be sent again when nobody knows whether it arrived.
+READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
 # A statement that changes a setting and nothing else.
 SETTING = re.compile(r"\s*(SET|RESET)\b[^;]*;?\s*", re.IGNORECASE)
 
@@ -96,37 +103,57 @@ class Server:
         self.kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self.address, self.local, self.process, self.is_closed = parts.netloc, threading.local(), os.getpid(), False
 
-    def send(self, target: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
-        """Sends a request; raises when the server refuses it."""
-        if self.is_closed:
-            raise _tidefall.ClosedError("the connection is closed")
+    def connection(self) -> http.client.HTTPConnection:
+        """The connection of this thread if the server still has it, or a new one."""
         if self.process != os.getpid():
             # A process that is forked off does not speak on the connections of the first one.
             self.process, self.local = os.getpid(), threading.local()
-        for is_last_try in (False, True):
-            connection = getattr(self.local, "connection", None) or self.kind(self.address)
-            # An answer that is not read to its end keeps its connection; the next request gets another.
-            self.local.connection = None
+        # An answer that is not read to its end keeps its connection; the next request gets another.
+        kept, self.local.connection = getattr(self.local, "connection", None), None
+        if kept is None:
+            return self.kind(self.address)
+        if kept.sock is None or clock.monotonic() - self.local.idle_since > IDLE_SECONDS_MAX or is_closed(kept.sock):
+            kept.close()
+            return self.kind(self.address)
+        return kept
+
+    def give_back(self, connection: http.client.HTTPConnection) -> None:
+        self.local.connection, self.local.idle_since = connection, clock.monotonic()
+
+    def send(self, target: str, body: bytes, headers: dict[str, str], may_repeat: bool) -> http.client.HTTPResponse:
+        """Sends a request; raises when the server refuses it. Sends it again, once, when it does no harm to do it twice and
+        the connection was lost before there was an answer."""
+        if self.is_closed:
+            raise _tidefall.ClosedError("the connection is closed")
+        for is_last_try in (not may_repeat, True):
+            connection = self.connection()
             try:
                 connection.request("POST", target, body, headers)
                 answer = connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
-                # A server may have closed a connection that stood idle; what asks only may be asked again.
-                if is_last_try or "/write" in target:
-                    raise _tidefall.IoError(f"the server at {self.address} does not answer: {error}") from error
+                if is_last_try:
+                    unknown = "" if may_repeat or isinstance(error, ConnectionRefusedError) else "; nobody knows whether it did what it was asked to"
+                    raise _tidefall.IoError(f"the server at {self.address} does not answer: {error}{unknown}") from error
                 continue
             if answer.status != 200:
                 text = answer.read()
-                self.local.connection = connection
+                self.give_back(connection)
                 try:
                     error = json.loads(text)["error"]
                     raise ERRORS.get(error["kind"], _tidefall.Error)(error["message"])
                 except (ValueError, KeyError, TypeError):
                     raise _tidefall.IoError(f"the server answered {answer.status}: {text[:200]!r}") from None
-            answer.give_back = lambda: setattr(self.local, "connection", connection)
+            answer.give_back = lambda: self.give_back(connection)
             return answer
         raise AssertionError("unreachable")
+
+
+def is_closed(sock: Any) -> bool:
+    """Whether a server has closed a connection on which it owes nothing, or said something unasked, such as that it will."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 class Stream:
@@ -190,17 +217,18 @@ class Database:
         self.server.is_closed = True
 
     def sql(self, query: str) -> Stream:
-        answer = self.send("".join(self.settings) + query)
+        answer = self.send("".join(self.settings) + query, READING.fullmatch(query) is not None)
         if SETTING.fullmatch(query):
             self.settings.append(query.rstrip().rstrip(";") + "; ")
         return answer
 
-    def send(self, query: str) -> Stream:
-        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"})
+    def send(self, query: str, may_repeat: bool) -> Stream:
+        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"}, may_repeat)
         return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r")))
 
     def ask(self, query: str) -> pyarrow.Table:
-        return self.send(query).table()
+        """The answer to a question that changes nothing."""
+        return self.send(query, True).table()
 
     def tables(self) -> list[str]:
         return self.ask("SHOW TABLES").column(0).to_pylist()
@@ -220,7 +248,8 @@ class Database:
                 body = io.BytesIO()
                 with pyarrow.ipc.new_stream(body, batch.schema) as writer:
                     writer.write_batch(batch.slice(start, WRITE_ROWS))
-                answer = self.server.send("/api/v1/write?" + urllib.parse.urlencode(parameters), body.getvalue(), {})
+                # Another client may have written the same readings since, which a second try would take back.
+                answer = self.server.send("/api/v1/write?" + urllib.parse.urlencode(parameters), body.getvalue(), {}, False)
                 rows += json.loads(answer.read())["rows"]
                 answer.give_back()
         return rows
