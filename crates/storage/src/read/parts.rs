@@ -180,6 +180,11 @@ impl Part {
         }
     }
 
+    /// Whether it lies in an object.
+    pub(super) fn is_of(&self, object: &Arc<LiveObject>) -> bool {
+        matches!(&self.place, Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object))
+    }
+
     /// The number of its rows at most.
     pub(crate) fn rows_max(&self) -> usize {
         match &self.place {
