@@ -38,6 +38,7 @@ mod upkeep;
 mod verify;
 mod wal;
 mod write;
+mod written;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;

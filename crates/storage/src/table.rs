@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
-use crate::kv::{Run, Together};
+use crate::kv::{Held, KvBytes, Run, Together};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Sources};
 
@@ -39,6 +39,7 @@ pub(crate) struct Live {
     pub(crate) objects: Vec<Arc<LiveObject>>,
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
+    held: Held,
 }
 
 impl Table {
@@ -84,6 +85,11 @@ impl Table {
 impl Live {
     /// Adds rows behind all others.
     pub(crate) fn push(&mut self, run: Run) -> Result<()> {
+        if self.is_dropped {
+            // The write was on its way when the table was dropped, and counts as one before that.
+            return Ok(());
+        }
+        self.held.set(self.held.bytes() + run.size_bytes);
         let run = Arc::new(run);
         if run.rows() >= TAIL_ROWS / 2 {
             self.seal()?;
@@ -112,6 +118,8 @@ impl Live {
             self.tail_rows = 0;
         } else {
             let run = Run::concat(&self.tail)?;
+            let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
+            self.held.set(self.held.bytes() + run.size_bytes - apart);
             self.tail = vec![Arc::new(run)];
         }
         Ok(())
@@ -133,7 +141,28 @@ impl Live {
 
     /// Bytes of rows in memory.
     pub(crate) fn kv_bytes(&self) -> usize {
-        self.all_runs().map(|run| run.size_bytes).sum()
+        self.held.bytes()
+    }
+
+    /// Counts the bytes again, after the runs were changed.
+    pub(crate) fn count_bytes(&mut self) {
+        let bytes = self.all_runs().map(|run| run.size_bytes).sum();
+        self.held.set(bytes);
+    }
+
+    /// Makes its bytes a part of `sum`.
+    pub(crate) fn count_into(&mut self, sum: &KvBytes) {
+        self.held.move_to(sum);
+    }
+
+    /// Lets go of all that it has, and takes nothing more. Returns the objects.
+    pub(crate) fn drop_all(&mut self) -> Vec<Arc<LiveObject>> {
+        self.is_dropped = true;
+        self.runs.clear();
+        self.tail.clear();
+        self.tail_rows = 0;
+        self.held.set(0);
+        std::mem::take(&mut self.objects)
     }
 
     /// The objects of a model.

@@ -17,6 +17,7 @@ use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
 use crate::manifest::Edit;
 use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
+use crate::rows::{compact, compact_times};
 use crate::table::Table;
 
 impl Db {
@@ -103,7 +104,9 @@ impl Db {
                 let _ = before.set(sources);
             })
         });
-        let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
+        let fields = fields.iter().map(|field| field.clone().map(compact).transpose());
+        let fields = fields.collect::<Result<_>>()?;
+        let rows = Prepared { sensor, time: compact_times(batch.time.clone()), fields };
         let is_durable = options.ack == Ack::Durable;
         let unlogged = Arc::clone(engine);
         let record = match options.ack {

@@ -18,7 +18,9 @@ use crate::parallel::ordered;
 use crate::read::{LiveObject, ReadStats, SensorStream};
 use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
+use crate::store::names;
 use crate::table::Table;
+use crate::written::Written;
 
 /// What kind of object is written.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +67,9 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes the object durable.
-    fn finish(self) -> Result<ObjectEntry> {
+    /// Makes the object durable; it is one of those that are `written` then.
+    fn finish(self, written: &Written) -> Result<ObjectEntry> {
+        written.note(names::object(self.id, self.model.name()));
         let summary = self.writer.finish()?;
         Ok(ObjectEntry {
             id: self.id,
@@ -90,11 +93,12 @@ const WRITERS_MAX: usize = 8;
 /// Writes an object for each of some spans of time, one after the other. A disk takes longer to make a day durable
 /// than it takes to encode it, so that is done aside.
 pub(super) fn write_in_turn<S>(
+    written: &Written,
     spans: &[S],
     write: impl Fn(&S) -> Result<Option<Unfinished>>,
 ) -> Result<Vec<ObjectEntry>> {
     if let [span] = spans {
-        return write(span)?.into_iter().map(Unfinished::finish).collect();
+        return write(span)?.into_iter().map(|object| object.finish(written)).collect();
     }
     let join = |finishing: ScopedJoinHandle<'_, Result<ObjectEntry>>| {
         finishing.join().map_err(|panic| error_of(&*panic))?
@@ -104,7 +108,7 @@ pub(super) fn write_in_turn<S>(
         let mut finished = Vec::with_capacity(spans.len());
         for span in spans {
             let Some(object) = write(span)? else { continue };
-            finishing.push_back(scope.spawn(move || object.finish()));
+            finishing.push_back(scope.spawn(move || object.finish(written)));
             if finishing.len() > FINISHING_MAX {
                 finished.extend(finishing.pop_front().map(join).transpose()?);
             }
@@ -119,12 +123,13 @@ pub(super) fn write_in_turn<S>(
 /// As [`write_in_turn`], each object by a thread of its own: of `threads` threads twice as many, as half of them
 /// wait for the disk.
 pub(super) fn write_side_by_side<S: Sync>(
+    written: &Written,
     threads: usize,
     spans: &[S],
     write: impl Fn(&S) -> Result<Option<Unfinished>> + Sync,
 ) -> Result<Vec<ObjectEntry>> {
     let mut objects = Vec::with_capacity(spans.len());
-    let whole = |span: &S| write(span)?.map(Unfinished::finish).transpose();
+    let whole = |span: &S| write(span)?.map(|object| object.finish(written)).transpose();
     ordered((2 * threads).min(WRITERS_MAX), spans, whole, |object| {
         objects.extend(object);
         Ok(())
@@ -188,7 +193,8 @@ pub(super) fn rewrite(
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
-    let mut outputs = write_in_turn(spans, |(model, time)| {
+    let written = engine.written();
+    let mut outputs = write_in_turn(&written, spans, |(model, time)| {
         let read = |(sensor, time): &(u32, TimeRange)| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
@@ -219,7 +225,7 @@ pub(super) fn rewrite(
     }
     let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
     let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
-    engine.install(table, removed.chain(added).collect(), |_| {})?;
+    engine.install(table, written, removed.chain(added).collect(), |_| {})?;
     Ok(report)
 }
 

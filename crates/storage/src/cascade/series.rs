@@ -11,6 +11,7 @@ use crate::manifest::{Model, ObjectEntry};
 use crate::rows::SeriesSet;
 use crate::segment::encode::Stretch;
 use crate::table::Table;
+use crate::written::Written;
 
 /// The first and the last time of all rows.
 pub(super) fn extent(series: &impl SeriesSet) -> Option<TimeRange> {
@@ -49,6 +50,7 @@ pub(super) fn write_series(
     series: &impl SeriesSet,
     spans: &[(Model, TimeRange)],
     seq: Seq,
+    written: &Written,
 ) -> Result<Vec<ObjectEntry>> {
     let fields = schema.typed_fields();
     let Some(all) = extent(series) else { return Ok(Vec::new()) };
@@ -80,10 +82,10 @@ pub(super) fn write_series(
     let (days, others): (Vec<_>, Vec<_>) =
         spans.iter().partition(|(model, _)| *model == Model::Short);
     let mut objects = match has_equal_shares(series, &days, threads) {
-        true => write_side_by_side(threads, &days, |span| write(span, 1))?,
-        false => write_in_turn(&days, |span| write(span, threads))?,
+        true => write_side_by_side(written, threads, &days, |span| write(span, 1))?,
+        false => write_in_turn(written, &days, |span| write(span, threads))?,
     };
-    objects.extend(write_in_turn(&others, |span| write(span, threads))?);
+    objects.extend(write_in_turn(written, &others, |span| write(span, threads))?);
     Ok(objects)
 }
 

@@ -7,7 +7,10 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
-use crate::rows::{SensorRows, arrow_error, pick_latest};
+use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
+
+/// What a column takes beside its values.
+const COLUMN_BYTES: usize = 128;
 
 /// Rows in the order of their arrival, as columns. Never changes.
 #[derive(Debug)]
@@ -66,9 +69,9 @@ impl Run {
         let (first, last) = sensor
             .iter()
             .fold((u32::MAX, 0), |(min, max), &sensor| (min.min(sensor), max.max(sensor)));
-        let values: usize =
-            fields.iter().flatten().map(|column| column.get_array_memory_size()).sum();
-        let places = fields.len() * size_of::<Option<ArrayRef>>();
+        let columns = fields.iter().flatten();
+        let values: usize = columns.map(|column| size_bytes(column) + COLUMN_BYTES).sum();
+        let places = size_of::<Self>() + fields.len() * size_of::<Option<ArrayRef>>();
         Self {
             first_seq: seqs.0,
             last_seq: seqs.1,

@@ -12,6 +12,7 @@ mod fuzz;
 mod history;
 mod hooks;
 mod image;
+mod kept;
 mod model;
 mod order;
 mod panics;
