@@ -27,6 +27,9 @@ use crate::written::Written;
 const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain.
 const KV_SHARE_MAX: f64 = 0.36;
+/// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
+/// if that is less. Twice what a record takes packed.
+const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew as one.
@@ -381,6 +384,11 @@ impl Engine {
     /// Whether there is room for more rows in memory.
     pub(crate) fn has_room(&self) -> bool {
         self.kv_bytes() <= self.kv_share(KV_SHARE_MAX)
+    }
+
+    /// Bytes of texts that one record of the log may hold.
+    pub(crate) fn logged_texts_max(&self) -> usize {
+        self.kv_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
     }
 
     /// Waits until there is room for more rows in memory.

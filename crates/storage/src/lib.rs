@@ -34,6 +34,7 @@ mod segment;
 mod steps;
 pub mod store;
 mod table;
+mod texts;
 mod upkeep;
 mod verify;
 mod wal;

@@ -8,6 +8,8 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::take::take;
 use tidefall_types::{Error, Result};
 
+use crate::texts::{all_text_bytes, text_bytes};
+
 /// The readings of one sensor, ordered by time without repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct SensorRows {
@@ -19,6 +21,11 @@ pub(crate) struct SensorRows {
 impl SensorRows {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
+    }
+
+    /// The bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        all_text_bytes(&self.fields)
     }
 
     pub(crate) fn slice(&self, first: usize, rows: usize) -> Self {
@@ -37,6 +44,8 @@ pub(crate) trait SeriesSet: Sync {
     fn rows(&self, place: usize) -> usize;
     /// The time of one of them.
     fn time(&self, place: usize, row: usize) -> i64;
+    /// The bytes of the texts of some of them.
+    fn text_bytes(&self, place: usize, rows: Range<usize>) -> usize;
     /// Some of them, with all fields, of each time the latest values. Rows of one time must not be parted.
     fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows>;
 }
@@ -57,6 +66,11 @@ impl SeriesSet for Vec<(u32, SensorRows)> {
 
     fn time(&self, place: usize, row: usize) -> i64 {
         self[place].1.times[row]
+    }
+
+    fn text_bytes(&self, place: usize, rows: Range<usize>) -> usize {
+        let columns = self[place].1.fields.iter().flatten();
+        columns.map(|column| text_bytes(column, rows.clone())).sum()
     }
 
     fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows> {

@@ -20,6 +20,7 @@ use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
 use crate::store::names;
 use crate::table::Table;
+use crate::texts::STRETCH_TEXT_BYTES;
 use crate::written::Written;
 
 /// What kind of object is written.
@@ -137,7 +138,10 @@ pub(super) fn write_side_by_side<S: Sync>(
     Ok(objects)
 }
 
-/// Writes one object with the rows that `read` gives for each item; items are in the order of
+/// Takes a piece of a sensor's rows.
+pub(super) type EachPiece<'a> = dyn FnMut(u32, &[Stretch]) -> Result<()> + 'a;
+
+/// Writes one object with the rows that `read` gives for each item, piece by piece; items are in the order of
 /// their sensors. No object is written when there is no row.
 pub(super) fn write_object<T: Sync>(
     engine: &Engine,
@@ -146,7 +150,7 @@ pub(super) fn write_object<T: Sync>(
     seq: Seq,
     estimate: Estimate,
     items: &[T],
-    read: impl Fn(&T) -> Result<(u32, Vec<Vec<Stretch>>)> + Sync,
+    read: impl Fn(&T, &mut EachPiece<'_>) -> Result<()> + Sync,
 ) -> Result<Option<Unfinished>> {
     let block_ns = estimate.interval_ns(output.block_ns);
     let profile = encode_profile(output.model);
@@ -154,12 +158,14 @@ pub(super) fn write_object<T: Sync>(
     let id = engine.next_object_id();
     let mut writer: Option<SegmentWriter> = None;
     let encode = |item: &T| {
-        let (sensor, pieces) = read(item)?;
-        pieces
-            .iter()
-            .filter(|piece| piece.iter().any(|stretch| stretch.rows().len() > 0))
-            .map(|piece| encode_piece(sensor, piece, &params))
-            .collect::<Result<Vec<_>>>()
+        let mut pieces = Vec::new();
+        read(item, &mut |sensor, piece| {
+            if piece.iter().any(|stretch| stretch.rows().len() > 0) {
+                pieces.push(encode_piece(sensor, piece, &params)?);
+            }
+            Ok(())
+        })?;
+        Ok(pieces)
     };
     ordered(output.threads, items, encode, |pieces| {
         for piece in pieces {
@@ -195,11 +201,11 @@ pub(super) fn rewrite(
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
     let written = engine.written();
     let mut outputs = write_in_turn(&written, spans, |(model, time)| {
-        let read = |(sensor, time): &(u32, TimeRange)| {
+        let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
             let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
-            Ok((*sensor, take_pieces(stream, time, may_stay)?))
+            take_pieces(stream, time, may_stay, &mut |piece| each(*sensor, piece))
         };
         write_object(
             engine,
@@ -247,7 +253,8 @@ pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
     (length(part) / length(all)).clamp(0.0, 1.0)
 }
 
-/// Rows after which the work on a sensor is divided: bounds what one thread holds. Of tables with more
+/// Rows after which the work on a sensor is divided, if texts are not too long before: bounds what one thread holds.
+/// Of tables with more
 /// than [`STRETCH_FIELDS`] fields it is accordingly less. Tests, which run with assertions, have fewer rows.
 const STRETCH_ROWS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 19 };
 const STRETCH_FIELDS: u64 = 8;
@@ -264,29 +271,41 @@ fn stretches(
     stretch_rows: u64,
 ) -> Result<Vec<(u32, TimeRange)>> {
     let mut stretches = Vec::with_capacity(sensors.len() as usize);
-    let mut chunks: Vec<(i64, u64)> = Vec::new();
+    let mut chunks: Vec<(i64, u64, u64)> = Vec::new();
+    let texts = inputs.iter().map(text_places).collect::<Result<Vec<_>>>()?;
     for sensor in sensors {
         chunks.clear();
-        for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        let inputs = inputs.iter().zip(&texts);
+        for (object, texts) in inputs.filter(|(object, _)| object.entry.time.overlaps(time)) {
             for index in object.segment.index_blocks(sensor, sensor)? {
                 for position in index.chunks_of(sensor) {
-                    let meta = index.chunk(position).meta;
-                    chunks.push((meta.first_ns, u64::from(meta.rows)));
+                    let chunk = index.chunk(position);
+                    let pages = texts.iter().map(|place| chunk.field_page(*place));
+                    let text_bytes = pages.map(|page| page.end - page.start).sum();
+                    chunks.push((chunk.meta.first_ns, u64::from(chunk.meta.rows), text_bytes));
                 }
             }
         }
         chunks.sort_unstable();
-        let (mut start_ns, mut rows) = (time.first_ns, 0);
-        for &(first_ns, chunk_rows) in &chunks {
-            if rows >= stretch_rows && first_ns > start_ns && first_ns <= time.last_ns {
+        let (mut start_ns, mut rows, mut bytes) = (time.first_ns, 0, 0);
+        for &(first_ns, chunk_rows, text_bytes) in &chunks {
+            let is_full = rows >= stretch_rows || bytes >= STRETCH_TEXT_BYTES as u64;
+            if is_full && first_ns > start_ns && first_ns <= time.last_ns {
                 stretches.push((sensor, TimeRange::new(start_ns, first_ns - 1)));
-                (start_ns, rows) = (first_ns, 0);
+                (start_ns, rows, bytes) = (first_ns, 0, 0);
             }
             rows += chunk_rows;
+            bytes += text_bytes;
         }
         stretches.push((sensor, TimeRange::new(start_ns, time.last_ns)));
     }
     Ok(stretches)
+}
+
+/// Where the texts stand among the fields of an object.
+fn text_places(object: &Arc<LiveObject>) -> Result<Vec<usize>> {
+    let fields = object.segment.fields()?.into_iter().enumerate();
+    Ok(fields.filter(|(_, (_, ty))| *ty == FieldType::Text).map(|(place, _)| place).collect())
 }
 
 /// The sensors that have rows in some objects.

@@ -6,6 +6,7 @@
 mod held;
 mod run;
 mod scatter;
+mod texts;
 
 pub(crate) use held::{Held, KvBytes};
 pub(crate) use run::{Run, Together, order_of};

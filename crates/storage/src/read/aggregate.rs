@@ -220,3 +220,6 @@ fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
     let next = ranges.partition_point(|range| range.last_ns < time.first_ns);
     ranges.get(next).is_some_and(|range| range.overlaps(time))
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod room;
 mod scan;
 mod series;
 mod snapshot;
+mod widths;
 
 pub use aggregate::AggregatePlan;
 pub use align::union_of_times;

@@ -2,6 +2,7 @@
 //! Tests of the engine through its public face.
 
 mod asking;
+mod blocks;
 mod closing;
 mod damage;
 mod deletes;
@@ -13,6 +14,7 @@ mod history;
 mod hooks;
 mod image;
 mod kept;
+mod long;
 mod model;
 mod order;
 mod panics;
