@@ -34,10 +34,12 @@ mod segment;
 mod steps;
 pub mod store;
 mod table;
+mod texts;
 mod upkeep;
 mod verify;
 mod wal;
 mod write;
+mod written;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;

@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
-use crate::kv::{Run, Together};
+use crate::kv::{Held, KvBytes, Run, Together};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
 const TAIL_ROWS: usize = 8192;
+
+/// Bytes after which rows of small writes are a run, too, as are larger writes at once: what is laid together again
+/// and again when a reader comes.
+const TAIL_BYTES: usize = 8 << 20;
 
 /// Runs stay apart when together they would take more than so many times the memory.
 const GROWTH_MAX: usize = 4;
@@ -36,9 +40,11 @@ pub(crate) struct Live {
     /// Small runs that will become one, behind `runs`.
     tail: Vec<Arc<Run>>,
     tail_rows: usize,
+    tail_bytes: usize,
     pub(crate) objects: Vec<Arc<LiveObject>>,
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
+    held: Held,
 }
 
 impl Table {
@@ -84,23 +90,34 @@ impl Table {
 impl Live {
     /// Adds rows behind all others.
     pub(crate) fn push(&mut self, run: Run) -> Result<()> {
+        if self.is_dropped {
+            // The write was on its way when the table was dropped, and counts as one before that.
+            return Ok(());
+        }
+        self.held.set(self.held.bytes() + run.size_bytes);
         let run = Arc::new(run);
-        if run.rows() >= TAIL_ROWS / 2 {
+        if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
             self.seal()?;
             self.runs.push(run);
             return Ok(());
         }
         self.tail_rows += run.rows();
+        self.tail_bytes += run.size_bytes;
         self.tail.push(run);
-        if self.tail_rows >= TAIL_ROWS { self.seal() } else { Ok(()) }
+        let is_full = self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES;
+        if is_full { self.seal() } else { Ok(()) }
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.lay_tail_together()?;
-        self.runs.append(&mut self.tail);
-        self.tail_rows = 0;
+        self.end_tail();
         Ok(())
+    }
+
+    fn end_tail(&mut self) {
+        self.runs.append(&mut self.tail);
+        (self.tail_rows, self.tail_bytes) = (0, 0);
     }
 
     fn lay_tail_together(&mut self) -> Result<()> {
@@ -108,10 +125,11 @@ impl Live {
             return Ok(());
         }
         if is_sparse(&self.tail) {
-            self.runs.append(&mut self.tail);
-            self.tail_rows = 0;
+            self.end_tail();
         } else {
             let run = Run::concat(&self.tail)?;
+            let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
+            self.held.set(self.held.bytes() + run.size_bytes - apart);
             self.tail = vec![Arc::new(run)];
         }
         Ok(())
@@ -133,7 +151,28 @@ impl Live {
 
     /// Bytes of rows in memory.
     pub(crate) fn kv_bytes(&self) -> usize {
-        self.all_runs().map(|run| run.size_bytes).sum()
+        self.held.bytes()
+    }
+
+    /// Counts the bytes again, after the runs were changed.
+    pub(crate) fn count_bytes(&mut self) {
+        let bytes = self.all_runs().map(|run| run.size_bytes).sum();
+        self.held.set(bytes);
+    }
+
+    /// Makes its bytes a part of `sum`.
+    pub(crate) fn count_into(&mut self, sum: &KvBytes) {
+        self.held.move_to(sum);
+    }
+
+    /// Lets go of all that it has, and takes nothing more. Returns the objects.
+    pub(crate) fn drop_all(&mut self) -> Vec<Arc<LiveObject>> {
+        self.is_dropped = true;
+        self.runs.clear();
+        self.tail.clear();
+        (self.tail_rows, self.tail_bytes) = (0, 0);
+        self.held.set(0);
+        std::mem::take(&mut self.objects)
     }
 
     /// The objects of a model.

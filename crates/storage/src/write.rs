@@ -4,20 +4,25 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, mpsc};
 
+use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
 use tidefall_types::{
-    Error, FieldType, Result, RowError, SeriesBatch, TableSchema, WriteBatch, format_time,
+    Error, FieldType, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
 };
 
 use crate::Db;
-use crate::ingest::commit::{Change, Commit, Watch};
+use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::{RecordKind, encode_rows, encode_sensors};
 use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
 use crate::manifest::Edit;
 use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
 use crate::table::Table;
+use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
+
+/// Bytes of texts that come into memory at once: a small part of the least share that rows have there.
+const PART_TEXT_BYTES: usize = 2 * PIECE_TEXT_BYTES;
 
 impl Db {
     /// Writes rows and waits until they are acknowledged.
@@ -87,6 +92,9 @@ impl Db {
             done(Ok((report, None)));
             return Ok(());
         }
+        if options.ack == Ack::Durable {
+            self.check_texts(&table, fields)?;
+        }
         let sensor: ScalarBuffer<u32> = self.find_sensors(&table, batch)?.into();
         if options.existing == Existing::Refuse {
             refuse_repeats(&table, batch, &sensor)?;
@@ -104,26 +112,75 @@ impl Db {
             })
         });
         let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
-        let is_durable = options.ack == Ack::Durable;
-        let unlogged = Arc::clone(engine);
-        let record = match options.ack {
-            Ack::Memory => None,
-            Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
-        };
-        engine.commits.submit(Commit {
-            table,
-            change: Change::Rows(rows),
-            record,
-            is_durable,
-            watch,
-            done: Box::new(move |outcome| {
-                if !is_durable {
+        let done = Box::new(move |outcome: Result<Seq>| done(outcome.map(|_| (report, written))));
+        match options.ack {
+            Ack::Memory => self.keep(table, &rows, watch, done),
+            Ack::Durable => {
+                let rows = rows.part(0..rows.time.len())?;
+                let record = Some((RecordKind::Rows, encode_rows(table.id, &rows)?));
+                let change = Change::Rows(rows);
+                let is_durable = true;
+                engine.commits.submit(Commit { table, change, record, is_durable, watch, done })
+            }
+        }
+    }
+
+    /// Brings rows into memory without logging them: those with many long texts in parts, for each of which there is
+    /// room before the next one comes.
+    fn keep(
+        &self,
+        table: Arc<Table>,
+        rows: &Prepared,
+        mut watch: Option<Watch>,
+        done: Done,
+    ) -> Result<()> {
+        let engine = self.engine();
+        let mut done = Some(done);
+        let mut first = 0;
+        while let Some(tell) = done.take() {
+            let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
+            let part = rows.part(first..first + count)?;
+            first += count;
+            let tell: Done = match first < rows.time.len() {
+                // Should it fail, so does all that comes behind it.
+                true => {
+                    done = Some(tell);
+                    Box::new(|_: Result<Seq>| {})
+                }
+                false => tell,
+            };
+            let unlogged = Arc::clone(engine);
+            engine.wait_for_room()?;
+            engine.commits.submit(Commit {
+                table: Arc::clone(&table),
+                change: Change::Rows(part),
+                record: None,
+                is_durable: false,
+                watch: watch.take(),
+                done: Box::new(move |outcome| {
                     // After the rows are visible, or a flush that misses them could clear it.
                     unlogged.has_unlogged.store(true, Ordering::Release);
-                }
-                done(outcome.map(|_| (report, written)));
-            }),
-        })
+                    tell(outcome);
+                }),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a write whose texts take more than what can be brought back from the log at once, however small they
+    /// are there.
+    fn check_texts(&self, table: &Table, fields: &[Option<ArrayRef>]) -> Result<()> {
+        let engine = self.engine();
+        let (bytes, max) = (all_text_bytes(fields), engine.logged_texts_max());
+        if bytes <= max {
+            return Ok(());
+        }
+        Err(Error::limit(format!(
+            "table {}: a write with {bytes} bytes of texts is too large for the log, which takes up to {max} at once \
+             with a memory budget of {} bytes; send it in parts",
+            table.schema().name,
+            engine.options.memory_bytes
+        )))
     }
 
     /// Whether [`Db::submit`] would take this batch at once, without waiting for memory or for the
@@ -220,7 +277,7 @@ impl Db {
         batch: &'a WriteBatch,
         options: &WriteOptions,
         bad: &mut Vec<RowError>,
-    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<arrow_array::ArrayRef>>)> {
+    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<ArrayRef>>)> {
         let schema = table.schema();
         check_tags(&schema, batch)?;
         let fields = coerce(&schema, batch, bad)?;

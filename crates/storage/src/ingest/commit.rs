@@ -15,7 +15,7 @@ use crate::store::SyncFailure;
 use crate::table::Table;
 use crate::wal::{PAYLOAD_BYTES_MAX, Wal};
 
-/// Bytes of records that may wait; writers wait beyond. Four groups of the log's own size.
+/// Bytes of rows and records that may wait; writers wait beyond. Four groups of the log's own size.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// A change that waits to be made.
@@ -29,8 +29,11 @@ pub(crate) struct Commit {
     /// Called with what readers saw just before the change, where somebody wants to know.
     pub(crate) watch: Option<Watch>,
     /// Called once with the outcome.
-    pub(crate) done: Box<dyn FnOnce(Result<Seq>) + Send>,
+    pub(crate) done: Done,
 }
+
+/// Called with the outcome of a change.
+pub(crate) type Done = Box<dyn FnOnce(Result<Seq>) + Send>;
 
 /// Called with what readers saw just before a change.
 pub(crate) type Watch = Box<dyn FnOnce(Sources) + Send>;
@@ -50,7 +53,12 @@ pub(crate) enum Change {
 
 impl Commit {
     fn size_bytes(&self) -> usize {
-        self.record.as_ref().map_or(0, |(_, payload)| payload.len()) + size_of::<Self>()
+        let record = self.record.as_ref().map_or(0, |(_, payload)| payload.len());
+        let rows = match &self.change {
+            Change::Rows(rows) => rows.size_bytes(),
+            Change::Sensors | Change::Mark | Change::Delete(_) => 0,
+        };
+        record + rows + size_of::<Self>()
     }
 }
 
@@ -130,6 +138,7 @@ impl CommitQueue {
                  {PAYLOAD_BYTES_MAX} at once; send it in parts"
             )));
         }
+        let size_bytes = commit.size_bytes();
         let mut inner = self.lock();
         while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
             inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +151,7 @@ impl CommitQueue {
         }
         let seq = inner.next_seq;
         inner.next_seq = Seq(seq.0 + 1);
-        inner.bytes += commit.size_bytes();
+        inner.bytes += size_bytes;
         inner.waiting.push((seq, commit));
         self.has_work.notify_one();
         Ok(())

@@ -1,5 +1,6 @@
 //! From a batch as it was sent to rows of the table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -14,7 +15,8 @@ use tidefall_types::{
 };
 
 use crate::catalog::SensorDictionary;
-use crate::rows::{SensorRows, arrow_error, pick_latest};
+use crate::rows::{SensorRows, arrow_error, compact, compact_times, pick_latest, size_bytes};
+use crate::texts::{VALUE_BYTES_MAX, text_bytes};
 
 /// Rows of a table that are ready to be written.
 #[derive(Debug)]
@@ -23,6 +25,28 @@ pub(crate) struct Prepared {
     pub(crate) time: ScalarBuffer<i64>,
     /// By field id.
     pub(crate) fields: Vec<Option<ArrayRef>>,
+}
+
+impl Prepared {
+    /// The memory that they take.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let columns = self.fields.iter().flatten();
+        let values: usize = columns.map(|column| size_bytes(column)).sum();
+        size_of_val(&self.sensor[..]) + size_of_val(&self.time[..]) + values
+    }
+
+    /// Some of the rows, without the memory of the others.
+    pub(crate) fn part(&self, rows: Range<usize>) -> Result<Self> {
+        let fields = self.fields.iter().map(|field| {
+            let part = field.as_ref().map(|field| field.slice(rows.start, rows.len()));
+            part.map(compact).transpose()
+        });
+        Ok(Self {
+            fields: fields.collect::<Result<_>>()?,
+            sensor: self.sensor.slice(rows.start, rows.len()),
+            time: compact_times(self.time.slice(rows.start, rows.len())),
+        })
+    }
 }
 
 /// Brings the fields of a batch into the types and the order of the schema, floats into their one form. Rows whose value does
@@ -47,9 +71,27 @@ pub(crate) fn coerce(
             same if *same == ty.arrow() => Arc::clone(&column.values),
             _ => convert(schema, &column.name, ty, &column.values, bad)?,
         };
+        check_lengths(schema, &column.name, &values, bad);
         fields[position] = Some(one_form(&values).unwrap_or(values));
     }
     Ok(fields)
+}
+
+/// Texts must not be longer than what can be logged, and read again, as one.
+fn check_lengths(schema: &TableSchema, name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) {
+    if text_bytes(values, 0..values.len()) <= VALUE_BYTES_MAX {
+        return;
+    }
+    for row in 0..values.len() {
+        let bytes = text_bytes(values, row..row + 1);
+        if bytes > VALUE_BYTES_MAX {
+            let error = Error::limit(format!(
+                "table {}, field {name:?}: a text of {bytes} bytes; up to {VALUE_BYTES_MAX} can be stored",
+                schema.name
+            ));
+            bad.push(RowError { row, error });
+        }
+    }
 }
 
 pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {

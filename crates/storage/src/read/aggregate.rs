@@ -36,7 +36,7 @@ pub struct AggregatePlan {
 #[derive(Debug, Default)]
 pub(crate) struct Split {
     pub(crate) blocks: Vec<(Arc<LiveObject>, Arc<Blocks>, Range<usize>)>,
-    /// In order, without overlaps.
+    /// In order, without overlaps. Blocks that answer for their time have no row in them.
     pub(crate) rows: Vec<TimeRange>,
 }
 
@@ -201,8 +201,7 @@ pub(super) fn split(
         }
     }
     for object in objects {
-        let foreign = foreign_times(parts, object);
-        split_object(sensor, object, &foreign, request, fields, &mut split)?;
+        split_object(sensor, object, parts, request, fields, &mut split)?;
     }
     split.rows = join(std::mem::take(&mut split.rows));
     Ok(split)
@@ -213,14 +212,19 @@ pub(super) fn split(
 fn foreign_times(parts: &[Part], object: &Arc<LiveObject>) -> Vec<TimeRange> {
     let mut foreign = Vec::new();
     for part in parts {
-        match &part.place {
-            Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object) => {
-                foreign.extend_from_slice(&part.hidden);
-            }
-            _ => foreign.push(part.time),
+        match part.is_of(object) {
+            true => foreign.extend_from_slice(&part.hidden),
+            false => foreign.push(part.time),
         }
     }
     join(foreign)
+}
+
+/// What some ranges, which are in order and do not overlap, have in common with another.
+fn shared<'a>(ranges: &'a [TimeRange], time: &'a TimeRange) -> impl Iterator<Item = TimeRange> {
+    let first = ranges.partition_point(|range| range.last_ns < time.first_ns);
+    let near = ranges[first..].iter().take_while(|range| range.first_ns <= time.last_ns);
+    near.map(|range| range.intersect(time))
 }
 
 fn join(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
@@ -241,11 +245,19 @@ fn join(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
 fn split_object(
     sensor: u32,
     object: &Arc<LiveObject>,
-    foreign: &[TimeRange],
+    parts: &[Part],
     request: &AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
     split: &mut Split,
 ) -> Result<()> {
+    let foreign = foreign_times(parts, object);
+    // When the object has rows. Its chunks may have gaps, in which others have rows: a block that reaches over such
+    // a gap must not have it read, as blocks of others within it answer for themselves.
+    let mut own: Option<Vec<TimeRange>> = None;
+    let own_times = || {
+        let of_object = parts.iter().filter(|part| part.is_of(object));
+        of_object.map(|part| part.time).collect::<Vec<TimeRange>>()
+    };
     let block_ns = object.segment.block_ns()?;
     let held = object.segment.fields()?;
     let wanted: Vec<usize> = fields
@@ -261,14 +273,14 @@ fn split_object(
             let wanted_time = time.intersect(&request.time);
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
-                && (foreign.is_empty() || !overlaps_any(foreign, &time))
+                && (foreign.is_empty() || !overlaps_any(&foreign, &time))
                 && wanted.iter().all(|field| blocks.fields[*field].is_exact(block));
             if !is_whole {
                 if start < block {
                     split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..block));
                 }
                 start = block + 1;
-                split.rows.push(wanted_time);
+                split.rows.extend(shared(own.get_or_insert_with(own_times), &wanted_time));
             }
         }
         if start < candidates.end {
@@ -291,3 +303,6 @@ pub(super) fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
     let next = ranges.partition_point(|range| range.last_ns < time.first_ns);
     ranges.get(next).is_some_and(|range| range.overlaps(time))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,7 @@ mod series;
 mod shares;
 mod snapshot;
 mod sums;
+mod widths;
 
 pub use aggregate::AggregatePlan;
 pub use align::union_of_times;

@@ -8,8 +8,10 @@ use tidefall_types::{FieldId, TimeRange};
 
 use super::bin::Bin;
 
-/// Rows of a batch at most; also the unit in which a scan allocates.
+/// Rows of a batch at most; also the unit in which a scan allocates. A batch of long texts or of very many fields has fewer.
 pub const BATCH_ROWS: usize = 8192;
+/// Values of a batch at most, some 16 MiB of numbers, so that a table of thousands of fields is read in smaller batches.
+pub(super) const BATCH_VALUES: usize = 2 << 20;
 
 /// A question for rows.
 #[derive(Debug, Clone)]

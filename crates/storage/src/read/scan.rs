@@ -10,8 +10,9 @@ use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::prune;
-use super::request::{BATCH_ROWS, ReadStats, RowBatch, ScanRequest};
+use super::request::{BATCH_ROWS, BATCH_VALUES, ReadStats, RowBatch, ScanRequest};
 use crate::rows::{SensorRows, arrow_error};
+use crate::texts::{BATCH_TEXT_BYTES, rows_within};
 
 /// Delivers the rows that a [`ScanRequest`] asks for, ordered by the place of their sensor in the
 /// request and by time.
@@ -57,10 +58,12 @@ impl Scan {
     fn next_batch(&mut self) -> Result<Option<RowBatch>> {
         let mut pending = Pending::default();
         let limit = self.request.limit.unwrap_or(usize::MAX);
-        let wanted = BATCH_ROWS.min(limit - self.delivered);
-        while pending.rows < wanted {
+        let rows_max = (BATCH_VALUES / (self.fields.len() + 1)).clamp(1, BATCH_ROWS);
+        let wanted = rows_max.min(limit - self.delivered);
+        while pending.rows < wanted && pending.text_bytes < BATCH_TEXT_BYTES {
             let Some((sensor, rows)) = self.take_rows()? else { break };
-            let room = wanted - pending.rows;
+            let next = 0..rows.len().min(wanted - pending.rows);
+            let room = rows_within(&rows.fields, next, BATCH_TEXT_BYTES - pending.text_bytes);
             if rows.len() > room {
                 self.left = Some((sensor, rows.slice(room, rows.len() - room)));
                 pending.push(sensor, rows.slice(0, room));
@@ -116,12 +119,14 @@ impl Iterator for Scan {
 #[derive(Debug, Default)]
 struct Pending {
     rows: usize,
+    text_bytes: usize,
     pieces: Vec<(u32, SensorRows)>,
 }
 
 impl Pending {
     fn push(&mut self, sensor: u32, rows: SensorRows) {
         self.rows += rows.len();
+        self.text_bytes += rows.text_bytes();
         self.pieces.push((sensor, rows));
     }
 

@@ -114,6 +114,23 @@ impl TableSnapshot {
         Ok(Scan::new(Arc::clone(&self.sources), request.clone(), fields, stats))
     }
 
+    /// The rows of all sensors at all times, at most: as long as they are not laid together, some may be repeats.
+    pub fn rows_max(&self) -> u64 {
+        let objects = self.sources.objects.iter().map(|object| object.entry.rows);
+        objects.chain(self.sources.runs.iter().map(|run| run.rows() as u64)).sum()
+    }
+
+    /// About how many bytes a row has in the texts of `fields`, where they are longest; 0 when none of them is a text. It
+    /// tells how many rows may be held at once.
+    pub fn text_bytes_per_row(&self, fields: &[FieldId]) -> u64 {
+        let is_text = |id: &&FieldId| {
+            let field = self.schema.fields.get(id.index());
+            field.is_some_and(|field| field.ty == FieldType::Text)
+        };
+        let texts: Vec<FieldId> = fields.iter().filter(is_text).copied().collect();
+        if texts.is_empty() { 0 } else { self.sources.text_bytes_per_row(&texts) }
+    }
+
     /// Metrics. `stats` counts what it took.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 mod asking;
 mod bins;
+mod blocks;
 mod closing;
 mod damage;
 mod deletes;
@@ -13,6 +14,8 @@ mod fuzz;
 mod history;
 mod hooks;
 mod image;
+mod kept;
+mod long;
 mod model;
 mod order;
 mod panics;
