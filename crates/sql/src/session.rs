@@ -31,7 +31,7 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::functions;
 use crate::hints::with_hint;
-use crate::layers::RowsFunction;
+use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
 use crate::names;
 use crate::planner::Planner;
@@ -114,7 +114,9 @@ impl Session {
         functions::register(&context);
         asof::register(&context);
         names::register(&context);
-        context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
+        for layer in Layer::ALL {
+            context.register_udtf(layer.name(), Arc::new(LayerFunction::new(db.clone(), layer)));
+        }
         Self { db, clock: Arc::clone(&options.clock), context }
     }
 
