@@ -164,7 +164,8 @@ pub(crate) struct ImportArgs {
     /// Set bad rows aside instead of stopping at the first
     #[arg(long)]
     pub(crate) skip_bad_rows: bool,
-    /// Stop at the first row whose tags and time are there already, instead of replacing it
+    /// Stop at the first batch of rows of which one has tags and time that are there already or come twice, instead
+    /// of replacing it; batches before it stay
     #[arg(long)]
     pub(crate) no_replace: bool,
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log

@@ -27,6 +27,7 @@ mod planner;
 mod projection;
 mod pushdown;
 mod reads;
+mod regroup;
 mod relations;
 mod rewrite;
 mod scan;

@@ -14,6 +14,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -31,12 +32,13 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::functions;
 use crate::hints::with_hint;
-use crate::layers::RowsFunction;
+use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
 use crate::names;
 use crate::planner::Planner;
 use crate::projection::PushProjections;
 use crate::reads::Reads;
+use crate::regroup::ForgetfulGroupingSets;
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::script::Script;
@@ -88,6 +90,9 @@ impl Session {
         let reserve = config.options().execution.sort_spill_reservation_bytes;
         config.options_mut().execution.sort_spill_reservation_bytes =
             reserve.min(memory_bytes / SORT_RESERVE_SHARE);
+        // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
+        // what it is not sure of. Values are the same.
+        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
@@ -97,7 +102,10 @@ impl Session {
             vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
         analyzers.push(Arc::new(AmendAfter));
-        let physical = PhysicalOptimizer::new().rules.into_iter().map(PushProjections::instead_of);
+        let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+            vec![Arc::new(ForgetfulGroupingSets)];
+        let rules = PhysicalOptimizer::new().rules.into_iter();
+        physical.extend(rules.map(PushProjections::instead_of));
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
@@ -106,7 +114,7 @@ impl Session {
             .with_optimizer_rule(Arc::new(AsOfFilters))
             .with_optimizer_rule(Arc::new(MetricsRule))
             .with_relation_planners(vec![Arc::new(NamedCalls)])
-            .with_physical_optimizer_rules(physical.collect())
+            .with_physical_optimizer_rules(physical)
             .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
             .build();
         let context = SessionContext::new_with_state(state);
@@ -114,7 +122,9 @@ impl Session {
         functions::register(&context);
         asof::register(&context);
         names::register(&context);
-        context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
+        for layer in Layer::ALL {
+            context.register_udtf(layer.name(), Arc::new(LayerFunction::new(db.clone(), layer)));
+        }
         Self { db, clock: Arc::clone(&options.clock), context }
     }
 

@@ -164,10 +164,10 @@ impl Values<'_, '_> {
         let is_number = self.column.numerals.read(text.trim_ascii(), scalar::parse_f64).is_some();
         let is_plain = self.column.numerals == Numerals::PLAIN;
         let hint = match self.ty {
-            FieldType::Bool | FieldType::Text => "",
-            _ if is_number => "; a DOUBLE takes it, by --type in a new table",
-            _ if is_plain => scalar::marks_hint(text),
-            _ => "",
+            FieldType::Bool | FieldType::Text => String::new(),
+            _ if is_number => format!("; --type {name}=DOUBLE takes it, in a new table"),
+            _ if is_plain => scalar::marks_hint(text).to_owned(),
+            _ => String::new(),
         };
         Error::invalid(format!(
             "column {name:?}: {} is not {}, and the column is {}; correct it, or name the text as \

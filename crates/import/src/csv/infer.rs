@@ -196,7 +196,7 @@ impl Survey {
 /// Decides how to read a file of which `sample` holds the first records, whole.
 pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
     let nulls = NullTexts::new(&options.null_texts);
-    let Head { dialect, has_header, columns: names, data_start, hint } =
+    let Head { dialect, has_header, columns: names, data_start, hint, note } =
         Head::of(sample, options, &nulls)?;
     let (columns, are_named): (Vec<String>, Vec<bool>) = names.into_iter().unzip();
     let data = &sample[data_start..];
@@ -232,7 +232,7 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         has_header,
         time_columns: plan.time.columns().iter().map(|&column| columns[column].clone()).collect(),
         time_format: roles.time.format,
-        notes: roles.time.notes.into_iter().chain(marks).collect(),
+        notes: roles.time.notes.into_iter().chain(note).chain(marks).collect(),
         tags: plan_tags(&plan),
         fields: plan_fields(&plan),
         columns,

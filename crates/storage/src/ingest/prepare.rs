@@ -156,8 +156,12 @@ fn convert(
 }
 
 pub(crate) fn conflict(schema: &TableSchema, name: &str, to: FieldType, from: FieldType) -> Error {
+    let advice = match is_float(from) && to.is_numeric() {
+        true => "; write whole numbers, or make another table in which it is DOUBLE",
+        false => "",
+    };
     Error::conflict(format!(
-        "table {}: field {name:?} is of type {}, this row has a {} for it",
+        "table {}: field {name:?} is of type {}, this row has a {} for it{advice}",
         schema.name,
         to.sql_name(),
         from.sql_name()
