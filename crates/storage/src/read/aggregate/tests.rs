@@ -70,7 +70,7 @@ fn found(
     };
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([FIELD]);
     let stats = Arc::new(ReadStats::default());
-    let result = aggregate(sources, &request, &fields, &stats).unwrap();
+    let result = aggregate(sources, &request, &fields, 2, &stats).unwrap();
     let lines = result.bin_start_ns.iter().zip(&result.rows).zip(&result.fields[0].sum_f64);
     let lines = lines.map(|((bin, rows), sum)| (*bin, (*rows, *sum))).collect();
     (lines, plan(sources, &request, &fields).unwrap())
