@@ -79,8 +79,13 @@ impl SideBySide {
         }
         let Some(extent) = extent else { return Ok((Vec::new(), 0)) };
         let count = i128::from(values.saturating_mul(8) / self.window_bytes + 1);
-        let first = self.every.map_or(extent.first_ns, |every| every.start_of(extent.first_ns));
-        let span = i128::from(extent.last_ns) - i128::from(first) + 1;
+        let TimeRange { first_ns: mut first, last_ns: mut last } = extent;
+        if let Some(every) = self.every {
+            // Bins are whole: sensors that have no rows of their own may have readings at their ends.
+            first = every.start_of(first);
+            last = every.start_of(last).saturating_add(every.width_ns - 1);
+        }
+        let span = i128::from(last) - i128::from(first) + 1;
         let mut width = (span + count - 1) / count;
         if let Some(every) = self.every {
             let every_ns = i128::from(every.width_ns);
@@ -88,9 +93,9 @@ impl SideBySide {
         }
         let mut windows = Vec::new();
         let mut start = i128::from(first);
-        while start <= i128::from(extent.last_ns) {
-            let last = (start + width - 1).min(i128::from(extent.last_ns));
-            windows.push(TimeRange::new(start as i64, last as i64).intersect(&self.time));
+        while start <= i128::from(last) {
+            let end = (start + width - 1).min(i128::from(last));
+            windows.push(TimeRange::new(start as i64, end as i64).intersect(&self.time));
             start += width;
         }
         let values = usize::try_from(values).unwrap_or(usize::MAX) / windows.len().max(1);

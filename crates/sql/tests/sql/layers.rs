@@ -213,7 +213,7 @@ fn on_lists(rng: &mut SmallRng) -> String {
             "upper(a) = 'A2'",
             "a IN ('a2', 'a4')",
             "array_length(times) > 9",
-            "times[1] >= TIMESTAMP '2024-01-28 03:00'",
+            "times[1] >= TIMESTAMP '2024-01-28 03:00:00'",
             "x[1] > 0",
             "(a = 'a1' OR array_length(x) < 12)",
             "array_has(i, 7)",
