@@ -142,6 +142,13 @@ impl Engine {
             false => manifest.commit(edits),
         };
         committed.inspect_err(|error| self.commits.fail(error))?;
+        for edit in edits {
+            if let Edit::AddSensors(table, part) | Edit::ReplaceSensors(table, part) = edit
+                && let Some(table) = self.table_by_id(*table)
+            {
+                table.known.keep(part.first + part.count);
+            }
+        }
         if replaces_objects {
             self.graveyard.bury(&manifest.state().replaced);
         }
@@ -269,7 +276,7 @@ impl Engine {
                 let is_crowded = stored.len() >= SENSOR_OBJECTS_MAX;
                 let first = if is_crowded { 0 } else { first };
                 let count = sensors.count() - first;
-                let frame = sensors.encode_from(first)?;
+                let frame = sensors.encode(first..first + count)?;
                 drop(sensors);
                 let header = encode_header(Content::Sensors, table.id);
                 let id = self.next_object_id();

@@ -1,5 +1,7 @@
 //! A table while the database is open.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_types::{Error, Result, TableId, TableSchema};
@@ -26,10 +28,40 @@ pub(crate) struct Table {
     pub(crate) id: TableId,
     pub(crate) schema: RwLock<Arc<TableSchema>>,
     pub(crate) sensors: RwLock<SensorDictionary>,
+    pub(crate) known: KnownSensors,
     live: Mutex<Live>,
     /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
     /// are served, and this one can be dropped.
     pub(crate) damage: Option<Error>,
+}
+
+/// How many of a table's sensors storage knows. Those of a write that failed, or that is in memory only, are in the
+/// dictionary all the same.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSensors {
+    /// Those below are in the log or in objects.
+    kept: AtomicU32,
+    /// Those below are kept, or a write was to bring them into the log.
+    sent: AtomicU32,
+}
+
+impl KnownSensors {
+    /// Sensors below are in the log or in objects.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept.load(Ordering::Acquire)
+    }
+
+    /// Notes that sensors below are in the log or in objects.
+    pub(crate) fn keep(&self, upto: u32) {
+        self.kept.fetch_max(upto, Ordering::AcqRel);
+        self.sent.fetch_max(upto, Ordering::AcqRel);
+    }
+
+    /// The sensors below `upto` that nobody has sent to the log; the caller does.
+    pub(crate) fn send(&self, upto: u32) -> Range<u32> {
+        let first = self.sent.fetch_max(upto, Ordering::AcqRel);
+        first..upto.max(first)
+    }
 }
 
 /// What readers see. Writes, deletes and the cascade change it, each in one step.
@@ -55,6 +87,7 @@ impl Table {
             id: schema.id,
             schema: RwLock::new(Arc::new(schema)),
             sensors: RwLock::new(sensors),
+            known: KnownSensors::default(),
             live: Mutex::new(Live::default()),
             damage: None,
         }

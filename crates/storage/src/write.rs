@@ -13,7 +13,7 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
-use crate::ingest::record::{RecordKind, encode_rows, encode_sensors};
+use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
 use crate::manifest::Edit;
 use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
@@ -95,7 +95,7 @@ impl Db {
         if options.ack == Ack::Durable {
             self.check_texts(&table, fields)?;
         }
-        let sensor: ScalarBuffer<u32> = self.find_sensors(&table, batch)?.into();
+        let sensor: ScalarBuffer<u32> = find_sensors(&table, batch)?.into();
         if options.existing == Existing::Refuse {
             refuse_repeats(&table, batch, &sensor)?;
             report.replaced = Some(0);
@@ -117,10 +117,9 @@ impl Db {
             Ack::Memory => self.keep(table, &rows, watch, done),
             Ack::Durable => {
                 let rows = rows.part(0..rows.time.len())?;
-                let record = Some((RecordKind::Rows, encode_rows(table.id, &rows)?));
+                let record = Some(LogRecord::of_rows(&table, &rows)?);
                 let change = Change::Rows(rows);
-                let is_durable = true;
-                engine.commits.submit(Commit { table, change, record, is_durable, watch, done })
+                engine.commits.submit(Commit { table, change, record, watch, done })
             }
         }
     }
@@ -155,7 +154,6 @@ impl Db {
                 table: Arc::clone(&table),
                 change: Change::Rows(part),
                 record: None,
-                is_durable: false,
                 watch: watch.take(),
                 done: Box::new(move |outcome| {
                     // After the rows are visible, or a flush that misses them could clear it.
@@ -209,7 +207,7 @@ impl Db {
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
         check_tags(&schema, &heads)?;
-        let sensors = self.find_sensors(&table, &heads)?;
+        let sensors = find_sensors(&table, &heads)?;
         let mut seen = RoaringBitmap::new();
         let mut series = Vec::with_capacity(sensors.len());
         for (number, (sensor, columns)) in sensors.into_iter().zip(&batch.series).enumerate() {
@@ -294,35 +292,20 @@ impl Db {
         let fields = coerce(&schema, &good, &mut Vec::new())?;
         Ok((std::borrow::Cow::Owned(good), fields))
     }
+}
 
-    /// The sensor of each row; new ones are added and logged.
-    fn find_sensors(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<Vec<u32>> {
-        let schema = table.schema();
-        {
-            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))?
-            {
-                return Ok(found);
-            }
+/// The sensor of each row; new ones are added. Storage learns of them with the rows.
+fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>> {
+    let schema = table.schema();
+    {
+        let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))? {
+            return Ok(found);
         }
-        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-        let first = sensors.count();
-        let found =
-            sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
-        if sensors.count() > first {
-            // Submitted under the lock: whoever finds these sensors later is logged behind them.
-            let record = encode_sensors(table.id, &sensors.encode_from(first)?)?;
-            self.engine().commits.submit(Commit {
-                table: Arc::clone(table),
-                change: Change::Sensors,
-                record: Some((RecordKind::Sensors, record)),
-                is_durable: false,
-                watch: None,
-                done: Box::new(|_| {}),
-            })?;
-        }
-        found.ok_or_else(|| Error::invalid("a sensor was not found"))
     }
+    let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
+    let found = sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
+    found.ok_or_else(|| Error::invalid("a sensor was not found"))
 }
 
 /// Rows that were written, and what was there just before.

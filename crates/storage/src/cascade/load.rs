@@ -82,7 +82,6 @@ fn take_place(engine: &Engine, table: &Arc<Table>) -> Result<Seq> {
         table: Arc::clone(table),
         change: Change::Mark,
         record: None,
-        is_durable: false,
         watch: None,
         done: Box::new(move |outcome| {
             // The receiver waits below; it is gone only if this thread is.

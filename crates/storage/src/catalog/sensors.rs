@@ -4,6 +4,7 @@
 //! never changes. A view is made when a reader first asks after the dictionary has grown.
 
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::builder::StringBuilder;
@@ -111,17 +112,17 @@ impl SensorDictionary {
         }))
     }
 
-    /// The tag values of the sensors from `first` on, as bytes for the log and for storage.
-    pub(crate) fn encode_from(&self, first: u32) -> Result<Vec<u8>> {
+    /// The tag values of some sensors, all of which there are, as bytes for the log and for storage.
+    pub(crate) fn encode(&self, sensors: Range<u32>) -> Result<Vec<u8>> {
         let mut frame = FrameWriter::new(Profile::Dense);
         frame.put_i64s(vec![
-            i64::from(first),
-            i64::from(self.count - first),
+            i64::from(sensors.start),
+            i64::from(sensors.end - sensors.start),
             self.tags.len() as i64,
         ])?;
         for tag in &self.tags {
             let mut column = StringBuilder::new();
-            for &key in &tag.key_of_sensor[first as usize..] {
+            for &key in &tag.key_of_sensor[sensors.start as usize..sensors.end as usize] {
                 column.append_option(tag.values.get(key as usize));
             }
             frame.put_column(&column.finish())?;
@@ -129,7 +130,7 @@ impl SensorDictionary {
         frame.finish()
     }
 
-    /// Adds sensors from [`SensorDictionary::encode_from`]; those that are there already are
+    /// Adds sensors from [`SensorDictionary::encode`]; those that are there already are
     /// passed over.
     pub(crate) fn decode(&mut self, bytes: &[u8]) -> Result<()> {
         let mut frame = FrameReader::new(bytes)?;

@@ -1,9 +1,10 @@
 //! The log: every acknowledged write is here until it is durable elsewhere.
 //!
 //! 1. Records gather in memory as one *group*; [`Wal::sync`] writes the group as one frame and
-//!    waits for the disk, so that any number of writers share one fsync.
-//! 2. A file that has grown past its limit is *sealed*: its last frame says that it ended on purpose.
-//!    Only then is the next one created, so that all files but the last are whole.
+//!    waits for the disk, so that any number of writers share one fsync. A large group is several frames; a
+//!    large record is cut into pieces, which are found again all of them or none.
+//! 2. A file that has grown past its limit is *sealed* before the next group: its last frame says that it ended
+//!    on purpose. Only then is the next one created, so that all files but the last are whole.
 //! 3. [`Wal::cut`] deletes files all of whose records are durable elsewhere.
 //! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
 //!    seals it. New records go to a new file; no file is written again after a crash.
@@ -23,23 +24,24 @@ use std::sync::Arc;
 
 use tidefall_types::{Error, Result, Seq};
 
-pub use format::PAYLOAD_BYTES_MAX;
+pub use format::RECORD_BYTES_MAX;
 pub use replay::{Record, Replay};
 
 use crate::store::names;
 use crate::store::{Disk, DiskFile};
 use format::{
-    FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, Place, RECORD_HEAD_BYTES, finish_frame,
-    push_record_head,
+    Content, FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, PIECE_BYTES_MAX, Part, Place,
+    RECORD_HEAD_BYTES, finish_frame, push_record_head,
 };
 use scan::{Survey, survey};
 
 /// A file is sealed when it has this many bytes. Larger files would be deleted later, smaller ones
-/// cost more fsyncs; a scan of the last file at open takes a small part of a second.
+/// cost more fsyncs; a scan of the last file at open takes a small part of a second. The group that passes the
+/// limit still goes into the file as a whole.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A group is written, though not synced, when it has this many bytes, to bound its memory.
-const GROUP_BYTES_MAX: usize = 4 << 20;
+const GROUP_BYTES_MAX: usize = PIECE_BYTES_MAX;
 
 /// The log of one database, for its one writer.
 #[derive(Debug)]
@@ -56,6 +58,7 @@ pub struct Wal {
     // Behind the last record of the last sealed file.
     sealed_end: Seq,
     file_bytes_max: u64,
+    piece_bytes_max: usize,
     failed: bool,
 }
 
@@ -111,6 +114,7 @@ impl Wal {
             group_records: 0,
             sealed_end: next_seq,
             file_bytes_max: FILE_BYTES_MAX,
+            piece_bytes_max: PIECE_BYTES_MAX,
             failed: false,
         };
         Ok((wal, replay))
@@ -122,12 +126,17 @@ impl Wal {
         self.next_seq
     }
 
+    /// Cuts records into pieces of this many bytes: fuzzers and tests cannot wait for large ones.
+    pub(crate) fn cut_pieces_of(&mut self, bytes: usize) {
+        self.piece_bytes_max = bytes.clamp(1, PIECE_BYTES_MAX);
+    }
+
     /// Adds a record to the group; its payload is `parts` laid end to end. Nothing is durable until
     /// [`Wal::sync`]. A record is found again whole or not at all; records of one group may be
     /// torn apart when it is larger than a few MiB.
     ///
     /// # Errors
-    /// `Limit` when the payload is longer than [`PAYLOAD_BYTES_MAX`], `Closed` after a failure,
+    /// `Limit` when the payload is longer than [`RECORD_BYTES_MAX`], `Closed` after a failure,
     /// `Io` when a large group is written and the disk fails.
     ///
     /// # Panics
@@ -136,15 +145,13 @@ impl Wal {
         self.check_open()?;
         assert!(seq >= self.next_seq, "record {seq} comes behind record {}", self.next_seq);
         let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if payload_bytes > PAYLOAD_BYTES_MAX {
-            return Err(Error::limit(format!(
-                "a write of {payload_bytes} bytes is too large for the log, which takes up to \
-                 {PAYLOAD_BYTES_MAX} at once; send it in parts"
-            )));
+        check_record_bytes(payload_bytes)?;
+        if payload_bytes > self.piece_bytes_max {
+            return self.guarded(|wal| wal.write_pieces(seq, kind, parts, payload_bytes));
         }
         let record_bytes = RECORD_HEAD_BYTES + payload_bytes;
         if self.group.len() + record_bytes > FRAME_HEAD_BYTES + GROUP_BYTES_MAX {
-            self.write_out()?;
+            self.guarded(Self::write_group)?;
         }
         if self.group.is_empty() {
             self.group.resize(FRAME_HEAD_BYTES, 0);
@@ -156,15 +163,6 @@ impl Wal {
         self.group_records += 1;
         self.next_seq = Seq(seq.0 + 1);
         Ok(())
-    }
-
-    /// Hands the group to the operating system: it survives the death of this process, but not
-    /// power loss.
-    ///
-    /// # Errors
-    /// `Io` when the disk fails, and `Closed` from then on.
-    pub fn write_out(&mut self) -> Result<()> {
-        self.guarded(Self::write_group)
     }
 
     /// Makes everything appended durable.
@@ -228,11 +226,52 @@ impl Wal {
         done
     }
 
+    /// Writes a record in pieces behind the group: one frame for each, so that they need no more memory than a
+    /// group.
+    fn write_pieces(
+        &mut self,
+        seq: Seq,
+        kind: u8,
+        parts: &[&[u8]],
+        payload_bytes: usize,
+    ) -> Result<()> {
+        self.write_group()?;
+        self.next_seq = Seq(seq.0 + 1);
+        let mut parts = parts.iter().copied();
+        let mut rest: &[u8] = &[];
+        let mut left = payload_bytes;
+        while left > 0 {
+            let piece_bytes = left.min(self.piece_bytes_max);
+            left -= piece_bytes;
+            self.group.resize(FRAME_HEAD_BYTES, 0);
+            push_record_head(&mut self.group, seq, kind, piece_bytes as u32);
+            let end = self.group.len() + piece_bytes;
+            while self.group.len() < end {
+                let (taken, behind) = rest.split_at(rest.len().min(end - self.group.len()));
+                self.group.extend_from_slice(taken);
+                // The lengths of the parts add up to that of the payload.
+                rest = if behind.is_empty() { parts.next().unwrap_or_default() } else { behind };
+            }
+            let part = if left > 0 { Part::Piece } else { Part::LastPiece };
+            self.write_frame(Content { records: 1, part })?;
+        }
+        Ok(())
+    }
+
     fn write_group(&mut self) -> Result<()> {
         if self.group.is_empty() {
             return Ok(());
         }
-        if self.active.as_ref().is_some_and(|active| active.written >= self.file_bytes_max) {
+        self.write_frame(Content { records: self.group_records, part: Part::Whole })
+    }
+
+    /// Writes what is gathered as one frame. A file ends only between what is durable and what comes next, so
+    /// that all pieces of a record, and all that is acknowledged together, lie in one.
+    fn write_frame(&mut self, content: Content) -> Result<()> {
+        let is_full = |active: &Active| {
+            active.written >= self.file_bytes_max && active.written == active.synced
+        };
+        if self.active.as_ref().is_some_and(is_full) {
             self.seal_active()?;
         }
         let active = match &mut self.active {
@@ -241,11 +280,9 @@ impl Wal {
                 none.insert(create_file(&*self.disk, self.salt, self.next_number, self.sealed_end)?)
             }
         };
-        active.write_frame(&mut self.group, self.group_records)?;
+        active.write_frame(&mut self.group, content)?;
         active.end_seq = self.next_seq;
         self.group.clear();
-        // One large record must not hold its memory for ever.
-        self.group.shrink_to(GROUP_BYTES_MAX);
         self.group_records = 0;
         Ok(())
     }
@@ -259,7 +296,7 @@ impl Wal {
 
     fn seal_active(&mut self) -> Result<()> {
         let Some(mut active) = self.active.take() else { return Ok(()) };
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
         self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
         self.sealed_end = active.end_seq;
@@ -269,9 +306,9 @@ impl Wal {
 }
 
 impl Active {
-    fn write_frame(&mut self, frame: &mut [u8], records: u32) -> Result<()> {
+    fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
         let place = Place { salt: self.header.salt, offset: self.written };
-        finish_frame(frame, records, self.synced, place);
+        finish_frame(frame, content, self.synced, place);
         self.file.write_at(self.written, frame)?;
         self.written += frame.len() as u64;
         Ok(())
@@ -284,6 +321,20 @@ impl Active {
         }
         Ok(())
     }
+}
+
+/// Refuses a record that the log would not take, which is to be done before it is one of a group.
+///
+/// # Errors
+/// `Limit`.
+pub fn check_record_bytes(bytes: usize) -> Result<()> {
+    if bytes <= RECORD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::limit(format!(
+        "a write of {bytes} bytes is too large for the log, which takes up to {RECORD_BYTES_MAX} at once; send \
+         it in parts"
+    )))
 }
 
 fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Result<Active> {
@@ -337,7 +388,7 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
         let header = last.header;
         let mut active =
             Active { file, header, written: tail.end, synced: tail.end, end_seq: tail.next_seq };
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
     }
     Ok(())

@@ -24,6 +24,7 @@ mod reading;
 mod recovery;
 mod retention;
 mod schema;
+mod sensors;
 mod small;
 
 /// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.
