@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 use tidefall_import::{ArrowOptions, batch_from_arrow};
-use tidefall_storage::{Ack, Db, Unknown, WriteOptions};
+use tidefall_storage::{Ack, Db, Existing, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
 use crate::app::App;
@@ -25,6 +25,15 @@ struct Parameters {
     time: Option<String>,
     /// Names with commas in between.
     tags: Option<String>,
+    /// What becomes of readings that are there already.
+    existing: Option<String>,
+}
+
+/// How many rows were written, and how many of them replaced others, if that was counted.
+#[derive(Debug, Default, Clone, Copy)]
+struct Written {
+    rows: usize,
+    replaced: Option<u64>,
 }
 
 /// `POST /api/v1/write?table=...&time=...&tags=a,b` with a stream of Arrow's IPC format as its body.
@@ -34,9 +43,10 @@ pub(crate) async fn post(
     request: Request,
 ) -> Response {
     match write(&app, place, request).await {
-        Ok(rows) => {
+        Ok(Written { rows, replaced }) => {
             app.metrics.written(rows, 0);
-            Json(json!({ "rows": rows })).into_response()
+            app.metrics.replaced(replaced.unwrap_or(0));
+            Json(json!({ "rows": rows, "replaced": replaced })).into_response()
         }
         Err(failure) => failure.into_response(Dialect::Tidefall),
     }
@@ -46,7 +56,7 @@ async fn write(
     app: &Arc<App>,
     place: Place,
     request: Request,
-) -> std::result::Result<usize, Failure> {
+) -> std::result::Result<Written, Failure> {
     let (parts, body) = request.into_parts();
     let parameters = parameters(&parts.uri)?;
     let mut received = body::receive(app, &parts.headers, body).await?;
@@ -71,11 +81,23 @@ fn parameters(uri: &Uri) -> Result<Parameters> {
     }
 }
 
-fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<usize> {
+fn existing_of(word: Option<&str>) -> Result<Existing> {
+    match word {
+        None | Some("count") => Ok(Existing::Count),
+        Some("replace") => Ok(Existing::Replace),
+        Some("refuse") => Ok(Existing::Refuse),
+        Some(other) => Err(Error::invalid(format!(
+            "existing {other:?} is unknown: use count (the default), replace or refuse"
+        ))),
+    }
+}
+
+fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<Written> {
     let missing = || Error::invalid("the parameter table is missing");
     let table = parameters.table.ok_or_else(missing)?;
     let tags = parameters.tags.unwrap_or_default();
     let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+    let existing = existing_of(parameters.existing.as_deref())?;
     let options = ArrowOptions { time: parameters.time, tags };
     // The whole body is understood before any of it is written.
     let batches = arrow_stream::read(stream)?;
@@ -83,11 +105,20 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<usize
         .iter()
         .map(|batch| batch_from_arrow(batch, &options))
         .collect::<Result<Vec<_>>>()?;
-    let write =
-        WriteOptions { ack: Ack::Durable, unknown: Unknown::Create, ..WriteOptions::default() };
-    let mut rows = 0;
+    let write = WriteOptions {
+        ack: Ack::Durable,
+        unknown: Unknown::Create,
+        existing,
+        ..WriteOptions::default()
+    };
+    let is_counted = existing != Existing::Replace;
+    let mut written = Written { rows: 0, replaced: is_counted.then_some(0) };
     for batch in &batches {
-        rows += db.write(&table, batch, &write)?.rows;
+        let report = db.write(&table, batch, &write)?;
+        // An empty batch replaces nothing.
+        let replaced = report.replaced.or((report.rows == 0).then_some(0));
+        written.rows += report.rows;
+        written.replaced = written.replaced.zip(replaced).map(|(sum, more)| sum + more);
     }
-    Ok(rows)
+    Ok(written)
 }

@@ -80,6 +80,7 @@ pub(crate) struct Metrics {
     errors: [AtomicU64; KINDS.len()],
     rows_written: AtomicU64,
     rows_dropped: AtomicU64,
+    rows_replaced: AtomicU64,
     rows_answered: AtomicU64,
     bytes_received: AtomicU64,
     bytes_answered: AtomicU64,
@@ -118,6 +119,11 @@ impl Metrics {
         add(&self.rows_dropped, dropped as u64);
     }
 
+    /// Counts rows that took the place of others, where that is known.
+    pub(crate) fn replaced(&self, rows: u64) {
+        add(&self.rows_replaced, rows);
+    }
+
     pub(crate) fn received(&self, bytes: usize) {
         add(&self.bytes_received, bytes as u64);
     }
@@ -139,6 +145,8 @@ impl Metrics {
         page.counter("tidefall_rows_written_total", "Rows written.", get(&self.rows_written));
         let help = "Lines that were refused: malformed, or not fitting their table.";
         page.counter("tidefall_rows_dropped_total", help, get(&self.rows_dropped));
+        let help = "Rows that took the place of others, of those written as Arrow.";
+        page.counter("tidefall_rows_replaced_total", help, get(&self.rows_replaced));
         let help = "Bytes of bodies received, as they came.";
         page.counter("tidefall_received_bytes_total", help, get(&self.bytes_received));
         page.counter("tidefall_rows_answered_total", "Rows sent.", get(&self.rows_answered));

@@ -200,6 +200,20 @@ impl Db {
     /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
     /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
+        self.load_with(table, batch, unknown, Existing::Count)
+    }
+
+    /// As [`Db::load`]; `existing` says what becomes of readings that are there already.
+    ///
+    /// # Errors
+    /// As [`Db::load`], and `Conflict` for a reading that is there already, with [`Existing::Refuse`].
+    pub fn load_with(
+        &self,
+        table: &str,
+        batch: &SeriesBatch,
+        unknown: Unknown,
+        existing: Existing,
+    ) -> Result<WriteReport> {
         let _step = self.begin()?;
         batch.check()?;
         let heads = batch.heads();
@@ -221,11 +235,22 @@ impl Db {
         }
         let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
         let rows: usize = series.iter().map(|(_, rows)| rows.len()).sum();
-        let times = series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
+        let times: Vec<_> =
+            series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
+        let of_its_own = (came - rows) as u64;
+        if existing == Existing::Refuse {
+            let found = table.sources()?.repeats_of_series(times.clone())?;
+            let repeats = Repeats { rows: found.rows + of_its_own, ..found };
+            refuse_series(&table, &heads, &times, (repeats, came))?;
+        }
         let before = crate::cascade::load(self.engine(), &table, &schema, series)?;
+        let report = WriteReport { rows: came, replaced: None, bad: Vec::new() };
+        if existing == Existing::Replace {
+            return Ok(report);
+        }
         let found = before.map_or(Ok(Repeats::default()), |before| before.repeats_of_series(times));
-        let replaced = count(found).map(|found| found + (came - rows) as u64);
-        Ok(WriteReport { rows: came, replaced, bad: Vec::new() })
+        let replaced = count(found).map(|found| found + of_its_own);
+        Ok(WriteReport { replaced, ..report })
     }
 
     // ---- steps of a write ----
@@ -336,19 +361,45 @@ fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) -> Result<(
     let Some(example) = repeats.example else { return Ok(()) };
     let is_it = |row: &usize| (sensor[*row], batch.time[*row]) == example;
     let row = (0..batch.rows()).rfind(is_it).unwrap_or_default();
+    let example = format!("that of {}{}", tags_of(batch, row), format_time(example.1));
+    Err(would_replace(table, (repeats.rows, batch.rows()), &example))
+}
+
+/// As [`refuse_repeats`], of series with their times, whose tags are the rows of `heads`; also given is how many rows
+/// take the place of others, and how many there are.
+fn refuse_series(
+    table: &Table,
+    heads: &WriteBatch,
+    series: &[(u32, ScalarBuffer<i64>)],
+    (repeats, rows): (Repeats, usize),
+) -> Result<()> {
+    if repeats.rows == 0 {
+        return Ok(());
+    }
+    let example = match repeats.example {
+        None => "two of a sensor with the same time".to_owned(),
+        Some((sensor, time_ns)) => {
+            let row = series.iter().position(|(other, _)| *other == sensor).unwrap_or_default();
+            format!("that of {}{}", tags_of(heads, row), format_time(time_ns))
+        }
+    };
+    Err(would_replace(table, (repeats.rows, rows), &example))
+}
+
+fn tags_of(batch: &WriteBatch, row: usize) -> String {
     let tags = batch.tags.iter().filter_map(|tag| {
         let value = crate::ingest::tag_value(tag, tag.keys[row])?;
         Some(format!("{}={value:?}, ", tag.name))
     });
-    Err(Error::conflict(format!(
-        "table {}: {} of {} rows would take the place of readings that are there already or of rows before them, \
-         such as that of {}{}; nothing of them was written",
+    tags.collect()
+}
+
+fn would_replace(table: &Table, (repeats, rows): (u64, usize), example: &str) -> Error {
+    Error::conflict(format!(
+        "table {}: {repeats} of {rows} rows would take the place of readings that are there already or of rows before \
+         them, such as {example}; nothing of them was written",
         table.schema().name,
-        repeats.rows,
-        batch.rows(),
-        tags.collect::<String>(),
-        format_time(example.1),
-    )))
+    ))
 }
 
 /// Adds the tags and fields of a batch that a schema lacks.

@@ -339,7 +339,41 @@ const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
 ];
 
-/// Reads a duration such as `1h`, `30d`, `15m`, `500ms` or `1d 12h`; a year is 365 days.
+/// What pandas, DuckDB and people call the units, too.
+const SYNONYMS: [(&str, &str); 22] = [
+    ("W", "w"),
+    ("week", "w"),
+    ("weeks", "w"),
+    ("D", "d"),
+    ("day", "d"),
+    ("days", "d"),
+    ("H", "h"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("min", "m"),
+    ("minute", "m"),
+    ("minutes", "m"),
+    ("S", "s"),
+    ("sec", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("millisecond", "ms"),
+    ("milliseconds", "ms"),
+    ("microsecond", "us"),
+    ("microseconds", "us"),
+    ("nanosecond", "ns"),
+    ("nanoseconds", "ns"),
+];
+
+/// Nanoseconds of a unit.
+fn unit_ns(name: &str) -> Option<i64> {
+    let synonym = SYNONYMS.iter().find(|(known, _)| *known == name);
+    let name = synonym.map_or(name, |(_, unit)| unit);
+    UNITS.iter().find(|(known, _)| *known == name).map(|(_, unit_ns)| *unit_ns)
+}
+
+/// Reads a duration such as `1h`, `30d`, `15m`, `500ms` or `1d 12h`; a year is 365 days. The units may also be called
+/// as in pandas (`15min`, `1D`), and by whole words.
 ///
 /// # Errors
 /// `Invalid` when the text has another form, or the duration is negative or too long.
@@ -361,9 +395,14 @@ pub fn parse_duration(text: &str) -> Result<i64> {
         let unit_end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_end);
         let number: i64 = number.parse().map_err(|_| wrong())?;
-        let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        if matches!(unit, "M" | "ME" | "MS" | "month" | "months") {
+            return Err(Error::invalid(format!(
+                "{text:?} is not a duration: months are not equally long; write days, or m for minutes"
+            )));
+        }
+        let unit_ns = unit_ns(unit).ok_or_else(wrong)?;
         total =
-            number.checked_mul(*unit_ns).and_then(|ns| total.checked_add(ns)).ok_or_else(wrong)?;
+            number.checked_mul(unit_ns).and_then(|ns| total.checked_add(ns)).ok_or_else(wrong)?;
         rest = tail.trim_start();
     }
     Ok(total)
@@ -437,9 +476,21 @@ mod tests {
     fn durations_are_read_and_written() {
         assert_eq!(parse_duration("1h"), Ok(NS_PER_HOUR));
         assert_eq!(parse_duration("1d 12h"), Ok(36 * NS_PER_HOUR));
+        for (text, same) in [
+            ("15min", "15m"),
+            ("1D", "1d"),
+            ("2H", "2h"),
+            ("1W", "7d"),
+            ("1 day 2 hours", "26h"),
+            ("3 minutes", "3m"),
+            ("90 seconds", "90s"),
+            ("5 milliseconds", "5ms"),
+        ] {
+            assert_eq!(parse_duration(text), parse_duration(same), "{text}");
+        }
         assert_eq!(format_duration(36 * NS_PER_HOUR), "36h");
         assert_eq!(format_duration(30 * NS_PER_DAY), "30d");
-        for text in ["", "h", "1", "1 fortnight", "-1h", "99999999999y"] {
+        for text in ["", "h", "1", "1 fortnight", "-1h", "99999999999y", "1M", "2 months", "1T"] {
             assert!(parse_duration(text).is_err(), "{text:?} was read");
         }
     }

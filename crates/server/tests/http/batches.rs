@@ -45,13 +45,39 @@ fn forged(mut stream: Vec<u8>, old: i64, value: i64) -> Vec<u8> {
 #[test]
 fn streams_are_stored_packed_or_not() {
     let server = TestServer::start();
-    for packing in [None, Some(CompressionType::ZSTD)] {
+    for (packing, replaced) in [(None, 0), (Some(CompressionType::ZSTD), ROWS)] {
         let reply = send(&server, &stream(packing));
-        assert_eq!((reply.status, reply.json()), (200, json!({ "rows": ROWS })), "{packing:?}");
+        let expected = json!({ "rows": ROWS, "replaced": replaced });
+        assert_eq!((reply.status, reply.json()), (200, expected), "{packing:?}");
     }
     assert_eq!(server.sql("SELECT count(*), sum(v) FROM m"), json!([[ROWS, 1_500.0]]));
     let reply = send(&server, &stream(Some(CompressionType::LZ4_FRAME)));
     assert_eq!((reply.status, &reply.json()["error"]["kind"]), (400, &json!("unsupported")));
+}
+
+#[test]
+fn rows_that_replace_others_are_counted_or_refused() {
+    let server = TestServer::start();
+    let body = stream(None);
+    let send = |existing: &str| {
+        server.send("POST", &format!("/api/v1/write?table=m{existing}"), "", &body)
+    };
+    let answers = [
+        ("&existing=refuse", json!({ "rows": ROWS, "replaced": 0 })),
+        ("&existing=replace", json!({ "rows": ROWS, "replaced": null })),
+        ("&existing=count", json!({ "rows": ROWS, "replaced": ROWS })),
+        ("", json!({ "rows": ROWS, "replaced": ROWS })),
+    ];
+    for (existing, expected) in answers {
+        let reply = send(existing);
+        assert_eq!((reply.status, reply.json()), (200, expected), "{existing:?}");
+    }
+    let reply = send("&existing=refuse");
+    assert_eq!((reply.status, &reply.json()["error"]["kind"]), (409, &json!("conflict")));
+    assert_eq!(send("&existing=never").status, 400);
+    let metrics = server.get("/metrics").text();
+    let line = format!("tidefall_rows_replaced_total {}", 2 * ROWS);
+    assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
 }
 
 #[test]

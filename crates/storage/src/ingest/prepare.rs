@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 use arrow_buffer::ScalarBuffer;
+use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
 use hashbrown::HashMap;
 use tidefall_types::{
@@ -112,10 +113,12 @@ pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {
 fn may_convert(from: FieldType, to: FieldType) -> bool {
     match (from, to) {
         (FieldType::Text, FieldType::Text) => true,
-        (FieldType::F32 | FieldType::F64, FieldType::F32 | FieldType::F64) => true,
-        (from, to) => from.is_numeric() && to.is_numeric() && !is_float(from),
+        (from, to) => from.is_numeric() && to.is_numeric(),
     }
 }
+
+/// Up to here, 2^53, a float tells every whole number from the next one. Beyond it may be one that was rounded.
+const WHOLE_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
 const fn is_float(ty: FieldType) -> bool {
     matches!(ty, FieldType::F32 | FieldType::F64)
@@ -145,14 +148,35 @@ fn convert(
     let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
     let fits = fits(values, &converted, from, to)?;
     for row in (0..values.len()).filter(|&row| values.is_valid(row) && !fits.value(row)) {
-        let error = Error::invalid(format!(
-            "table {}, field {name:?}: the value does not fit into {}",
-            schema.name,
-            to.sql_name()
-        ));
-        bad.push(RowError { row, error });
+        let value = array_value_to_string(values, row).map_err(arrow_error)?;
+        bad.push(RowError { row, error: misfit(schema, name, (from, to), &value) });
     }
     Ok(converted)
+}
+
+/// The error of a value of one type that is not to be had in another.
+fn misfit(
+    schema: &TableSchema,
+    name: &str,
+    (from, to): (FieldType, FieldType),
+    value: &str,
+) -> Error {
+    let (field, ty) = (format!("table {}, field {name:?}", schema.name), to.sql_name());
+    if !is_float(from) || is_float(to) {
+        return Error::invalid(format!("{field}: {value} does not fit into {ty}"));
+    }
+    let is_rounded = value.parse::<f64>().is_ok_and(|value| value.abs() > WHOLE_MAX);
+    let why = match is_rounded {
+        true => {
+            "floats beyond 2^53 leave whole numbers out; send integers, in pandas of the type Int64, which may be \
+                 missing, too"
+        }
+        false => {
+            "write it to a field of the type DOUBLE, as of a table made by CREATE TABLE; integers beside missing \
+                  values are of the type Int64 in pandas"
+        }
+    };
+    Error::conflict(format!("{field} is of type {ty}, which cannot hold {value}: {why}"))
 }
 
 pub(crate) fn conflict(schema: &TableSchema, name: &str, to: FieldType, from: FieldType) -> Error {
@@ -168,8 +192,8 @@ pub(crate) fn conflict(schema: &TableSchema, name: &str, to: FieldType, from: Fi
     ))
 }
 
-/// Which values kept their meaning: an integer must be the same number again, a float may lose
-/// precision when the field is narrower but not become infinite.
+/// Which values kept their meaning: an integer must be the same number again, and a float that becomes one be that
+/// number without doubt; a float may lose precision when the field is narrower but not become infinite.
 fn fits(
     values: &ArrayRef,
     converted: &ArrayRef,
@@ -186,7 +210,12 @@ fn fits(
     if is_float(from) {
         let (old, new) = (back(values, FieldType::F64)?, back(converted, FieldType::F64)?);
         let (old, new) = (old.as_primitive::<Float64Type>(), new.as_primitive::<Float64Type>());
-        let same = |row: usize| new.value(row).is_finite() || !old.value(row).is_finite();
+        let is_whole = |row: usize| {
+            let (old, new) = (old.value(row), new.is_valid(row).then(|| new.value(row)));
+            new == Some(old) && old.abs() <= WHOLE_MAX
+        };
+        let is_near = |row: usize| new.value(row).is_finite() || !old.value(row).is_finite();
+        let same = |row: usize| if is_float(to) { is_near(row) } else { is_whole(row) };
         return Ok((0..values.len()).map(|row| Some(same(row))).collect());
     }
     if from == FieldType::U64 || to == FieldType::U64 {

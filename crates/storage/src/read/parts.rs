@@ -131,6 +131,31 @@ impl Sources {
         Ok(parts)
     }
 
+    /// Whether a sensor has rows, as far as the index and single deletes tell; the newest places are asked first.
+    pub(crate) fn has_rows(&self, sensor: u32) -> Result<bool> {
+        let is_covered = |time: &TimeRange, hidden: &[TimeRange]| {
+            hidden.iter().any(|range| range.intersect(time) == *time)
+        };
+        for run in self.runs.iter().rev() {
+            let place = run.find(sensor, &TimeRange::ALL);
+            if !place.is_empty() {
+                let time = run.times_at(&place);
+                if !is_covered(&time, &self.hidden(sensor, run.last_seq, &time)) {
+                    return Ok(true);
+                }
+            }
+        }
+        let mut parts = Vec::new();
+        for object in self.objects.iter().rev() {
+            self.object_parts(object, sensor, &TimeRange::ALL, &mut parts)?;
+            if parts.iter().any(|part| !is_covered(&part.time, &part.hidden)) {
+                return Ok(true);
+            }
+            parts.clear();
+        }
+        Ok(false)
+    }
+
     fn object_parts(
         &self,
         object: &Arc<LiveObject>,

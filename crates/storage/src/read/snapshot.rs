@@ -227,6 +227,22 @@ impl TableSnapshot {
         Ok(extent)
     }
 
+    /// Those of `sensors` that have readings, be they of any time: without those of which all are deleted or dropped.
+    /// From the index alone, so that one of which several deletes together hide all may still be there.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn with_readings(&self, sensors: Vec<u32>) -> Result<Vec<u32>> {
+        self.check_sensors(&sensors)?;
+        let mut found = Vec::with_capacity(sensors.len());
+        for sensor in sensors {
+            if self.sources.has_rows(sensor)? {
+                found.push(sensor);
+            }
+        }
+        Ok(found)
+    }
+
     /// A numeric field of several sensors side by side: a row for each time at which one of them
     /// has a reading, a column for each sensor in the order of `sensors`.
     ///

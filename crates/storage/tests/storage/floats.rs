@@ -6,9 +6,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{ArrayRef, Float32Array, Float64Array};
 use tidefall_storage::{
-    AggregateRequest, CascadeRequest, Db, ReadStats, ScanRequest, Target, Unknown, WriteOptions,
+    AggregateRequest, CascadeRequest, Db, IfExists, ReadStats, ScanRequest, Target, Unknown,
+    WriteOptions,
 };
-use tidefall_types::{FieldColumn, FieldId, Series, SeriesBatch, TimeRange, WriteBatch};
+use tidefall_types::{
+    ErrorKind, FieldColumn, FieldId, FieldType, Series, SeriesBatch, TableSchema, TimeRange,
+    WriteBatch,
+};
 
 use crate::small::open;
 
@@ -101,4 +105,51 @@ fn there_is_one_nan_and_one_zero_wherever_readings_are() {
     }
     load(&db, 1000);
     check(&db, 4);
+}
+
+/// Writes one value to the field of integers "n", alone or as whole columns.
+fn write_to_integers(db: &Db, value: f64) -> [tidefall_types::Result<()>; 2] {
+    let values = Arc::new(Float64Array::from(vec![Some(value), None])) as ArrayRef;
+    let batch = WriteBatch {
+        time: vec![1, 2].into(),
+        tags: Vec::new(),
+        fields: vec![FieldColumn { name: "n".into(), values: Arc::clone(&values) }],
+    };
+    let series = vec![Series { time: vec![3, 4].into(), fields: vec![values] }];
+    let whole = SeriesBatch { tags: Vec::new(), fields: vec!["n".into()], series };
+    let written = db.write("integers", &batch, &WriteOptions::default()).map(drop);
+    [written, db.load("integers", &whole, Unknown::Refuse).map(drop)]
+}
+
+#[test]
+fn whole_floats_go_into_fields_of_integers() {
+    for (ty, good, bad) in [
+        (FieldType::I64, [1.0, -9_007_199_254_740_992.0], [1.5, 9_007_199_254_740_994.0]),
+        (FieldType::I8, [-128.0, 127.0], [128.0, f64::NAN]),
+        (FieldType::U64, [0.0, 9_007_199_254_740_992.0], [-1.0, f64::INFINITY]),
+        (FieldType::U16, [-0.0, 65_535.0], [65_536.0, 0.1]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let mut schema = TableSchema::new(Default::default(), "integers", "time");
+        schema.add_field("n", ty).unwrap();
+        db.create_table(&schema, IfExists::Fail).unwrap();
+        for value in good {
+            write_to_integers(&db, value).into_iter().for_each(|written| written.unwrap());
+            let found = db.snapshot("integers").unwrap();
+            let found = found.read_sensor(0, &TimeRange::ALL, &[FieldId(0)]).unwrap();
+            let found = arrow_cast::cast(&found.fields[0], &FieldType::F64.arrow()).unwrap();
+            let found = found.as_primitive::<Float64Type>();
+            assert!(found.iter().flatten().eq([value, value]), "{value} as {ty:?}: {found:?}");
+        }
+        for value in bad {
+            for written in write_to_integers(&db, value) {
+                let error = written.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict);
+                let message = error.message();
+                assert!(message.contains("row 0") && message.contains("field \"n\""), "{message}");
+                assert!(message.contains("Int64"), "{message}");
+            }
+        }
+    }
 }

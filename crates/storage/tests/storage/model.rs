@@ -185,7 +185,16 @@ impl World {
             fields: batch.fields.iter().map(|field| field.name.clone()).collect(),
             series: series.collect(),
         };
-        let report = self.db().load(TABLE, &series_batch, Unknown::Create).unwrap();
+        let load = |existing| self.db().load_with(TABLE, &series_batch, Unknown::Create, existing);
+        let report = match load(Existing::Refuse) {
+            Err(error) => {
+                let place = format!("{replaced} of {rows} rows would take the place");
+                assert_eq!(error.kind(), ErrorKind::Conflict);
+                assert!(replaced > 0 && error.message().contains(&place), "{error}");
+                load(Existing::Count).unwrap()
+            }
+            report => report.unwrap(),
+        };
         assert_eq!((report.rows, report.replaced), (rows, Some(replaced)));
         format!("load of {rows} rows")
     }
