@@ -219,7 +219,8 @@ impl SideBySide {
         let extent = self.view.snapshot().extent(&ids, &self.time).map_err(to_datafusion)?;
         let Some((extent, rows_max)) = extent else { return Ok((Vec::new(), 0)) };
         let columns: usize = self.sensors.iter().map(|wanted| wanted.fields.len() + 1).sum();
-        let bytes = (rows_max as u64).saturating_mul(8 * columns as u64);
+        let row_bytes = (8 * columns as u64).saturating_add(self.row_bytes());
+        let bytes = (rows_max as u64).saturating_mul(row_bytes);
         let count = i128::from(bytes / self.window_bytes + 1);
         let first = self.every.map_or(extent.first_ns, |every| every.start_of(extent.first_ns));
         let span = i128::from(extent.last_ns) - i128::from(first) + 1;
@@ -302,6 +303,14 @@ impl Source for SideBySide {
 
     fn partitions(&self) -> usize {
         1
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let snapshot = self.view.snapshot();
+        let Some(first) = self.sensors.first() else { return 0 };
+        // In the rule all sensors are read with the same fields.
+        let bytes = snapshot.text_bytes_per_row(&first.fields);
+        bytes.saturating_mul(self.sensors.len() as u64)
     }
 
     fn open(
