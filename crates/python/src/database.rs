@@ -94,8 +94,10 @@ fn time_range(start_ns: Option<i64>, end_ns: Option<i64>) -> TimeRange {
     TimeRange::new(start_ns.unwrap_or(i64::MIN), last)
 }
 
-/// Rows that are written at once.
+/// Rows that are written at once, if their texts are not too long for that.
 const WRITE_ROWS: usize = 1 << 17;
+/// Bytes of texts that are written at once; the log takes as much with the least memory budget.
+const WRITE_TEXT_BYTES: usize = 16 << 20;
 
 /// Writes all rows of `batches`, and returns their number when they are on disk: those of a short table
 /// in the log, those of a long one in objects.
@@ -115,9 +117,11 @@ fn write_all(
             let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
             let part = batch_from_arrow(&part, options)
                 .map_err(|error| error.context(format_args!("rows from {start}")))?;
-            if let Some(before) = before.replace(part) {
-                rows += db.write(table, &before, &with(Ack::Memory))?.rows as u64;
-                is_long = true;
+            for part in part.parts(WRITE_TEXT_BYTES) {
+                if let Some(before) = before.replace(part) {
+                    rows += db.write(table, &before, &with(Ack::Memory))?.rows as u64;
+                    is_long = true;
+                }
             }
         }
     }

@@ -10,6 +10,7 @@
 mod ahead;
 mod amend;
 mod asof;
+mod bounds;
 mod catalog;
 mod clauses;
 mod cooperate;

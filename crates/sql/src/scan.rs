@@ -163,6 +163,10 @@ impl Source for RowScan {
         self.parts.len()
     }
 
+    fn row_bytes(&self) -> u64 {
+        self.view.snapshot().text_bytes_per_row(&self.fields())
+    }
+
     fn open(
         self: Arc<Self>,
         partition: usize,

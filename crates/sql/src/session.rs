@@ -25,6 +25,7 @@ use tidefall_types::{Clock, Error, Result};
 
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
+use crate::bounds::with_bounded_batches;
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
@@ -236,7 +237,8 @@ impl Session {
 
 async fn run_plan(state: &SessionState, plan: &LogicalPlan) -> Result<QueryStream> {
     let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-    let stream = execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
+    let (plan, context) = with_bounded_batches(plan, state).map_err(from_datafusion)?;
+    let stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     Ok(QueryStream::new(stream, Some(plan)))
 }
 

@@ -1,6 +1,7 @@
 //! The plan node that everything is read by: rows, metrics and layers are its sources.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -15,8 +16,10 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use tidefall_storage::BATCH_ROWS;
+use tidefall_types::text_bytes;
 
 use crate::ahead::{Ahead, Batches};
+use crate::bounds::BATCH_BYTES;
 use crate::reads::{self, Tally};
 
 /// Makes batches.
@@ -27,6 +30,10 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn describe(&self) -> String;
     /// The number of parts that can be made at the same time.
     fn partitions(&self) -> usize;
+    /// About how many bytes a row has in what may be of any length: texts and lists.
+    fn row_bytes(&self) -> u64 {
+        0
+    }
     /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. This
     /// and the making run on threads that may block.
     fn open(
@@ -63,6 +70,11 @@ impl SourceNode {
         Self { source, properties: Arc::new(properties), limit, tally: Tally::default() }
     }
 
+    /// About how many bytes a row has in what may be of any length.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.source.row_bytes()
+    }
+
     /// What it has read so far.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
@@ -75,12 +87,30 @@ struct Part {
     partition: usize,
     batches: Option<Batches>,
     rows_left: usize,
+    /// Rows of a batch at most.
+    batch_rows: usize,
+    /// What did not fit into the last batch.
+    rest: Option<RecordBatch>,
 }
 
 impl Part {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.rows_left == 0 {
             return Ok(None);
+        }
+        let Some(mut batch) = self.take_batch()? else { return Ok(None) };
+        let rows = self.rows_left.min(self.batch_rows);
+        if batch.num_rows() > rows {
+            self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+            batch = batch.slice(0, rows);
+        }
+        self.rows_left -= batch.num_rows();
+        Ok(Some(batch))
+    }
+
+    fn take_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(rest) = self.rest.take() {
+            return Ok(Some(rest));
         }
         let batches = match &mut self.batches {
             Some(batches) => batches,
@@ -89,12 +119,7 @@ impl Part {
                 none.insert(Arc::clone(source).open(self.partition, *limit, tally)?)
             }
         };
-        let Some(mut batch) = batches.next().transpose()? else { return Ok(None) };
-        if batch.num_rows() > self.rows_left {
-            batch = batch.slice(0, self.rows_left);
-        }
-        self.rows_left -= batch.num_rows();
-        Ok(Some(batch))
+        batches.next().transpose()
     }
 }
 
@@ -166,12 +191,23 @@ impl ExecutionPlan for SourceNode {
     fn execute(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let rows_left = self.limit.unwrap_or(usize::MAX);
-        let part = Part { node: self.clone(), partition, batches: None, rows_left };
+        let part = Part {
+            node: self.clone(),
+            partition,
+            batches: None,
+            rows_left: self.limit.unwrap_or(usize::MAX),
+            // Beside a source of long rows, as a join may lay them beside each of these.
+            batch_rows: context.session_config().batch_size().max(1),
+            rest: None,
+        };
         Ok(Box::pin(cooperative(Ahead::new(self.schema(), Box::new(part)))))
     }
+}
+
+fn texts_of(batch: &RecordBatch, rows: Range<usize>) -> u64 {
+    batch.columns().iter().map(|column| text_bytes(column, rows.clone()) as u64).sum()
 }
 
 /// Large batches as slices of the usual size.
@@ -180,9 +216,16 @@ pub(crate) fn sliced(
 ) -> Batches {
     Box::new(batches.flat_map(|batch| match batch {
         Ok(batch) => {
-            let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
-            let rows = |start| BATCH_ROWS.min(batch.num_rows() - start);
-            starts.map(|start| Ok(batch.slice(start, rows(start)))).collect::<Vec<_>>()
+            let (mut slices, mut start) = (Vec::new(), 0);
+            while start < batch.num_rows() {
+                let mut rows = BATCH_ROWS.min(batch.num_rows() - start);
+                while rows > 1 && texts_of(&batch, start..start + rows) > BATCH_BYTES {
+                    rows /= 2;
+                }
+                slices.push(Ok(batch.slice(start, rows)));
+                start += rows;
+            }
+            slices
         }
         error => vec![error],
     }))

@@ -16,7 +16,7 @@ use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::ExecutionPlan;
 use roaring::RoaringBitmap;
 use tidefall_storage::{ReadStats, SensorSeries};
-use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange};
+use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange, text_bytes};
 
 use super::LAYER;
 use crate::ahead::Batches;
@@ -27,7 +27,7 @@ use crate::scan::split;
 use crate::source::{Source, SourceNode};
 use crate::table::View;
 
-/// Values that a batch gathers before it goes on: a batch has one sensor at least.
+/// Values that a batch gathers before it goes on, texts by their bytes: a batch has one sensor at least.
 const BATCH_VALUES: usize = 1 << 20;
 
 /// What a column of this layer holds.
@@ -185,7 +185,9 @@ impl Lists {
                 .read_sensor_counted(sensor, &self.time, &fields, stats)
                 .map_err(to_datafusion)?;
             if !one.time.is_empty() {
-                values += one.time.len() * (fields.len() + 1);
+                let texts = one.fields.iter().map(|values| text_bytes(values, 0..values.len()));
+                let texts = texts.sum::<usize>() / size_of::<i64>();
+                values += one.time.len() * (fields.len() + 1) + texts;
                 sensors.push(sensor);
                 series.push(one);
             }
@@ -235,6 +237,14 @@ impl Source for Lists {
 
     fn partitions(&self) -> usize {
         self.parts.len()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let snapshot = self.view.snapshot();
+        let fields = self.fields();
+        let reading = 8 * (fields.len() as u64 + 1) + snapshot.text_bytes_per_row(&fields);
+        let readings = snapshot.rows_max() / u64::from(snapshot.sensor_count()).max(1);
+        readings.saturating_mul(reading)
     }
 
     fn open(

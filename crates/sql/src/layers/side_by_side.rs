@@ -71,7 +71,8 @@ impl SideBySide {
         for wanted in &self.sensors {
             let found = self.view.snapshot().extent(&[wanted.sensor], &self.time);
             let Some((time, rows)) = found.map_err(to_datafusion)? else { continue };
-            let row_values = wanted.fields.len() as u64 + TIME_VALUES;
+            let texts = self.view.snapshot().text_bytes_per_row(&wanted.fields).div_ceil(8);
+            let row_values = (wanted.fields.len() as u64 + TIME_VALUES).saturating_add(texts);
             values = values.saturating_add((rows as u64).saturating_mul(row_values));
             if wanted.has_rows {
                 extent = Some(extent.map_or(time, |all| all.union(&time)));
@@ -150,7 +151,8 @@ impl SideBySide {
             Ok(window) => window,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
-        let row_bytes = 8 * self.arrow.fields().len().max(1) as u64;
+        let columns = 8 * self.arrow.fields().len().max(1) as u64;
+        let row_bytes = columns.saturating_add(self.row_bytes());
         let most = usize::try_from(self.window_bytes / row_bytes).unwrap_or(usize::MAX);
         let (rows, most) = (window.times.len(), most.clamp(1, BATCH_ROWS));
         let starts = (0..rows).step_by(most);
@@ -171,6 +173,12 @@ impl Source for SideBySide {
 
     fn partitions(&self) -> usize {
         1
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let snapshot = self.view.snapshot();
+        let texts = self.sensors.iter().map(|wanted| snapshot.text_bytes_per_row(&wanted.fields));
+        texts.fold(0, u64::saturating_add)
     }
 
     fn open(

@@ -8,6 +8,7 @@ mod compare;
 mod docs;
 mod faults;
 mod layers;
+mod long;
 mod permutations;
 mod plans;
 mod slt;
