@@ -9,6 +9,7 @@
 
 mod ahead;
 mod amend;
+mod arrange;
 mod asof;
 mod catalog;
 mod clauses;

@@ -88,6 +88,8 @@ impl Session {
         let reserve = config.options().execution.sort_spill_reservation_bytes;
         config.options_mut().execution.sort_spill_reservation_bytes =
             reserve.min(memory_bytes / SORT_RESERVE_SHARE);
+        // Rows that are parted by tags are so by tags and anything else, however few parts there are.
+        config.options_mut().optimizer.subset_repartition_threshold = 1;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
