@@ -9,6 +9,7 @@
 
 mod ahead;
 mod amend;
+mod arrange;
 mod asof;
 mod bounds;
 mod catalog;

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
 };
-use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{BATCH_ROWS, Comparison, RowBatch, ScanRequest, ValueCondition};
 use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
 
 use crate::ahead::Batches;
+use crate::arrange::Arrangement;
 use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
@@ -35,8 +33,8 @@ pub(crate) struct Wanted {
     pub(crate) limit: Option<usize>,
 }
 
-/// Reads rows of a table, sensor by sensor in the order of their tags, by time within a sensor.
-/// Each partition takes a contiguous part of the sensors.
+/// Reads rows of a table, sensor by sensor, by time within a sensor. Each partition takes a
+/// contiguous part of the sensors; see [`Arrangement`] for their order.
 #[derive(Debug)]
 struct RowScan {
     view: Arc<View>,
@@ -59,17 +57,20 @@ pub(crate) fn plan(
         wanted.columns.iter().map(|&at| view.schema().columns[at].kind).collect();
     // The first rows that come will do: a second reader would only read what nobody needs.
     let few = wanted.limit.is_some_and(|limit| limit <= BATCH_ROWS);
-    let equivalence = equivalence(view, &arrow, &columns, &wanted.sensors)?;
+    let parts_max = if few { 1 } else { partitions_max };
+    let Arrangement { sensors, parts, equivalence, partitioning } =
+        Arrangement::of(view, (&arrow, &columns), wanted.sensors, parts_max)?;
     let scan = RowScan {
         view: Arc::clone(view),
         arrow,
         columns,
-        parts: split(wanted.sensors.len(), if few { 1 } else { partitions_max }),
-        sensors: wanted.sensors,
+        parts,
+        sensors,
         time: wanted.conditions.time,
         conditions: wanted.conditions.values,
     };
-    Ok(Arc::new(SourceNode::new(Arc::new(scan), equivalence, wanted.limit)))
+    let node = SourceNode::new(Arc::new(scan), equivalence, wanted.limit);
+    Ok(Arc::new(node.with_partitioning(partitioning)))
 }
 
 impl RowScan {
@@ -106,40 +107,6 @@ impl RowScan {
 pub(crate) fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
     let parts = parts_max.min(count).max(1);
     (0..parts).map(|part| count * part / parts..count * (part + 1) / parts).collect()
-}
-
-/// States what is constant and how the rows are ordered: by the tags in the order of the schema,
-/// then by time. Tags that all sensors share do not stand in the way of an order by time.
-fn equivalence(
-    view: &View,
-    schema: &SchemaRef,
-    columns: &[ColumnKind],
-    sensors: &[u32],
-) -> Result<EquivalenceProperties> {
-    let column_of = |kind: ColumnKind| -> Option<Arc<dyn PhysicalExpr>> {
-        let at = columns.iter().position(|column| *column == kind)?;
-        Some(Arc::new(Column::new(schema.field(at).name(), at)))
-    };
-    let ascending = SortOptions { descending: false, nulls_first: false };
-    let (mut ordering, mut constants, mut broken) = (Vec::new(), Vec::new(), false);
-    for tag in (0..view.schema().tags.len()).map(|at| tidefall_types::TagId(at as u16)) {
-        let column = column_of(ColumnKind::Tag(tag));
-        if view.tag(tag).is_constant(sensors) {
-            constants.extend(column.map(ConstExpr::from));
-            continue;
-        }
-        match column {
-            Some(column) if !broken => ordering.push(PhysicalSortExpr::new(column, ascending)),
-            _ => broken = true,
-        }
-    }
-    match column_of(ColumnKind::Time) {
-        Some(time) if !broken => ordering.push(PhysicalSortExpr::new(time, ascending)),
-        _ => {}
-    }
-    let mut properties = EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering]);
-    properties.add_constants(constants)?;
-    Ok(properties)
 }
 
 impl Source for RowScan {

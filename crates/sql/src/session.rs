@@ -94,6 +94,8 @@ impl Session {
         // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
         // what it is not sure of. Values are the same.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+        // Rows that are parted by tags are so by tags and anything else, however few parts there are.
+        config.options_mut().optimizer.subset_repartition_threshold = 1;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()

@@ -75,6 +75,13 @@ impl SourceNode {
         self.source.row_bytes()
     }
 
+    /// The same, where it is known which rows are in which part.
+    pub(crate) fn with_partitioning(self, partitioning: Partitioning) -> Self {
+        debug_assert_eq!(partitioning.partition_count(), self.source.partitions());
+        let properties = PlanProperties::clone(&self.properties).with_partitioning(partitioning);
+        Self { properties: Arc::new(properties), ..self }
+    }
+
     /// What it has read so far.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally

@@ -37,9 +37,13 @@ struct Row {
 
 type Key = (Option<String>, Option<String>, i64);
 
+/// The table in which a [`Model`] is written.
+pub(crate) const TABLE: &str = "CREATE TABLE t (time TIMESTAMP, a TEXT, b TEXT, x DOUBLE, f REAL, i INTEGER, \
+     u BIGINT UNSIGNED, s TEXT, o BOOLEAN, PRIMARY KEY (a, b, time))";
+
 /// The rows as they should be.
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     rows: BTreeMap<Key, Row>,
     /// Times that are taken, so that first and last values are never a matter of taste.
     times: std::collections::BTreeSet<i64>,
@@ -89,7 +93,7 @@ impl Model {
     }
 
     /// Writes random rows, some of them corrections of rows that are there, to both.
-    async fn write(&mut self, test_db: &TestDb, rng: &mut SmallRng, count: usize) {
+    pub(crate) async fn write(&mut self, test_db: &TestDb, rng: &mut SmallRng, count: usize) {
         let mut sql = "INSERT INTO t (time, a, b, x, f, i, u, s, o) VALUES ".to_owned();
         for at in 0..count {
             let known: Vec<Key> = if rng.random_bool(0.1) {
@@ -123,7 +127,7 @@ impl Model {
         test_db.text(&sql).await;
     }
 
-    async fn delete(&mut self, test_db: &TestDb, rng: &mut SmallRng) {
+    pub(crate) async fn delete(&mut self, test_db: &TestDb, rng: &mut SmallRng) {
         let tag = format!("a{}", rng.random_range(1..4));
         let first = START_NS + rng.random_range(0..5 * 24) * NS_PER_HOUR;
         let behind = first + rng.random_range(1..12) * NS_PER_HOUR;
@@ -136,7 +140,7 @@ impl Model {
         assert_eq!(test_db.text(&sql).await, (before - self.rows.len()).to_string());
     }
 
-    fn batch(&self) -> RecordBatch {
+    pub(crate) fn batch(&self) -> RecordBatch {
         let tag = |of: fn(&Key) -> Option<&str>| -> ArrayRef {
             Arc::new(self.rows.keys().map(of).collect::<DictionaryArray<UInt32Type>>())
         };
@@ -272,7 +276,7 @@ fn random_question(rng: &mut SmallRng) -> String {
 }
 
 /// Sorted rows, with floats cut to the digits that do not depend on the order of a sum.
-fn normal(batches: &[RecordBatch]) -> Vec<String> {
+pub(crate) fn normal(batches: &[RecordBatch]) -> Vec<String> {
     let round = |word: &str| match word.parse::<f64>() {
         Ok(value) if word.contains(['.', 'e']) => {
             let value = if value.abs() < 1e-9 { 0.0 } else { value };
@@ -319,7 +323,7 @@ async fn compare(test_db: &TestDb, model: &Model, rng: &mut SmallRng, place: &st
     }
 }
 
-fn cascade(test_db: &TestDb, target: Target) {
+pub(crate) fn cascade(test_db: &TestDb, target: Target) {
     test_db.db.cascade(&CascadeRequest { table: None, target }).expect("a cascade");
 }
 
@@ -328,12 +332,7 @@ async fn answers_equal_datafusion_in_every_placement() {
     for seed in 0..3 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let test_db = TestDb::new();
-        test_db
-            .text(
-                "CREATE TABLE t (time TIMESTAMP, a TEXT, b TEXT, x DOUBLE, f REAL, i INTEGER, \
-                 u BIGINT UNSIGNED, s TEXT, o BOOLEAN, PRIMARY KEY (a, b, time))",
-            )
-            .await;
+        test_db.text(TABLE).await;
         let mut model = Model::default();
         compare(&test_db, &model, &mut rng, "empty").await;
         model.write(&test_db, &mut rng, 800).await;

@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod layers;
 mod long;
+mod partitions;
 mod permutations;
 mod plans;
 mod slt;

@@ -22,7 +22,7 @@ async fn plant() -> TestDb {
 }
 
 /// Checks that the plan of `sql` has each of `parts` and none of `without`.
-async fn check(test_db: &TestDb, sql: &str, parts: &[&str], without: &[&str]) {
+pub(crate) async fn check(test_db: &TestDb, sql: &str, parts: &[&str], without: &[&str]) {
     let plan = test_db.plan(sql).await;
     for part in parts {
         assert!(plan.contains(part), "{sql}\n{plan}\nlacks {part}");
