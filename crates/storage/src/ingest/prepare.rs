@@ -71,6 +71,8 @@ fn may_convert(from: FieldType, to: FieldType) -> bool {
     match (from, to) {
         (FieldType::Text, FieldType::Text) => true,
         (FieldType::F32 | FieldType::F64, FieldType::F32 | FieldType::F64) => true,
+        // Timestamps became such numbers before there were fields for them.
+        (FieldType::Timestamp, FieldType::I64) => true,
         (from, to) => from.is_numeric() && to.is_numeric() && !is_float(from),
     }
 }
