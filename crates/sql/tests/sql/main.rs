@@ -12,6 +12,7 @@ mod permutations;
 mod plans;
 mod slt;
 mod threads;
+mod top;
 
 use std::sync::Arc;
 

@@ -25,6 +25,7 @@ mod room;
 mod scan;
 mod series;
 mod snapshot;
+mod stretches;
 
 pub use aggregate::AggregatePlan;
 pub use align::union_of_times;
@@ -33,8 +34,8 @@ pub use extreme::Extreme;
 pub use frame::{Frame, Keep};
 pub use moment::SensorValues;
 pub use request::{
-    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, ReadStats, RowBatch,
-    ScanRequest, ValueCondition,
+    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, LateCondition,
+    ReadStats, RowBatch, ScanRequest, TimeOrder, ValueCondition,
 };
 pub use scan::Scan;
 pub use series::SensorSeries;

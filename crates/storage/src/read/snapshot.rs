@@ -14,9 +14,10 @@ use super::frame::{Frame, Keep, read_frame};
 use super::merge::SensorStream;
 use super::moment::{self, SensorValues};
 use super::parts::Sources;
-use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
+use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, TimeOrder};
 use super::scan::Scan;
 use super::series::{SensorSeries, read_series};
+use super::stretches::stretches;
 use crate::catalog::{SensorsView, TagFilter};
 
 /// Fewer sensors are ordered by comparing texts; more by ranks, which look at all values of a tag.
@@ -188,6 +189,21 @@ impl TableSnapshot {
             }
         }
         Ok(extent)
+    }
+
+    /// Stretches of time that together are `time` and overlap nowhere, in the given order. The first ones hold few
+    /// rows of `sensors`, the next ones ever more: for a reader who may have enough at any time.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn stretches(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        order: TimeOrder,
+    ) -> Result<Vec<TimeRange>> {
+        self.check_sensors(sensors)?;
+        stretches(&self.sources, sensors, time, order)
     }
 
     /// A numeric field of several sensors side by side: a row for each time at which one of them
