@@ -156,6 +156,11 @@ impl Source for RowScan {
         self.open_live(partition, limit, tally, Live::default())
     }
 
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
+        Some(self.view.snapshot().rows_about(sensors, &self.time))
+    }
+
     fn is_narrowed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
         self.live_columns().can_tell(filter)
     }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -18,7 +20,10 @@ use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, Statistics,
+};
 use tidefall_storage::{BATCH_ROWS, TimeOrder};
 
 use crate::ahead::{Ahead, Batches, Pace};
@@ -41,6 +46,10 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
         limit: Option<usize>,
         tally: &Tally,
     ) -> Result<Batches>;
+    /// About how many rows it makes, in one part or in all, if it can tell without reading any.
+    fn rows_about(&self, _partition: Option<usize>) -> Option<usize> {
+        None
+    }
     /// Whether a filter on its batches that changes while they are made can spare it work.
     fn is_narrowed_by(&self, _filter: &Arc<dyn PhysicalExpr>) -> bool {
         false
@@ -248,6 +257,24 @@ impl ExecutionPlan for SourceNode {
         self.limit
     }
 
+    /// Never exact: answers must not come from them, and what a delete hides is counted, too.
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let schema = self.schema();
+        let mut statistics = Statistics::new_unknown(&schema);
+        if let Some(rows) = self.source.rows_about(args.partition()) {
+            let rows = self.limit.map_or(rows, |limit| rows.min(limit));
+            let bytes_per_row: usize =
+                schema.fields().iter().map(|field| bytes_about(field.data_type())).sum();
+            statistics.num_rows = Precision::Inexact(rows);
+            statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(bytes_per_row));
+        }
+        Ok(Arc::new(statistics))
+    }
+
     fn metrics(&self) -> Option<MetricsSet> {
         Some(reads::metrics(&self.tally))
     }
@@ -260,6 +287,18 @@ impl ExecutionPlan for SourceNode {
         let rows_left = self.limit.unwrap_or(usize::MAX);
         let part = Part { node: self.clone(), partition, batches: None, rows_left };
         Ok(Box::pin(cooperative(Ahead::new(self.schema(), Box::new(part), self.pace))))
+    }
+}
+
+/// What a text in a column takes, about.
+const TEXT_BYTES: usize = 32;
+
+/// What a value in a column takes, about.
+fn bytes_about(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Boolean => 1,
+        DataType::Dictionary(keys, _) => bytes_about(keys),
+        other => other.primitive_width().unwrap_or(TEXT_BYTES),
     }
 }
 

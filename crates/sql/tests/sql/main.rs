@@ -7,6 +7,7 @@ mod asof;
 mod compare;
 mod docs;
 mod faults;
+mod joins;
 mod partitions;
 mod permutations;
 mod plans;

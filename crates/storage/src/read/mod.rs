@@ -11,6 +11,7 @@ mod align;
 mod bin;
 mod chunk;
 mod deletes;
+mod estimate;
 mod extreme;
 mod fetch;
 mod frame;
