@@ -1,5 +1,6 @@
 //! Reads rows.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,13 +9,17 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{BATCH_ROWS, Comparison, RowBatch, ScanRequest, ValueCondition};
+use tidefall_storage::{
+    BATCH_ROWS, Comparison, RowBatch, Scan, ScanRequest, TimeOrder, ValueCondition,
+};
 use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
 
 use crate::ahead::Batches;
 use crate::arrange::Arrangement;
 use crate::error::to_datafusion;
+use crate::live::{Around, Columns, Live};
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode};
@@ -35,7 +40,7 @@ pub(crate) struct Wanted {
 
 /// Reads rows of a table, sensor by sensor, by time within a sensor. Each partition takes a
 /// contiguous part of the sensors; see [`Arrangement`] for their order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RowScan {
     view: Arc<View>,
     arrow: SchemaRef,
@@ -44,6 +49,8 @@ struct RowScan {
     parts: Vec<Range<usize>>,
     time: TimeRange,
     conditions: Vec<ValueCondition>,
+    /// At which end of time to begin, stretch by stretch; sensor by sensor when absent.
+    order: Option<TimeOrder>,
 }
 
 /// A plan that reads what is wanted of `view` in at most `partitions_max` partitions.
@@ -68,12 +75,17 @@ pub(crate) fn plan(
         sensors,
         time: wanted.conditions.time,
         conditions: wanted.conditions.values,
+        order: None,
     };
     let node = SourceNode::new(Arc::new(scan), equivalence, wanted.limit);
     Ok(Arc::new(node.with_partitioning(partitioning)))
 }
 
 impl RowScan {
+    fn live_columns(&self) -> Columns<'_> {
+        Columns { kinds: &self.columns, schema: self.view.schema() }
+    }
+
     fn fields(&self) -> Vec<FieldId> {
         let field = |kind: &ColumnKind| match kind {
             ColumnKind::Field(id) => Some(*id),
@@ -123,6 +135,11 @@ impl Source for RowScan {
                 self.conditions.iter().map(|one| condition_text(one, view.schema())).collect();
             text += &format!(", conditions=[{}]", conditions.join(", "));
         }
+        match self.order {
+            Some(TimeOrder::NewestFirst) => text += ", newest first",
+            Some(TimeOrder::OldestFirst) => text += ", oldest first",
+            None => {}
+        }
         text
     }
 
@@ -140,6 +157,30 @@ impl Source for RowScan {
         limit: Option<usize>,
         tally: &Tally,
     ) -> Result<Batches> {
+        self.open_live(partition, limit, tally, Live::default())
+    }
+
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
+        Some(self.view.snapshot().rows_about(sensors, &self.time))
+    }
+
+    fn is_narrowed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        self.live_columns().can_tell(filter)
+    }
+
+    fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
+        let is_time = self.columns[column] == ColumnKind::Time;
+        is_time.then(|| Arc::new(Self { order: Some(order), ..self.clone() }) as Arc<dyn Source>)
+    }
+
+    fn open_live(
+        self: Arc<Self>,
+        partition: usize,
+        limit: Option<usize>,
+        tally: &Tally,
+        live: Live,
+    ) -> Result<Batches> {
         let request = ScanRequest {
             sensors: self.sensors[self.parts[partition].clone()].to_vec(),
             time: self.time,
@@ -147,9 +188,72 @@ impl Source for RowScan {
             conditions: self.conditions.clone(),
             limit,
         };
-        let scan = self.view.snapshot().scan(&request).map_err(to_datafusion)?;
-        tally.add(scan.stats());
-        Ok(Box::new(scan.map(move |rows| self.record_batch(&rows.map_err(to_datafusion)?))))
+        let stretches = match self.order {
+            Some(order) => self.view.snapshot().stretches(&request.sensors, &self.time, order),
+            None => Ok(vec![self.time]),
+        };
+        Ok(Box::new(Reading {
+            source: self,
+            request,
+            stretches: stretches.map_err(to_datafusion)?.into(),
+            scan: None,
+            live,
+            around: Around::everything(),
+            tally: tally.clone(),
+        }))
+    }
+}
+
+/// A part of a scan under way.
+struct Reading {
+    source: Arc<RowScan>,
+    request: ScanRequest,
+    stretches: VecDeque<TimeRange>,
+    /// The scan of the stretch before them.
+    scan: Option<Scan>,
+    live: Live,
+    /// What is wanted by now.
+    around: Around,
+    tally: Tally,
+}
+
+impl Reading {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(around) = self.live.news(self.source.live_columns()) {
+                if let Some(scan) = &mut self.scan {
+                    scan.narrow(&around.time(), around.conditions());
+                }
+                self.around = around;
+            }
+            if let Some(rows) = self.scan.as_mut().and_then(Iterator::next) {
+                return self.source.record_batch(&rows.map_err(to_datafusion)?).map(Some);
+            }
+            let Some(stretch) = self.stretches.pop_front() else { return Ok(None) };
+            self.scan = self.scan_of(&stretch)?;
+        }
+    }
+
+    /// A scan of what is wanted of a stretch, if something is.
+    fn scan_of(&self, stretch: &TimeRange) -> Result<Option<Scan>> {
+        let time = stretch.intersect(&self.around.time());
+        if time.is_empty() {
+            return Ok(None);
+        }
+        let request = ScanRequest { time, ..self.request.clone() };
+        let scan = self.source.view.snapshot().scan(&request);
+        let mut scan = scan.map_err(to_datafusion)?;
+        scan.narrow(&time, self.around.conditions());
+        self.tally.add(scan.stats());
+        Ok(Some(scan))
+    }
+}
+
+impl Iterator for Reading {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
     }
 }
 

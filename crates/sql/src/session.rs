@@ -15,6 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -26,6 +27,7 @@ use tidefall_types::{Clock, Error, Result};
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
+use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
@@ -109,6 +111,12 @@ impl Session {
             vec![Arc::new(ForgetfulGroupingSets)];
         let rules = PhysicalOptimizer::new().rules.into_iter();
         physical.extend(rules.map(PushProjections::instead_of));
+        // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
+        let last = FilterPushdown::new_post_optimization();
+        let at = physical.iter().rposition(|rule| rule.name() == last.name());
+        let at = at.unwrap_or(physical.len());
+        physical.insert(at, Arc::new(CooperativeJoins));
+        physical.insert(at, Arc::new(ReadByTime));
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
@@ -118,7 +126,6 @@ impl Session {
             .with_optimizer_rule(Arc::new(MetricsRule))
             .with_relation_planners(vec![Arc::new(NamedCalls)])
             .with_physical_optimizer_rules(physical)
-            .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));

@@ -52,7 +52,7 @@ pub use options::{
 pub use parallel::{cores, spread, threads_for};
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
-    FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,
-    TableSnapshot, ValueCondition, union_of_times,
+    FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
+    SensorValues, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
 };
 pub use verify::VerifyReport;

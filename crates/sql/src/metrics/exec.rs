@@ -10,17 +10,20 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{AggregateRequest, AggregateResult, Bin};
+use tidefall_storage::{AggregateRequest, AggregateResult, Bin, TimeOrder};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
+use super::by_time::ByTime;
 use super::columns::{Answer, of_nothing, times};
 use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode, sliced};
+use crate::table::View;
 
 /// Bytes of metrics that all threads of a question have at once: enough to keep the cost of a call small beside its
 /// work, few enough to be a small part of the default memory budget.
@@ -38,8 +41,8 @@ const LINES_MAX: usize = 512 * 1024;
 const SENSORS_FOR_CORES: usize = 32;
 
 /// Answers a question from metrics.
-#[derive(Debug)]
-struct Answers {
+#[derive(Debug, Clone)]
+pub(super) struct Answers {
     question: Arc<Question>,
     arrow: SchemaRef,
     grouped: Grouped,
@@ -133,6 +136,24 @@ impl Answers {
             bin: self.bin(),
             fields: fields(&self.question),
         }
+    }
+
+    /// The table.
+    pub(super) fn view(&self) -> &View {
+        &self.question.view
+    }
+
+    /// The sensors and the time that a partition is about.
+    pub(super) fn asked_for(&self, partition: usize) -> (Vec<u32>, TimeRange) {
+        let (groups, time) = (self.parts[partition].groups.clone(), self.question.conditions.time);
+        (self.request(&Piece { groups, time }).sensors, time)
+    }
+
+    /// The answers to the same question about a stretch of its time.
+    pub(super) fn within(&self, time: TimeRange) -> Self {
+        let conditions = Conditions { time, ..self.question.conditions.clone() };
+        let question = Question { conditions, ..Question::clone(&self.question) };
+        Self { question: Arc::new(question), ..self.clone() }
     }
 
     fn whole(&self) -> Piece {
@@ -341,6 +362,13 @@ impl Source for Answers {
 
     fn partitions(&self) -> usize {
         self.parts.len()
+    }
+
+    fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
+        match self.question.groups.get(column)? {
+            Group::Bin(bin) => Some(Arc::new(ByTime::new(self.clone(), (*bin, column), order))),
+            Group::Tags(_) => None,
+        }
     }
 
     fn open(

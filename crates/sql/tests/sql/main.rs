@@ -7,6 +7,7 @@ mod asof;
 mod compare;
 mod docs;
 mod faults;
+mod joins;
 mod layers;
 mod long;
 mod partitions;
@@ -14,6 +15,7 @@ mod permutations;
 mod plans;
 mod slt;
 mod threads;
+mod top;
 
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@ mod align;
 mod bin;
 mod chunk;
 mod deletes;
+mod estimate;
 mod extreme;
 mod fetch;
 mod frame;
@@ -26,6 +27,7 @@ mod scan;
 mod series;
 mod shares;
 mod snapshot;
+mod stretches;
 mod sums;
 mod widths;
 
@@ -36,8 +38,8 @@ pub use extreme::Extreme;
 pub use frame::{Frame, Keep};
 pub use moment::SensorValues;
 pub use request::{
-    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, ReadStats, RowBatch,
-    ScanRequest, ValueCondition,
+    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, LateCondition,
+    ReadStats, RowBatch, ScanRequest, TimeOrder, ValueCondition,
 };
 pub use scan::Scan;
 pub use series::SensorSeries;

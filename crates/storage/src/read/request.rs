@@ -55,6 +55,24 @@ pub struct ValueCondition {
     pub value: f64,
 }
 
+/// A condition that becomes known while rows are read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LateCondition {
+    /// What a value must meet.
+    pub condition: ValueCondition,
+    /// Whether rows without a value are wanted, too.
+    pub or_null: bool,
+}
+
+/// At which end of time reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeOrder {
+    /// With the earliest rows.
+    OldestFirst,
+    /// With the latest rows.
+    NewestFirst,
+}
+
 /// A piece of a scan's answer: rows as columns.
 #[derive(Debug, Clone)]
 pub struct RowBatch {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
-use tidefall_types::{FieldId, FieldType, Result};
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::prune;
-use super::request::{BATCH_ROWS, BATCH_VALUES, ReadStats, RowBatch, ScanRequest};
+use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
 use crate::rows::{SensorRows, arrow_error};
 use crate::texts::{BATCH_TEXT_BYTES, rows_within};
 
@@ -20,6 +20,8 @@ use crate::texts::{BATCH_TEXT_BYTES, rows_within};
 pub struct Scan {
     sources: Arc<Sources>,
     request: ScanRequest,
+    /// What became known of the wanted rows on the way.
+    late: Vec<LateCondition>,
     fields: Arc<[(FieldId, FieldType)]>,
     stats: Arc<ReadStats>,
     fetched: Fetched,
@@ -40,6 +42,7 @@ impl Scan {
         Self {
             sources,
             request,
+            late: Vec::new(),
             fields,
             stats,
             fetched: Fetched::default(),
@@ -53,6 +56,13 @@ impl Scan {
     /// What the scan has touched so far.
     pub fn stats(&self) -> &Arc<ReadStats> {
         &self.stats
+    }
+
+    /// Rows outside of `time`, or that do not meet all of `conditions`, are not wanted any more: from here on they
+    /// are left out where that spares work. Such rows may still come.
+    pub fn narrow(&mut self, time: &TimeRange, conditions: Vec<LateCondition>) {
+        self.request.time = self.request.time.intersect(time);
+        self.late = conditions;
     }
 
     fn next_batch(&mut self) -> Result<Option<RowBatch>> {
@@ -85,15 +95,23 @@ impl Scan {
             return Ok(Some(left));
         }
         loop {
-            if let Some((sensor, stream)) = &mut self.current
-                && let Some(rows) = stream.next(&mut self.fetched)?
-            {
-                return Ok(Some((*sensor, rows)));
+            if let Some((sensor, stream)) = &mut self.current {
+                if !self.late.is_empty() {
+                    let (sensor, late, stats) = (*sensor, &self.late, &self.stats);
+                    stream.drop_front(|part| prune::is_ruled_out(sensor, late, part, stats))?;
+                }
+                if let Some(rows) = stream.next(&mut self.fetched)? {
+                    return Ok(Some((*sensor, rows)));
+                }
             }
             let Some(&sensor) = self.request.sensors.get(self.next_sensor) else {
                 return Ok(None);
             };
             self.next_sensor += 1;
+            if self.request.time.is_empty() {
+                self.current = None;
+                continue;
+            }
             let mut stream = SensorStream::new(
                 &self.sources,
                 sensor,

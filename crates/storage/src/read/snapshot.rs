@@ -9,14 +9,16 @@ use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
+use super::estimate::rows_about;
 use super::extreme::{Extreme, extreme};
 use super::frame::{Frame, Keep, read_frame};
 use super::merge::SensorStream;
 use super::moment::{self, SensorValues};
 use super::parts::Sources;
-use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
+use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, TimeOrder};
 use super::scan::Scan;
 use super::series::{SensorSeries, read_series};
+use super::stretches::stretches;
 use crate::catalog::{SensorsView, TagFilter};
 
 /// Fewer sensors are ordered by comparing texts; more by ranks, which look at all values of a tag.
@@ -47,6 +49,12 @@ impl TableSnapshot {
     /// The number of sensors; their ids are below it.
     pub fn sensor_count(&self) -> u32 {
         self.sensors.count
+    }
+
+    /// About how many rows `sensors` of its sensors have within `time`: cheap, and far off where sensors differ a lot.
+    pub fn rows_about(&self, sensors: usize, time: &TimeRange) -> usize {
+        let share = sensors as f64 / f64::from(self.sensors.count.max(1));
+        (rows_about(&self.sources, time) * share).ceil() as usize
     }
 
     /// The sensors for which a condition on tags is true.
@@ -241,6 +249,21 @@ impl TableSnapshot {
             }
         }
         Ok(found)
+    }
+
+    /// Stretches of time that together are `time` and overlap nowhere, in the given order. The first ones hold few
+    /// rows of `sensors`, the next ones ever more: for a reader who may have enough at any time.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn stretches(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        order: TimeOrder,
+    ) -> Result<Vec<TimeRange>> {
+        self.check_sensors(sensors)?;
+        stretches(&self.sources, sensors, time, order)
     }
 
     /// A numeric field of several sensors side by side: a row for each time at which one of them
