@@ -10,6 +10,7 @@ mod deletes;
 mod faults;
 mod floats;
 mod formats;
+mod full;
 mod fuzz;
 mod history;
 mod hooks;
