@@ -43,6 +43,7 @@ mod written;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;
+pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport};
 pub use manifest::Model;
 pub use options::{
