@@ -29,6 +29,7 @@ mod parallel;
 mod read;
 mod read_only;
 mod recovery;
+mod repair;
 mod rows;
 mod segment;
 mod steps;
@@ -56,4 +57,5 @@ pub use read::{
     FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,
     TableSnapshot, ValueCondition, union_of_times,
 };
+pub use repair::{Loss, Repair, RepairReport};
 pub use verify::VerifyReport;

@@ -20,6 +20,7 @@
 
 mod format;
 mod replay;
+mod salvage;
 mod scan;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
 pub use replay::{Record, Replay};
+pub(crate) use salvage::{Found, Gap, NewLog, salvage};
 
 use crate::store::names;
 use crate::store::{Disk, DiskFile, final_error};
@@ -110,12 +112,17 @@ impl Wal {
             sealed.push_back(Sealed { number: file.header.number, end_seq });
         }
         let next_number = sealed.back().map_or(1, |last| last.number + 1);
-        let wal = Self {
+        Ok((Self { sealed, next_number, ..Self::empty(disk, salt, next_seq) }, replay))
+    }
+
+    /// A log without files.
+    fn empty(disk: Arc<dyn Disk>, salt: u64, next_seq: Seq) -> Self {
+        Self {
             disk,
             salt,
-            sealed,
+            sealed: VecDeque::new(),
             active: None,
-            next_number,
+            next_number: 1,
             next_seq,
             synced_seq: next_seq,
             group: Vec::new(),
@@ -124,8 +131,7 @@ impl Wal {
             file_bytes_max: FILE_BYTES_MAX,
             piece_bytes_max: PIECE_BYTES_MAX,
             failed: false,
-        };
-        Ok((wal, replay))
+        }
     }
 
     /// The least number that the next record may have: above all that the log has seen and not
@@ -344,6 +350,11 @@ impl Wal {
 }
 
 impl Active {
+    /// A file of which all is durable: so many bytes, with records before `end_seq`.
+    fn new(file: Arc<dyn DiskFile>, header: FileHeader, bytes: u64, end_seq: Seq) -> Self {
+        Self { file, header, written: bytes, synced: bytes, end_seq, synced_seq: end_seq }
+    }
+
     fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
         let place = Place { salt: self.header.salt, offset: self.written };
         finish_frame(frame, content, self.synced, place);
@@ -402,9 +413,7 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     // Durable before the first frame: a bad header in front of frames is then always damage.
     file.sync().map_err(final_error)?;
     disk.sync_dir(names::WAL_DIR).map_err(final_error)?;
-    let written = HEADER_BYTES as u64;
-    let (end_seq, synced_seq) = (first_seq, first_seq);
-    Ok(Active { file, header, written, synced: written, end_seq, synced_seq })
+    Ok(Active::new(file, header, HEADER_BYTES as u64, first_seq))
 }
 
 // What is cut off is gone for good, so one read that went wrong must not be the reason.
@@ -441,10 +450,7 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
     file.sync()?;
     disk.sync_dir(names::WAL_DIR)?;
     if !tail.sealed {
-        let header = last.header;
-        let (written, end_seq) = (tail.end, tail.next_seq);
-        let mut active =
-            Active { file, header, written, synced: written, end_seq, synced_seq: end_seq };
+        let mut active = Active::new(file, last.header, tail.end, tail.next_seq);
         active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
     }

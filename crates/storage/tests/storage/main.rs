@@ -23,6 +23,7 @@ mod panics;
 mod power;
 mod reading;
 mod recovery;
+mod repair;
 mod retention;
 mod schema;
 mod sensors;
