@@ -9,7 +9,7 @@ use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use tidefall_sql::{QueryStream, Reads, flat};
-use tidefall_types::{Error, text_bytes};
+use tidefall_types::{Error, ErrorKind, text_bytes};
 
 use crate::args::Format;
 use crate::size::{show_bytes, show_count};
@@ -42,7 +42,10 @@ impl Stop {
     fn of_output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::Failed(Error::io("writing to standard output", error)),
+            // Also where that is full: it is not the database that needs room.
+            _ => Self::Failed(
+                Error::io("writing to standard output", error).with_kind(ErrorKind::Io),
+            ),
         }
     }
 }

@@ -26,7 +26,7 @@ Range = tuple[int | None, int | None]
 WRITE_ROWS = 1 << 16
 ERRORS = {
     "invalid": _tidefall.InvalidError, "not found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
-    "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "limit": _tidefall.LimitError,
+    "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "full": _tidefall.FullError, "limit": _tidefall.LimitError,
     "locked": _tidefall.LockedError, "closed": _tidefall.ClosedError, "unsupported": _tidefall.UnsupportedError,
 }
 # How a server says what `Table.resample` asks for.

@@ -67,6 +67,8 @@ pub(crate) struct Engine {
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
+    /// Why rows cannot leave memory, when a full disk keeps them there.
+    blocked: Mutex<Option<Error>>,
     pub(crate) graveyard: Graveyard,
 }
 
@@ -106,6 +108,7 @@ impl Engine {
             alarm: Default::default(),
             drained: Condvar::new(),
             drained_lock: Mutex::new(()),
+            blocked: Mutex::new(None),
             graveyard: Graveyard::default(),
             manifest: Mutex::new(manifest),
             options,
@@ -134,7 +137,8 @@ impl Engine {
     }
 
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
-    /// write could be lost with, say, the table that it is for: so no write is taken any more.
+    /// write could be lost with, say, the table that it is for: so no write is taken any more. On a full disk they
+    /// are not in it, and all goes on.
     pub(crate) fn commit(&self, manifest: &mut ManifestLog<State>, edits: &[Edit]) -> Result<()> {
         let replaces_objects = edits.iter().any(Edit::replaces_objects);
         let committed = match replaces_objects {
@@ -402,7 +406,7 @@ impl Engine {
     pub(crate) fn wait_for_room(&self) -> Result<()> {
         while !self.has_room() {
             self.steps.check()?;
-            if let Some(failure) = self.commits.failure() {
+            if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {
                 return Err(failure);
             }
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -413,6 +417,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Why rows cannot leave memory, when a full disk keeps them there: writers learn it instead of waiting.
+    pub(crate) fn blocked(&self) -> Option<Error> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_blocked(&self, why: Option<Error>) {
+        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     pub(crate) fn raise(&self, change: impl FnOnce(&mut Alarm)) {

@@ -29,6 +29,7 @@ mod parallel;
 mod read;
 mod read_only;
 mod recovery;
+mod repair;
 mod rows;
 mod segment;
 mod steps;
@@ -43,6 +44,7 @@ mod written;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;
+pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport};
 pub use manifest::Model;
 pub use options::{
@@ -55,4 +57,5 @@ pub use read::{
     FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
     SensorValues, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
 };
+pub use repair::{Loss, Repair, RepairReport};
 pub use verify::VerifyReport;

@@ -11,6 +11,7 @@ use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
 use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
 use crate::manifest::{State, TableState};
+use crate::repair::ADVICE;
 use crate::rows::gather;
 use crate::store::names;
 use crate::table::Table;
@@ -93,7 +94,11 @@ pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<
         let seq = record.seq;
         end = Seq(seq.0 + 1);
         rows += replay_record(engine, state, record)
-            .map_err(|error| error.context(format_args!("record {seq} of the log")))?;
+            .map_err(|error| error.context(format_args!("record {seq} of the log")))
+            .map_err(|error| match error.kind() {
+                ErrorKind::Corrupt => Error::corrupt(format!("{error}; {ADVICE}")),
+                _ => error,
+            })?;
     }
     for table in engine.tables() {
         let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +107,7 @@ pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<
     if end < state.log_end {
         return Err(Error::corrupt(format!(
             "the log ends before record {end}, but had reached {} when the database was closed: \
-             the last file in {} is missing or cut short; restore it from a copy",
+             the last file in {} is missing or cut short; {ADVICE}",
             state.log_end,
             names::WAL_DIR
         )));
@@ -170,8 +175,12 @@ fn not_drained(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared
     if !rows.time.iter().any(|&time| is_gone(time)) {
         return Ok(rows);
     }
-    let keep: Vec<u32> =
-        (0..rows.time.len() as u32).filter(|&row| !is_gone(rows.time[row as usize])).collect();
+    pick_rows(&rows, |row| !is_gone(rows.time[row]))
+}
+
+/// The rows for which `keep` holds.
+pub(crate) fn pick_rows(rows: &Prepared, keep: impl Fn(usize) -> bool) -> Result<Prepared> {
+    let keep: Vec<u32> = (0..rows.time.len() as u32).filter(|&row| keep(row as usize)).collect();
     let sensor: Vec<u32> = keep.iter().map(|&row| rows.sensor[row as usize]).collect();
     let time: Vec<i64> = keep.iter().map(|&row| rows.time[row as usize]).collect();
     let keep = arrow_array::UInt32Array::from(keep);

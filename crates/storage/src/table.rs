@@ -157,13 +157,20 @@ impl Live {
         if self.tail.len() < 2 {
             return Ok(());
         }
-        if is_sparse(&self.tail) {
-            self.end_tail();
-        } else {
-            let run = Run::concat(&self.tail)?;
-            let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
-            self.held.set(self.held.bytes() + run.size_bytes - apart);
-            self.tail = vec![Arc::new(run)];
+        let together = match is_sparse(&self.tail) {
+            true => None,
+            // They can be read as they are. An error here would keep a row from readers that is in the log.
+            false => Run::concat(&self.tail)
+                .inspect_err(|error| tracing::warn!(%error, "rows in memory stay apart"))
+                .ok(),
+        };
+        match together {
+            Some(run) => {
+                let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
+                self.held.set(self.held.bytes() + run.size_bytes - apart);
+                self.tail = vec![Arc::new(run)];
+            }
+            None => self.end_tail(),
         }
         Ok(())
     }
@@ -225,7 +232,7 @@ fn is_sparse(runs: &[Arc<Run>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{ArrayRef, Float64Array};
+    use arrow_array::{ArrayRef, Float64Array, StringArray};
     use tidefall_types::Seq;
 
     use super::*;
@@ -238,6 +245,19 @@ mod tests {
         fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
         let time = (0..ROWS as i64).collect();
         Run::new((Seq(seq as u64), Seq(seq as u64)), vec![0; ROWS].into(), time, fields)
+    }
+
+    #[test]
+    fn runs_that_cannot_be_one_stay_apart_and_are_read() {
+        let mut live = Live::default();
+        live.push(run(0, 0)).unwrap();
+        // No column can hold both.
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"; 30]));
+        let time = (0..30).collect();
+        let other = Run::new((Seq(1), Seq(1)), vec![0; 30].into(), time, vec![Some(texts)]);
+        live.push(other).unwrap();
+        live.seal().unwrap();
+        assert_eq!(live.sources().runs.iter().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
     }
 
     #[test]

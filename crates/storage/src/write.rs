@@ -14,7 +14,7 @@ use tidefall_types::{
 use crate::Db;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::LogRecord;
-use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
+use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
 use crate::manifest::Edit;
 use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
@@ -197,7 +197,7 @@ impl Db {
     /// visible at once when it returns; they count as written then.
     ///
     /// # Errors
-    /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
+    /// `Invalid` for a malformed batch, a sensor that appears twice or one whose tags are too long, `NotFound` and `Conflict`
     /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
         self.load_with(table, batch, unknown, Existing::Count)
@@ -221,6 +221,14 @@ impl Db {
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
         check_tags(&schema, &heads)?;
+        let mut bad = Vec::new();
+        {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            refuse_long_tags(&schema, &heads, &sensors, &mut bad);
+        }
+        if let Some(first) = bad.into_iter().next() {
+            return Err(first.error.context(format_args!("series {}", first.row)));
+        }
         let sensors = find_sensors(&table, &heads)?;
         let mut seen = RoaringBitmap::new();
         let mut series = Vec::with_capacity(sensors.len());
@@ -304,6 +312,10 @@ impl Db {
         let schema = table.schema();
         check_tags(&schema, batch)?;
         let fields = coerce(&schema, batch, bad)?;
+        {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            refuse_long_tags(&schema, batch, &sensors, bad);
+        }
         if bad.is_empty() {
             return Ok((std::borrow::Cow::Borrowed(batch), fields));
         }

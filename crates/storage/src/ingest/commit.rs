@@ -109,8 +109,11 @@ impl CommitQueue {
         self.lock().bytes <= QUEUE_BYTES_MAX
     }
 
-    /// Makes all further writes fail.
+    /// Makes all further writes fail; but a full disk does not, which leaves nothing half done.
     pub(crate) fn fail(&self, error: &Error) {
+        if error.kind() == ErrorKind::Full {
+            return;
+        }
         let mut inner = self.lock();
         inner.failure.get_or_insert_with(|| {
             Error::closed(format!(

@@ -297,6 +297,72 @@ fn tags_in_order<'a>(schema: &TableSchema, batch: &'a WriteBatch) -> Vec<Option<
     schema.tags.iter().map(find).collect()
 }
 
+/// The longest value of a tag: a quarter of what names a series in InfluxDB, so that a page of them is far below what
+/// the codec takes.
+pub const TAG_BYTES_MAX: usize = 16 << 10;
+/// The most that all tag values of a sensor may have together, as in InfluxDB.
+pub const TAGS_BYTES_MAX: usize = 64 << 10;
+
+/// Adds to `bad` the rows of new sensors whose tags are too long. Sensors that are there already stay, from when there was
+/// no limit.
+pub(crate) fn refuse_long_tags(
+    schema: &TableSchema,
+    batch: &WriteBatch,
+    sensors: &SensorDictionary,
+    bad: &mut Vec<RowError>,
+) {
+    let longest: Vec<usize> = batch.tags.iter().map(longest_value).collect();
+    let is_short = longest.iter().all(|bytes| *bytes <= TAG_BYTES_MAX);
+    if is_short && longest.iter().sum::<usize>() <= TAGS_BYTES_MAX {
+        return;
+    }
+    let tags = tags_in_order(schema, batch);
+    for row in 0..batch.rows() {
+        let values: Vec<Option<&str>> =
+            tags.iter().map(|tag| tag.and_then(|tag| tag_value(tag, tag.keys[row]))).collect();
+        if let Some(error) = too_long(schema, &values)
+            && sensors.find(&values).is_none()
+        {
+            bad.push(RowError { row, error });
+        }
+    }
+}
+
+fn longest_value(tag: &TagColumn) -> usize {
+    tag.values.offsets().lengths().max().unwrap_or(0)
+}
+
+/// Why a sensor cannot have these tags, if they are too long.
+fn too_long(schema: &TableSchema, values: &[Option<&str>]) -> Option<Error> {
+    let lengths = || values.iter().map(|value| value.map_or(0, str::len));
+    let named = schema.tags.iter().zip(values);
+    let long = named.clone().find(|(_, value)| value.is_some_and(|v| v.len() > TAG_BYTES_MAX));
+    if let Some((tag, Some(value))) = long {
+        return Some(Error::invalid(format!(
+            "table {}, tag {tag:?}: a value of {} bytes, which begins {:?}, is too long: a tag may have up to \
+             {TAG_BYTES_MAX} bytes; store long texts in a field",
+            schema.name,
+            value.len(),
+            value.chars().take(SHOWN_CHARS).collect::<String>()
+        )));
+    }
+    let all: usize = lengths().sum();
+    (all > TAGS_BYTES_MAX).then(|| {
+        let longest = named.max_by_key(|(_, value)| value.map_or(0, str::len));
+        let longest = longest.map_or(String::new(), |(tag, value)| {
+            format!(", of which {tag:?} has {}", value.map_or(0, str::len))
+        });
+        Error::invalid(format!(
+            "table {}: the tags of a sensor have {all} bytes together{longest}; they may have up to \
+             {TAGS_BYTES_MAX}; store long texts in a field",
+            schema.name
+        ))
+    })
+}
+
+/// So much of a long value tells which one it is.
+const SHOWN_CHARS: usize = 30;
+
 /// Distinct combinations of tag keys that are looked up in a plain table rather than in a hash
 /// map; above, the table would not fit into a core's cache.
 const DENSE_COMBINATIONS_MAX: u64 = 1 << 16;

@@ -93,11 +93,18 @@ impl NewSensors {
 impl LogRecord {
     /// The record of rows that are to be written to a table, with the sensors that nobody has sent to the log.
     pub(crate) fn of_rows(table: &Table, rows: &Prepared) -> Result<Self> {
-        let frame = encode_rows(rows)?;
+        let mut record = Self::alone(rows)?;
+        if let Self::Rows { upto, new, .. } = &mut record {
+            let unsent = table.known.send(*upto);
+            *new = (!unsent.is_empty()).then(|| NewSensors::of(table, unsent)).transpose()?;
+        }
+        Ok(record)
+    }
+
+    /// The record of rows alone, which is to be [completed](Self::complete).
+    pub(crate) fn alone(rows: &Prepared) -> Result<Self> {
         let upto = rows.sensor.iter().max().map_or(0, |sensor| sensor + 1);
-        let unsent = table.known.send(upto);
-        let new = (!unsent.is_empty()).then(|| NewSensors::of(table, unsent)).transpose()?;
-        Ok(Self::Rows { upto, new, rows: frame })
+        Ok(Self::Rows { upto, new: None, rows: encode_rows(rows)? })
     }
 
     pub(crate) fn size_bytes(&self) -> usize {

@@ -9,6 +9,9 @@
 //! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
 //!    seals it. New records go to a new file; no file is written again after a crash.
 //!
+//! A full disk is no failure: all that was appended since the last sync is taken back, the torn frame is cut
+//! off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
+//!
 //! Torn tail or damage? Every frame carries the number of bytes of its file that were durable when
 //! it was written. An invalid frame below that number was once whole: damage, and an error that
 //! keeps the log as it is. Otherwise no later frame knew it to be durable, and it is dropped. One
@@ -17,18 +20,20 @@
 
 mod format;
 mod replay;
+mod salvage;
 mod scan;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
 pub use replay::{Record, Replay};
+pub(crate) use salvage::{Found, Gap, NewLog, salvage};
 
 use crate::store::names;
-use crate::store::{Disk, DiskFile};
+use crate::store::{Disk, DiskFile, final_error};
 use format::{
     Content, FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, PIECE_BYTES_MAX, Part, Place,
     RECORD_HEAD_BYTES, finish_frame, push_record_head,
@@ -52,6 +57,8 @@ pub struct Wal {
     active: Option<Active>,
     next_number: u64,
     next_seq: Seq,
+    // Behind the last record that is durable.
+    synced_seq: Seq,
     // A frame without its head as yet; empty when nothing waits.
     group: Vec<u8>,
     group_records: u32,
@@ -75,7 +82,9 @@ struct Active {
     header: FileHeader,
     written: u64,
     synced: u64,
+    // Behind the last record in `written`, and in `synced`.
     end_seq: Seq,
+    synced_seq: Seq,
 }
 
 impl Wal {
@@ -103,21 +112,26 @@ impl Wal {
             sealed.push_back(Sealed { number: file.header.number, end_seq });
         }
         let next_number = sealed.back().map_or(1, |last| last.number + 1);
-        let wal = Self {
+        Ok((Self { sealed, next_number, ..Self::empty(disk, salt, next_seq) }, replay))
+    }
+
+    /// A log without files.
+    fn empty(disk: Arc<dyn Disk>, salt: u64, next_seq: Seq) -> Self {
+        Self {
             disk,
             salt,
-            sealed,
+            sealed: VecDeque::new(),
             active: None,
-            next_number,
+            next_number: 1,
             next_seq,
+            synced_seq: next_seq,
             group: Vec::new(),
             group_records: 0,
             sealed_end: next_seq,
             file_bytes_max: FILE_BYTES_MAX,
             piece_bytes_max: PIECE_BYTES_MAX,
             failed: false,
-        };
-        Ok((wal, replay))
+        }
     }
 
     /// The least number that the next record may have: above all that the log has seen and not
@@ -137,7 +151,8 @@ impl Wal {
     ///
     /// # Errors
     /// `Limit` when the payload is longer than [`RECORD_BYTES_MAX`], `Closed` after a failure,
-    /// `Io` when a large group is written and the disk fails.
+    /// `Io` when a large group is written and the disk fails, `Full` when it is full: all that was appended since
+    /// the last [`Wal::sync`] is then taken back.
     ///
     /// # Panics
     /// When `seq` is below [`Wal::next_seq`].
@@ -169,11 +184,14 @@ impl Wal {
     ///
     /// # Errors
     /// `Io` when the disk fails, and `Closed` from then on: what was appended since the last
-    /// `sync` that succeeded may then be in the log or not.
+    /// `sync` that succeeded may then be in the log or not. `Full` when the disk is full: what was appended since
+    /// then is taken back, and the log goes on.
     pub fn sync(&mut self) -> Result<()> {
         self.guarded(|wal| {
             wal.write_group()?;
-            wal.sync_active()
+            wal.sync_active()?;
+            wal.synced_seq = wal.next_seq;
+            Ok(())
         })
     }
 
@@ -184,8 +202,9 @@ impl Wal {
     /// `Io` when the disk fails, and `Closed` from then on.
     pub fn cut(&mut self, before: Seq) -> Result<usize> {
         self.guarded(|wal| {
-            if wal.active.as_ref().is_some_and(|active| active.end_seq <= before) {
-                wal.seal_active()?;
+            // The disk may be too full for a seal, and needs none: what comes back after power loss is unwanted.
+            if let Some(active) = wal.active.take_if(|active| active.end_seq <= before) {
+                wal.leave(&active);
             }
             let mut removed = 0;
             // Not waited for: a file that is back after power loss is known to be unwanted.
@@ -218,12 +237,30 @@ impl Wal {
     }
 
     // After a failed write or fsync nobody knows what is on disk, and trying again can hide the
-    // loss: only reading it again from the start tells.
+    // loss: only reading it again from the start tells. Of a full disk that is known, when nothing is kept of what
+    // was written since the last fsync.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check_open()?;
+        self.failed = true;
         let done = act(self);
-        self.failed = done.is_err();
+        let is_whole = match &done {
+            Err(error) if error.kind() == ErrorKind::Full => self.take_back(),
+            Err(_) => return done,
+            Ok(_) => Ok(()),
+        };
+        is_whole.map_err(|error| {
+            final_error(error.context("the log cannot be brought back into order on a full disk"))
+        })?;
+        self.failed = false;
         done
+    }
+
+    /// Forgets what was appended since the last sync, and cuts off what is in the file of it.
+    fn take_back(&mut self) -> Result<()> {
+        self.group.clear();
+        self.group_records = 0;
+        self.next_seq = self.synced_seq;
+        self.active.as_mut().map_or(Ok(()), Active::take_back)
     }
 
     /// Writes a record in pieces behind the group: one frame for each, so that they need no more memory than a
@@ -295,17 +332,29 @@ impl Wal {
     }
 
     fn seal_active(&mut self) -> Result<()> {
-        let Some(mut active) = self.active.take() else { return Ok(()) };
+        let Some(active) = &mut self.active else { return Ok(()) };
         active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
+        if let Some(active) = self.active.take() {
+            self.leave(&active);
+        }
+        Ok(())
+    }
+
+    /// Writes no more to a file; what comes next goes to another.
+    fn leave(&mut self, active: &Active) {
         self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
         self.sealed_end = active.end_seq;
         self.next_number = active.header.number + 1;
-        Ok(())
     }
 }
 
 impl Active {
+    /// A file of which all is durable: so many bytes, with records before `end_seq`.
+    fn new(file: Arc<dyn DiskFile>, header: FileHeader, bytes: u64, end_seq: Seq) -> Self {
+        Self { file, header, written: bytes, synced: bytes, end_seq, synced_seq: end_seq }
+    }
+
     fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
         let place = Place { salt: self.header.salt, offset: self.written };
         finish_frame(frame, content, self.synced, place);
@@ -316,9 +365,20 @@ impl Active {
 
     fn sync(&mut self) -> Result<()> {
         if self.synced < self.written {
-            self.file.sync()?;
+            self.file.sync().map_err(final_error)?;
             self.synced = self.written;
+            self.synced_seq = self.end_seq;
         }
+        Ok(())
+    }
+
+    /// Cuts off what is not durable. That is made so: what is written next in its place could else be followed by
+    /// some of it after power loss.
+    fn take_back(&mut self) -> Result<()> {
+        self.file.truncate(self.synced)?;
+        self.file.sync().map_err(final_error)?;
+        self.written = self.synced;
+        self.end_seq = self.synced_seq;
         Ok(())
     }
 }
@@ -343,12 +403,17 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     let salt = salt.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let header = FileHeader { number, salt, first_seq };
     let file = disk.create(&name)?;
-    file.write_at(0, &header.encode())?;
+    if let Err(error) = file.write_at(0, &header.encode()) {
+        if error.kind() == ErrorKind::Full {
+            // The next try shall find the name free.
+            disk.remove(&name)?;
+        }
+        return Err(error);
+    }
     // Durable before the first frame: a bad header in front of frames is then always damage.
-    file.sync()?;
-    disk.sync_dir(names::WAL_DIR)?;
-    let written = HEADER_BYTES as u64;
-    Ok(Active { file, header, written, synced: written, end_seq: first_seq })
+    file.sync().map_err(final_error)?;
+    disk.sync_dir(names::WAL_DIR).map_err(final_error)?;
+    Ok(Active::new(file, header, HEADER_BYTES as u64, first_seq))
 }
 
 // What is cut off is gone for good, so one read that went wrong must not be the reason.
@@ -385,9 +450,7 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
     file.sync()?;
     disk.sync_dir(names::WAL_DIR)?;
     if !tail.sealed {
-        let header = last.header;
-        let mut active =
-            Active { file, header, written: tail.end, synced: tail.end, end_seq: tail.next_seq };
+        let mut active = Active::new(file, last.header, tail.end, tail.next_seq);
         active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use super::format::{
     BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Part,
     Place, RECORD_BYTES_MAX, split_record,
 };
+use crate::repair::ADVICE;
 use crate::store::names;
 use crate::store::{Disk, DiskEntry, DiskFile};
 
@@ -44,6 +45,12 @@ pub(super) struct LogFile {
     file: Arc<dyn DiskFile>,
 }
 
+impl LogFile {
+    pub(super) fn new(header: FileHeader, size: u64, file: Arc<dyn DiskFile>) -> Self {
+        Self { header, size, file }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     /// The offset behind the last valid frame that ends a record.
@@ -59,15 +66,7 @@ pub(super) struct Tail {
 /// # Errors
 /// `Corrupt` when a file is damaged or missing that is needed.
 pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
-    let mut listed = Vec::new();
-    for entry in disk.list(names::WAL_DIR)? {
-        if let DiskEntry::File { name, .. } = entry
-            && let Some(number) = names::parse_wal_file(&name)
-        {
-            listed.push(number);
-        }
-    }
-    listed.sort_unstable();
+    let mut listed = log_numbers(disk)?;
     let mut survey = Survey { files: Vec::new(), tail: None, unwanted: Vec::new(), unborn: None };
     // From the last to the first, and no further than to the file that holds `from`.
     while let Some(number) = listed.pop() {
@@ -97,6 +96,20 @@ pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
     Ok(survey)
 }
 
+/// The numbers of the files that there are, in order.
+pub(super) fn log_numbers(disk: &dyn Disk) -> Result<Vec<u64>> {
+    let mut listed = Vec::new();
+    for entry in disk.list(names::WAL_DIR)? {
+        if let DiskEntry::File { name, .. } = entry
+            && let Some(number) = names::parse_wal_file(&name)
+        {
+            listed.push(number);
+        }
+    }
+    listed.sort_unstable();
+    Ok(listed)
+}
+
 fn check_follows(later: &[LogFile], header: &FileHeader) -> Result<()> {
     let Some(next) = later.last() else { return Ok(()) };
     if next.header.number != header.number + 1 {
@@ -114,13 +127,13 @@ fn check_follows(later: &[LogFile], header: &FileHeader) -> Result<()> {
 
 fn missing(number: u64) -> Error {
     Error::corrupt(format!(
-        "{} is missing, and with it readings that are nowhere else; restore it from a copy",
+        "{} is missing, and with it readings that are nowhere else; {ADVICE}",
         names::wal_file(number)
     ))
 }
 
 pub(super) fn damaged(name: &str, offset: u64, why: &str) -> Error {
-    Error::corrupt(format!("{name} is damaged at offset {offset}: {why}; restore it from a copy"))
+    Error::corrupt(format!("{name} is damaged at offset {offset}: {why}; {ADVICE}"))
 }
 
 // None for a last file that was still being created: the header is made durable before anything is
@@ -138,6 +151,7 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
     match FileHeader::decode(&bytes, number) {
         Ok(header) => Ok(Some(LogFile { header, size, file })),
         Err(_) if unborn => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Err(damaged(&name, 0, error.message())),
         Err(error) => Err(error.context(format!("{name}, offset 0"))),
     }
 }
@@ -324,9 +338,24 @@ impl FrameReader {
         Ok(Some(Frame::Valid { head, offset }))
     }
 
-    // How many bytes were durable by the word of a frame behind `offset`, if that is more than
-    // `offset`. The head of a frame is enough: it is true also when its body is torn.
-    fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {
+    /// How many bytes were durable by the word of a frame behind `offset`, if that is more than
+    /// `offset`. The head of a frame is enough: it is true also when its body is torn.
+    pub(super) fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {
+        let found = self.find_head(offset, |head| head.synced > offset)?;
+        Ok(found.map(|(_, head)| head.synced))
+    }
+
+    /// Where the next frame begins behind this place, at which there is none.
+    pub(super) fn next_head(&self) -> Result<Option<u64>> {
+        Ok(self.find_head(self.offset + 1, |_| true)?.map(|(at, _)| at))
+    }
+
+    // The first head from `offset` on that is looked for.
+    fn find_head(
+        &self,
+        offset: u64,
+        is_it: impl Fn(&FrameHead) -> bool,
+    ) -> Result<Option<(u64, FrameHead)>> {
         let mut bytes = vec![0; SEARCH_BYTES.min(self.end.saturating_sub(offset) as usize)];
         let mut at = offset;
         while self.end.saturating_sub(at) >= FRAME_HEAD_BYTES as u64 {
@@ -339,9 +368,8 @@ impl FrameReader {
                 }
                 let Some(head) = candidate.first_chunk() else { continue };
                 let place = Place { salt: self.salt, offset: at + i as u64 };
-                let head = FrameHead::decode(head, place);
-                if let Some(head) = head.filter(|head| head.synced > offset) {
-                    return Ok(Some(head.synced));
+                if let Some(head) = FrameHead::decode(head, place).filter(&is_it) {
+                    return Ok(Some((place.offset, head)));
                 }
             }
             // Heads that lie across the edge of two windows are seen in the second.

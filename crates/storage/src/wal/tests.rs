@@ -124,7 +124,7 @@ fn a_log_agrees_with_a_list() {
     }
 }
 
-// Writes, cuts and reopens until something fails: (acknowledged, sent, cut before).
+// Writes, cuts and reopens until something fails for good: (acknowledged, sent, cut before).
 fn work(disk: &dyn CloneDisk, seed: u64) -> (usize, Vec<Record>, u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut sent, mut acknowledged, mut from) = (Vec::new(), 0, 1);
@@ -140,20 +140,28 @@ fn work(disk: &dyn CloneDisk, seed: u64) -> (usize, Vec<Record>, u64) {
                 from = random.random_range(from..=acknowledged as u64 + 1);
                 wal.cut(Seq(from)).map(|_| ())
             }
-            7 if random.random() => {
-                if wal.sync().is_err() {
-                    break;
+            7 if random.random() => match wal.sync() {
+                Ok(()) => {
+                    acknowledged = sent.len();
+                    let Ok((again, _)) = open(disk, from) else { break };
+                    wal = again;
+                    Ok(())
                 }
-                acknowledged = sent.len();
-                let Ok((again, _)) = open(disk, from) else { break };
-                wal = again;
-                Ok(())
-            }
+                failed => failed,
+            },
             _ => wal.sync().map(|()| acknowledged = sent.len()),
         };
-        if done.is_err() {
-            assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
-            break;
+        match done {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                // All of it is taken back, and the log goes on.
+                sent.truncate(acknowledged);
+                assert_eq!(wal.next_seq().0, acknowledged as u64 + 1);
+            }
+            Err(_) => {
+                assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
+                break;
+            }
+            Ok(()) => {}
         }
     }
     (acknowledged, sent, from)
@@ -263,6 +271,84 @@ fn every_fault_closes_the_log_and_keeps_what_was_synced() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn power_loss_after_a_full_disk_finds_what_was_synced_and_nothing_that_was_refused() {
+    const FULL_ROUNDS: u64 = 20;
+    let mut refused = 0;
+    for (seed, skip) in (0..10).flat_map(|seed| (0..12).map(move |skip| (seed, skip))) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let disk = MemDisk::new();
+        let faulty = FaultDisk::new(Arc::new(disk.clone()), seed * 100 + skip);
+        let (mut wal, _) = open(&faulty, 1).unwrap();
+        let mut acknowledged = Vec::new();
+        faulty.arm(Fault::DiskFull, skip, Times::Always);
+        for round in 0..FULL_ROUNDS + 10 {
+            if round == FULL_ROUNDS {
+                faulty.disarm();
+            }
+            let group: Vec<Record> = (0..random.random_range(1..4))
+                .map(|i| record(wal.next_seq().0 + i, &mut random))
+                .collect();
+            let appended = group.iter().try_for_each(|record| append(&mut wal, record));
+            match appended.and_then(|()| wal.sync()) {
+                Ok(()) => acknowledged.extend(group),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+                    assert!(round < FULL_ROUNDS, "there is room: {error}");
+                    refused += 1;
+                }
+            }
+            let (_, found) = open(&disk.crash(round), 1).unwrap();
+            assert!(found == acknowledged, "seed {seed}, skip {skip}, round {round}");
+        }
+        let from = acknowledged.len() as u64 / 2;
+        wal.cut(acknowledged[from as usize].seq).unwrap();
+        let (_, found) = open(&disk, acknowledged[from as usize].seq.0).unwrap();
+        assert!(found == acknowledged[from as usize..]);
+    }
+    assert!(refused > 1_000, "only {refused} groups were refused");
+}
+
+#[test]
+fn a_log_that_is_not_wanted_goes_also_from_a_full_disk() {
+    let disk = MemDisk::new();
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let (mut wal, _) = open(&faulty, 1).unwrap();
+    wal.append(Seq(1), 1, &[&[1; 300]]).unwrap();
+    wal.sync().unwrap();
+    faulty.arm(Fault::DiskFull, 0, Times::Always);
+    assert_eq!(wal.cut(Seq(2)).unwrap(), 1);
+    assert_eq!(log_files(&disk), Vec::<String>::new());
+    // It comes back when the power goes before the directory is durable.
+    for seed in 0..8 {
+        let (_, found) = open(&disk.crash(seed), 2).unwrap();
+        assert_eq!(found, Vec::new());
+    }
+    faulty.disarm();
+    wal.append(Seq(2), 1, &[&[2; 300]]).unwrap();
+    wal.sync().unwrap();
+    for seed in 0..8 {
+        let (_, found) = open(&disk.crash(seed), 2).unwrap();
+        assert_eq!(found.len(), 1);
+    }
+}
+
+#[test]
+fn an_fsync_that_finds_the_disk_full_is_final() {
+    for skip in 0..4 {
+        let disk = MemDisk::new();
+        let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+        let (mut wal, _) = open(&faulty, 1).unwrap();
+        faulty.arm(Fault::SyncFull, skip, Times::Once);
+        let failed = (1..9).find_map(|seq| {
+            let done = wal.append(Seq(seq), 1, &[b"x"]).and_then(|()| wal.sync());
+            done.err()
+        });
+        assert_eq!(failed.map(|error| error.kind()), Some(ErrorKind::Io));
+        assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
     }
 }
 

@@ -9,8 +9,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
-    Ack, CascadeRequest, Db, DbOptions, Existing, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
-    WriteOptions,
+    Ack, BadRows, CascadeRequest, Db, DbOptions, Existing, MEMORY_BYTES_MIN, TAG_BYTES_MAX,
+    TAGS_BYTES_MAX, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, Result, Series, SeriesBatch, TagColumn, TimeRange, WriteBatch,
@@ -21,7 +21,7 @@ use crate::small;
 
 const DURABLE: WriteOptions = WriteOptions {
     ack: Ack::Durable,
-    bad_rows: tidefall_storage::BadRows::Reject,
+    bad_rows: BadRows::Reject,
     unknown: Unknown::Create,
     existing: Existing::Replace,
 };
@@ -215,4 +215,60 @@ fn a_reader_beside_a_writer_finds_sensors_that_are_only_in_objects() {
     });
     let reader = Db::open_read_only_on(Arc::new(hooked), options()).unwrap();
     assert_eq!((times(&reader, "old"), times(&reader, "new")), (vec![1], vec![2, 3]));
+}
+
+#[test]
+fn tags_that_are_too_long_are_bad_rows_that_name_tag_length_and_limit() {
+    let disk = MemDisk::new();
+    let db = open(&disk);
+    let longest = "x".repeat(TAG_BYTES_MAX);
+    let too_long = "y".repeat(TAG_BYTES_MAX + 1);
+    write(&db, &[&longest], 1, &DURABLE).unwrap();
+    let error = write(&db, &["a", &too_long], 2, &DURABLE).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    for part in ["row 1", "tag \"sensor\"", "16385 bytes", "up to 16384", "\"yyy"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    assert_eq!(times(&db, "a"), [0; 0]);
+    let aside = WriteOptions { bad_rows: BadRows::SetAside, ..DURABLE };
+    let report = db.write("plant", &batch(&["a", &too_long, "b"], 3), &aside).unwrap();
+    assert_eq!(report.bad.iter().map(|bad| bad.row).collect::<Vec<_>>(), [1]);
+    assert_eq!((times(&db, "a"), times(&db, "b")), (vec![3], vec![3]));
+    assert_eq!(times(&db, &too_long), [0; 0]);
+
+    let rows = batch(&["c", &too_long], 4);
+    let value = Arc::new(Int64Array::from(vec![4])) as ArrayRef;
+    let one = Series { time: vec![4].into(), fields: vec![value] };
+    let (fields, tags) = (vec!["value".into()], rows.tags);
+    let load = SeriesBatch { fields, series: vec![one.clone(), one], tags };
+    let error = db.load("plant", &load, Unknown::Create).unwrap_err();
+    assert!(error.message().contains("series 1") && error.message().contains("16384"), "{error}");
+    assert_eq!(times(&db, "c"), [0; 0]);
+    for found in killed(&disk) {
+        assert_eq!((times(&found, &longest), times(&found, "b")), (vec![1], vec![3]));
+    }
+}
+
+#[test]
+fn all_tags_of_a_sensor_together_have_a_limit() {
+    const TAGS: usize = 5;
+    let db = open(&MemDisk::new());
+    let write = |bytes: usize| {
+        let tags = (0..TAGS).map(|tag| TagColumn {
+            name: format!("tag{tag}"),
+            values: StringArray::from_iter_values([&"z".repeat(bytes + tag)]),
+            keys: vec![0].into(),
+        });
+        let value = Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+        let fields = vec![FieldColumn { name: "value".into(), values: value }];
+        let batch = WriteBatch { time: vec![1].into(), tags: tags.collect(), fields };
+        db.write("plant", &batch, &DURABLE)
+    };
+    let most = (TAGS_BYTES_MAX - 10) / TAGS;
+    write(most).unwrap();
+    let error = write(most + 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    for part in ["65540 bytes together", "\"tag4\" has 13110", "up to 65536"] {
+        assert!(error.message().contains(part), "{error}");
+    }
 }

@@ -53,3 +53,25 @@ fn few_combinations_have_small_codes() {
     let none = Combinations::of(&[], 2);
     assert_eq!((none.codes, none.bound), (vec![0, 0], 1));
 }
+
+#[test]
+fn sensors_from_before_the_limit_may_be_written() {
+    let mut schema = TableSchema::new(Default::default(), "plant", "time");
+    schema.add_tag("site").unwrap();
+    let long = ["a", "b"].map(|letter| letter.repeat(TAG_BYTES_MAX + 1));
+    let batch = WriteBatch {
+        time: vec![1, 2, 3].into(),
+        tags: vec![TagColumn {
+            name: "site".into(),
+            values: StringArray::from_iter_values(&long),
+            keys: vec![0, 1, NO_TAG].into(),
+        }],
+        fields: Vec::new(),
+    };
+    let mut sensors = SensorDictionary::default();
+    sensors.find_or_add(&[Some(&long[0])]).unwrap();
+    let mut bad = Vec::new();
+    refuse_long_tags(&schema, &batch, &sensors, &mut bad);
+    assert_eq!(bad.iter().map(|error| error.row).collect::<Vec<_>>(), [1]);
+    assert!(bad[0].error.message().contains("\"bbb"), "{}", bad[0].error);
+}
