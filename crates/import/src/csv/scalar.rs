@@ -188,6 +188,7 @@ pub(super) fn expected(ty: FieldType) -> &'static str {
         FieldType::F32 | FieldType::F64 => "a number",
         FieldType::Bool => "true or false",
         FieldType::Text => "text in UTF-8",
+        FieldType::Timestamp => "a time as the first ones are written",
     }
 }
 

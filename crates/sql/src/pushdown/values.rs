@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator};
 use tidefall_storage::{Comparison, ValueCondition};
-use tidefall_types::{ColumnKind, FieldId, TableSchema};
+use tidefall_types::{ColumnKind, FieldId, FieldType, TableSchema};
 
 use super::column_kind;
 
@@ -35,16 +35,23 @@ pub(super) fn condition(
     Some(ValueCondition { field, op, value })
 }
 
-/// The numeric field that `expr` is, also under a cast that keeps the order of its values.
+/// The field of numbers or timestamps that `expr` is, also under a cast that keeps the order of its values.
 fn numeric_field(expr: &Expr, schema: &TableSchema) -> Option<FieldId> {
     match expr {
         Expr::Column(_) => match column_kind(expr, schema)? {
             ColumnKind::Field(id) if schema.fields[id.index()].ty.is_numeric() => Some(id),
+            ColumnKind::Field(id) if schema.fields[id.index()].ty == FieldType::Timestamp => {
+                Some(id)
+            }
             _ => None,
         },
         Expr::Cast(cast) => {
             let id = numeric_field(&cast.expr, schema)?;
-            let from = schema.fields[id.index()].ty.arrow();
+            let ty = schema.fields[id.index()].ty;
+            if !ty.is_numeric() {
+                return None;
+            }
+            let from = ty.arrow();
             let to = cast.field.data_type();
             let widens = matches!(to, DataType::Float64) || (from.is_integer() && to.is_integer());
             widens.then_some(id)
@@ -65,6 +72,7 @@ fn number(literal: &ScalarValue) -> Option<f64> {
         ScalarValue::UInt64(value) => (*value)? as f64,
         ScalarValue::Float32(value) => f64::from((*value)?),
         ScalarValue::Float64(value) => (*value)?,
+        ScalarValue::TimestampNanosecond(value, None) => (*value)? as f64,
         _ => return None,
     };
     // A comparison with NaN has its own order, which metrics do not follow.

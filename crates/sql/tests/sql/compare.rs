@@ -33,6 +33,7 @@ struct Row {
     u: Option<u64>,
     s: Option<String>,
     o: Option<bool>,
+    w: Option<i64>,
 }
 
 type Key = (Option<String>, Option<String>, i64);
@@ -66,7 +67,9 @@ fn random_row(rng: &mut SmallRng) -> Row {
     let s = format!("s{}", rng.random_range(0..5));
     let s = optional(rng, s);
     let o = rng.random_bool(0.5);
-    Row { x, f, i, u, s, o: optional(rng, o) }
+    let o = optional(rng, o);
+    let w = START_NS + rng.random_range(-400..400) * NS_PER_HOUR + rng.random_range(0..5);
+    Row { x, f, i, u, s, o, w: optional(rng, w) }
 }
 
 fn text(value: Option<impl std::fmt::Display>, quote: &str) -> String {
@@ -90,7 +93,7 @@ impl Model {
 
     /// Writes random rows, some of them corrections of rows that are there, to both.
     async fn write(&mut self, test_db: &TestDb, rng: &mut SmallRng, count: usize) {
-        let mut sql = "INSERT INTO t (time, a, b, x, f, i, u, s, o) VALUES ".to_owned();
+        let mut sql = "INSERT INTO t (time, a, b, x, f, i, u, s, o, w) VALUES ".to_owned();
         for at in 0..count {
             let known: Vec<Key> = if rng.random_bool(0.1) {
                 let skip = rng.random_range(0..self.rows.len().max(1));
@@ -106,9 +109,10 @@ impl Model {
             let (a, b) = (text(key.0.as_ref(), "'"), text(key.1.as_ref(), "'"));
             let (x, f, i) = (text(row.x, ""), text(row.f, ""), text(row.i, ""));
             let (u, s, o) = (text(row.u, ""), text(row.s.as_ref(), "'"), text(row.o, ""));
+            let w = text(row.w.map(format_time), "'");
             let comma = if at == 0 { "" } else { ", " };
             let time = format_time(key.2);
-            write!(sql, "{comma}('{time}', {a}, {b}, {x}, {f}, {i}, {u}, {s}, {o})")
+            write!(sql, "{comma}('{time}', {a}, {b}, {x}, {f}, {i}, {u}, {s}, {o}, {w})")
                 .expect("a text");
             let old = self.rows.entry(key).or_default();
             *old = Row {
@@ -118,6 +122,7 @@ impl Model {
                 u: row.u.or(old.u),
                 s: row.s.or(old.s.take()),
                 o: row.o.or(old.o),
+                w: row.w.or(old.w),
             };
         }
         test_db.text(&sql).await;
@@ -152,6 +157,7 @@ impl Model {
             ("u", Arc::new(rows().map(|row| row.u).collect::<UInt64Array>()), true),
             ("s", Arc::new(rows().map(|row| row.s.clone()).collect::<StringArray>()), true),
             ("o", Arc::new(rows().map(|row| row.o).collect::<BooleanArray>()), true),
+            ("w", Arc::new(rows().map(|row| row.w).collect::<TimestampNanosecondArray>()), true),
         ];
         RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
     }
@@ -201,14 +207,26 @@ fn random_condition(rng: &mut SmallRng) -> String {
     let values = pick(
         rng,
         &[
-            "true", "true", "true", "x > 10", "i <= 3", "x = 1.5", "s = 's1'", "o", "u < 1000",
+            "true",
+            "true",
+            "true",
+            "x > 10",
+            "i <= 3",
+            "x = 1.5",
+            "s = 's1'",
+            "o",
+            "u < 1000",
+            "w > TIMESTAMP '2024-01-28 12:00:00'",
+            "w < time - INTERVAL '1 day'",
+            "w BETWEEN TIMESTAMP '2024-01-20 00:00:00' AND TIMESTAMP '2024-01-30 00:00:00'",
+            "w IS NULL",
             "f > 0",
         ],
     );
     format!("{tags} AND {time} AND {values}")
 }
 
-const MEASURES: [&str; 28] = [
+const MEASURES: [&str; 34] = [
     "count(*)",
     "count(x)",
     "count(s)",
@@ -237,9 +255,15 @@ const MEASURES: [&str; 28] = [
     "first_value(u ORDER BY time DESC)",
     "last_value(x IGNORE NULLS ORDER BY time)",
     "sum(x) / count(*)",
+    "count(w)",
+    "min(w)",
+    "max(w)",
+    "first_value(w ORDER BY time)",
+    "last_value(w ORDER BY time)",
+    "last_value(w IGNORE NULLS ORDER BY time)",
 ];
 
-const GROUPS: [&str; 12] = [
+const GROUPS: [&str; 13] = [
     "a",
     "b",
     "a, b",
@@ -252,6 +276,7 @@ const GROUPS: [&str; 12] = [
     "b, date_trunc('day', time)",
     "date_bin(INTERVAL '1 day', time), a, b",
     "upper(a)",
+    "date_trunc('day', w)",
 ];
 
 fn random_question(rng: &mut SmallRng) -> String {
@@ -331,7 +356,7 @@ async fn answers_equal_datafusion_in_every_placement() {
         test_db
             .text(
                 "CREATE TABLE t (time TIMESTAMP, a TEXT, b TEXT, x DOUBLE, f REAL, i INTEGER, \
-                 u BIGINT UNSIGNED, s TEXT, o BOOLEAN, PRIMARY KEY (a, b, time))",
+                 u BIGINT UNSIGNED, s TEXT, o BOOLEAN, w TIMESTAMP, PRIMARY KEY (a, b, time))",
             )
             .await;
         let mut model = Model::default();

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampNanosecondArray,
+};
 use tidefall_types::{FieldId, FieldType, Result, Seq, TableId, TableSchema, TimeRange};
 
 use super::check_error;
@@ -20,7 +22,8 @@ use crate::table::Table;
 
 /// Sensors that the table has.
 const SENSORS: u32 = 20;
-const TYPES: [FieldType; 4] = [FieldType::F64, FieldType::I64, FieldType::Text, FieldType::Bool];
+const TYPES: [FieldType; 5] =
+    [FieldType::F64, FieldType::I64, FieldType::Text, FieldType::Bool, FieldType::Timestamp];
 
 /// A record of arbitrary bytes, with its checksums as they are or repaired: it becomes a part of a
 /// table that can be read, or an error.
@@ -134,10 +137,15 @@ fn rows_frame() -> Result<Vec<u8>> {
     let ints: ArrayRef = Arc::new(Int64Array::from(vec![3, 1 << 40, -5]));
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("dry"), Some(""), None]));
     let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, true, false]));
+    let times: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![
+        Some(1_709_251_200_000_000_000),
+        None,
+        Some(-1),
+    ]));
     let rows = Prepared {
         sensor: vec![0, 7, 0].into(),
         time: vec![1_709_251_200_000_000_000, 5, 1_709_251_260_000_000_000].into(),
-        fields: vec![Some(floats), Some(ints), Some(texts), Some(flags)],
+        fields: vec![Some(floats), Some(ints), Some(texts), Some(flags), Some(times)],
     };
     encode_rows(&rows)
 }

@@ -113,6 +113,8 @@ pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {
 fn may_convert(from: FieldType, to: FieldType) -> bool {
     match (from, to) {
         (FieldType::Text, FieldType::Text) => true,
+        // Timestamps became such numbers before there were fields for them.
+        (FieldType::Timestamp, FieldType::I64) => true,
         (from, to) => from.is_numeric() && to.is_numeric(),
     }
 }

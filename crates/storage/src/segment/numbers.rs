@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
 use tidefall_types::{FieldType, Result};
 
 use super::frame::{FrameReader, FrameWriter};
@@ -22,6 +23,7 @@ pub(crate) const fn number_kind(ty: FieldType) -> Option<NumberKind> {
         FieldType::F32 | FieldType::F64 => Some(NumberKind::Float),
         FieldType::U64 => Some(NumberKind::UInt),
         FieldType::Bool | FieldType::Text => None,
+        // Timestamps have no sum, but all else.
         _ => Some(NumberKind::Int),
     }
 }
@@ -32,9 +34,18 @@ macro_rules! with_numbers {
         with_numbers!(@ $array, $slice, $body, Float64 => Float64Type, Float32 => Float32Type)
     };
     ($array:expr, Int, |$slice:ident| $body:expr) => {
-        with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
-            Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type, UInt16 => UInt16Type,
-            UInt8 => UInt8Type)
+        // Timestamps are integers, too.
+        if let arrow_schema::DataType::Timestamp(..) = $array.data_type() {
+            let $slice: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                arrow_array::types::TimestampNanosecondType,
+            >($array)
+            .values();
+            $body
+        } else {
+            with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
+                Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type,
+                UInt16 => UInt16Type, UInt8 => UInt8Type)
+        }
     };
     ($array:expr, UInt, |$slice:ident| $body:expr) => {
         with_numbers!(@ $array, $slice, $body, UInt64 => UInt64Type)
@@ -282,6 +293,39 @@ impl<T: Number> Columns<T> {
         let m2 = totals.m2;
         self.m2.push(if exact { shortest_decimal(m2, m2 * M2_PRECISION) } else { m2 });
         exact
+    }
+
+    /// Adds a block of each range of values that have an order but no sum: of none of them is it too large.
+    pub(super) fn append_ordered(
+        &mut self,
+        slice: &[T],
+        nulls: Option<&NullBuffer>,
+        ranges: &[Range<usize>],
+        exact: &mut Vec<bool>,
+    ) {
+        for range in ranges {
+            let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
+            let mut values = range.clone().filter(is_valid).map(|row| slice[row]);
+            let Some(first) = values.next() else {
+                self.resize(self.min.len() + 1);
+                exact.push(true);
+                continue;
+            };
+            let (mut min, mut max, mut last) = (first, first, first);
+            for value in values {
+                min = if value.is_below(min) { value } else { min };
+                max = if max.is_below(value) { value } else { max };
+                last = value;
+            }
+            self.min.push(min);
+            self.max.push(max);
+            self.sum.push(T::default());
+            self.sum_f64.push(0.0);
+            self.first.push(first);
+            self.last.push(last);
+            self.m2.push(0.0);
+            exact.push(true);
+        }
     }
 
     pub(crate) fn reserve(&mut self, more: usize) {
