@@ -226,7 +226,7 @@ fn all_inputs_have_a_say_in_the_types() {
     place.done(&[&["import", "jan.csv"], whole.as_slice()].concat());
     let said = place.failed(&[&["import", "feb.csv"], whole.as_slice()].concat());
     assert!(said.err.contains("feb.csv, line 2"), "{said:?}");
-    assert!(said.err.contains("--type v=DOUBLE takes it, in a new table"), "{said:?}");
+    assert!(said.err.contains("a DOUBLE takes it, by --type in a new table"), "{said:?}");
     let said = place.failed(&import(&["jan.csv"], &["--type", "x=DOUBLE"]));
     assert!(said.err.contains("no file has a field \"x\""), "{said:?}");
 }

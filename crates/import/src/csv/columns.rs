@@ -181,7 +181,7 @@ impl Values<'_, '_> {
         let is_plain = self.column.numerals == Numerals::PLAIN;
         let hint = match self.ty {
             FieldType::Bool | FieldType::Text | FieldType::Timestamp => String::new(),
-            _ if is_number => format!("; --type {name}=DOUBLE takes it, in a new table"),
+            _ if is_number => "; a DOUBLE takes it, by --type in a new table".to_owned(),
             _ if is_plain => scalar::marks_hint(text).to_owned(),
             _ => String::new(),
         };

@@ -31,13 +31,6 @@ impl Dialect {
     fn is_comment(self, line: &[u8]) -> bool {
         self.comment.is_some() && line.first().copied() == self.comment
     }
-
-    /// Whether a line has no text in any field.
-    fn is_blank(self, line: &[u8]) -> bool {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        line.iter().all(|byte| *byte == self.separator)
-    }
 }
 
 /// Whether more bytes may follow a buffer.
@@ -157,7 +150,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Finds the fields of `block`, which holds whole records, ends with a line end, and is
-    /// smaller than 4 GiB. Remarks and lines without any text are passed over.
+    /// smaller than 4 GiB. Blank lines and remarks are passed over.
     pub fn fill(&mut self, block: &[u8], dialect: Dialect, columns: usize) {
         assert!(block.last().is_none_or(|&byte| byte == b'\n'), "a block ends with a line end");
         assert!(u32::try_from(block.len()).is_ok(), "positions in a block are 32 bits wide");
@@ -197,9 +190,7 @@ impl Index {
             }
             let end = if at > record && block[at - 1] == b'\r' { at - 1 } else { at };
             let found = self.ends.len() - first + 1;
-            // As many bytes as separators are a line without any text.
-            let has_text = end - record + 1 > found;
-            let is_record = has_text && !dialect.is_comment(&block[record..]);
+            let is_record = end > record && !dialect.is_comment(&block[record..]);
             if found == self.columns && is_record {
                 self.ends.push(end as u32);
                 self.starts.push(record as u32);
@@ -241,7 +232,7 @@ impl Index {
                 Some(end) => (end, Some(self.ends.len() - first)),
                 None => (memchr(b'\n', &block[at..]).map_or(block.len(), |n| at + n + 1), None),
             };
-            let blank = dialect.is_blank(&block[at..end]);
+            let blank = matches!(&block[at..end], b"\n" | b"\r\n");
             if found == Some(self.columns) && !blank {
                 self.starts.push(start as u32);
                 self.lines.push(at as u32);

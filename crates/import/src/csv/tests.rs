@@ -108,8 +108,8 @@ fn types_and_missing_values_are_inferred() {
         &options,
         "2024-01-01T00:00:00Z v=255
         line 3: column \"v\": \"256\" is not a whole number from 0 to 255, and the column is \
-        TINYINT UNSIGNED; correct it, or name the text as a missing value; --type v=DOUBLE takes \
-        it, in a new table",
+        TINYINT UNSIGNED; correct it, or name the text as a missing value; a DOUBLE takes it, by \
+        --type in a new table",
     );
 }
 
@@ -129,7 +129,7 @@ fn a_table_gives_its_types_and_tags() {
         "2024-01-01T00:00:00Z s=7 i=1 t=1.50 new=1.5
         2024-01-04T00:00:00Z s=7 i=4 new=4.0
         line 3: column \"i\": \"2.0\" is not a whole number, and the column is BIGINT; correct it, \
-        or name the text as a missing value; --type i=DOUBLE takes it, in a new table
+        or name the text as a missing value; a DOUBLE takes it, by --type in a new table
         line 4: column \"i\": \"oops\" is not a whole number, and the column is BIGINT; correct it, \
         or name the text as a missing value",
     );

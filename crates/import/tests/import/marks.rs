@@ -188,15 +188,20 @@ fn apostrophes_between_thousands_are_found() {
 }
 
 #[test]
-fn lines_without_any_text_are_passed_over_wherever_they_stand() {
+fn lines_without_text_end_a_file_and_are_wrong_within() {
     check(
-        "time,v\n2024-01-01,\n,\n2024-01-02,2\r\n,\r\n,\n\n,,,\n,",
+        "time,v\n2024-01-01,\n,\n2024-01-02,2\r\n,\r\n,\n\n,",
         &CsvOptions::default(),
         "2024-01-01T00:00:00Z
-        2024-01-02T00:00:00Z v=2",
+        2024-01-02T00:00:00Z v=2
+        line 3: time: \"\" is not a time: expected YYYY-MM-DD[ HH:MM[:SS[.fraction]]][Z or +HH:MM]",
     );
+}
+
+#[test]
+fn lines_without_text_end_a_file_however_long_it_is() {
     let mut text = "time,s,v\n".to_owned();
-    // More than what the file is judged by.
+    // More than what the file is judged by, and then more than what is read at once.
     for row in 0..150_000 {
         writeln!(
             text,
@@ -211,16 +216,16 @@ fn lines_without_any_text_are_passed_over_wherever_they_stand() {
             text.push_str(",,\n,,\r\n");
         }
     }
-    text.push_str(",,\n,,\n,\n");
+    text.push_str(&",,\n".repeat(400_000));
     let options = tagged(&["s"]);
     for text in [text.clone(), text.replace(",s0,", ",\"s0\",")] {
         let reader = read_csv(input(&text), &options).unwrap_or_else(|error| panic!("{error}"));
-        let (mut rows, mut bad) = (0, 0);
+        let (mut rows, mut bad) = (0, Vec::new());
         for batch in reader {
             let batch = batch.expect("a batch");
             rows += batch.batch.rows();
-            bad += batch.bad.len();
+            bad.extend(batch.bad.iter().map(|bad| bad.line));
         }
-        assert_eq!((rows, bad), (150_000, 0));
+        assert_eq!((rows, bad), (150_000, vec![70_003, 70_004]));
     }
 }
