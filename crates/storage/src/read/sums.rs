@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
@@ -231,11 +229,6 @@ impl FieldSums {
             }
             Self::Float(sums) => {
                 with_numbers!(values, Float, |slice| sums.add_rows(times, slice, values, dealt))
-            }
-            // Their sums mean nothing, and nobody asks for them.
-            Self::Int(sums) if *values.data_type() == FieldType::Timestamp.arrow() => {
-                let instants = values.as_primitive::<TimestampNanosecondType>();
-                sums.add_rows(times, instants.values(), values, dealt);
             }
             Self::Int(sums) => {
                 with_numbers!(values, Int, |slice| sums.add_rows(times, slice, values, dealt))

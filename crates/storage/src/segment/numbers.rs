@@ -34,9 +34,18 @@ macro_rules! with_numbers {
         with_numbers!(@ $array, $slice, $body, Float64 => Float64Type, Float32 => Float32Type)
     };
     ($array:expr, Int, |$slice:ident| $body:expr) => {
-        with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
-            Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type, UInt16 => UInt16Type,
-            UInt8 => UInt8Type)
+        // Timestamps are integers, too.
+        if let arrow_schema::DataType::Timestamp(..) = $array.data_type() {
+            let $slice: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                arrow_array::types::TimestampNanosecondType,
+            >($array)
+            .values();
+            $body
+        } else {
+            with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
+                Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type,
+                UInt16 => UInt16Type, UInt8 => UInt8Type)
+        }
     };
     ($array:expr, UInt, |$slice:ident| $body:expr) => {
         with_numbers!(@ $array, $slice, $body, UInt64 => UInt64Type)
