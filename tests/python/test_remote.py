@@ -131,6 +131,27 @@ def check_settings(db):
     assert db.tables() == ["t"]
 
 
+def test_each_setting_is_sent_once(folder):
+    with tidefall.open(folder) as db:
+        db.sql("CREATE TABLE t (time TIMESTAMP, v BIGINT)")
+    served = Served(folder)
+    try:
+        db = served.client
+        for round_ in range(50):
+            db.sql(f"SET tidefall.metrics = {'on' if round_ % 2 else 'off'}")
+            db.sql(f"set Tidefall.Metrics = {'off' if round_ % 2 else 'on'};")
+            db.sql(f"SET TIME ZONE = '+0{round_ % 10}:00'")
+            db.sql(f"SET datafusion.execution.time_zone = '+0{round_ % 10}:30'")
+        assert len("".join(db._core.settings.values())) < 120
+        assert "TidefallScan" in " ".join(db.sql("EXPLAIN SELECT count(*) FROM t").to_pandas()["plan"])
+        assert "+09:30" in db.sql("SELECT arrow_typeof(now())").to_pandas().iloc[0, 0]
+        db.sql("RESET datafusion.execution.time_zone")
+        assert "+09:30" not in db.sql("SELECT arrow_typeof(now())").to_pandas().iloc[0, 0]
+        assert len(db._core.settings) == 1
+    finally:
+        served.stop()
+
+
 def test_answers_are_read_and_data_is_written_as_in_this_process(folder):
     served = Served(folder)
     try:

@@ -74,8 +74,21 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
 IDLE_SECONDS_MAX = 20
 # One statement that only reads: it may be sent again when nobody knows whether it arrived.
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
-# A statement that changes a setting and nothing else.
-SETTING = re.compile(r"\s*(SET|RESET)\b[^;]*;?\s*", re.IGNORECASE)
+COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+# A statement that changes a setting and nothing else, and the name of the setting.
+SETTING = re.compile(r"\s*(?P<verb>SET|RESET)\s+(?P<name>TIME\s*ZONE\b|[^\s=]+).*", re.IGNORECASE | re.DOTALL)
+TIME_ZONE = "datafusion.execution.time_zone"
+
+
+def settings_of(query: str) -> list[tuple[str, str | None]]:
+    """The names of the settings that statements change, if all of them do so, and what sets them; None takes back."""
+    statements = [statement.strip() for statement in COMMENT.sub(" ", query).split(";") if statement.strip()]
+    found = [SETTING.fullmatch(statement) for statement in statements]
+    if not all(found):
+        return []
+    names = [one["name"].lower() for one in found]
+    names = [TIME_ZONE if re.fullmatch(r"time\s*zone", name) else name for name in names]
+    return [(name, None if one["verb"].lower() == "reset" else f"{statement}; ") for name, one, statement in zip(names, found, statements)]
 
 
 def time_column(schema: pyarrow.Schema, time: str | None) -> int:
@@ -209,17 +222,20 @@ class Database:
 
     def __init__(self, url: str):
         self.server = Server(url)
-        # What was SET goes in front of every question, as the server forgets it with each.
-        self.settings: list[str] = []
+        # What was SET goes in front of every question, as the server forgets it with each; the last word on each
+        # setting counts.
+        self.settings: dict[str, str] = {}
         self.ask("SELECT 1")
 
     def close(self) -> None:
         self.server.is_closed = True
 
     def sql(self, query: str) -> Stream:
-        answer = self.send("".join(self.settings) + query, READING.fullmatch(query) is not None)
-        if SETTING.fullmatch(query):
-            self.settings.append(query.rstrip().rstrip(";") + "; ")
+        answer = self.send("".join(self.settings.values()) + query, READING.fullmatch(query) is not None)
+        for name, statement in settings_of(query):
+            self.settings.pop(name, None)
+            if statement is not None:
+                self.settings[name] = statement
         return answer
 
     def send(self, query: str, may_repeat: bool) -> Stream:
