@@ -139,6 +139,8 @@ impl Db {
         while let Some(tell) = done.take() {
             let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
             let part = rows.part(first..first + count)?;
+            // For the first one the write has waited.
+            let is_first = first == 0;
             first += count;
             let tell: Done = match first < rows.time.len() {
                 // Should it fail, so does all that comes behind it.
@@ -149,7 +151,9 @@ impl Db {
                 false => tell,
             };
             let unlogged = Arc::clone(engine);
-            engine.wait_for_room()?;
+            if !is_first {
+                engine.wait_for_room()?;
+            }
             engine.commits.submit(Commit {
                 table: Arc::clone(&table),
                 change: Change::Rows(part),

@@ -185,6 +185,11 @@ impl CommitQueue {
                     self.fail(error);
                     logged = Err(error.clone());
                 }
+                if outcome.is_ok() {
+                    // Before anybody is told: the next that is asked for may be a cascade, which forgets a delete only
+                    // when that is known to be behind it.
+                    self.applied.store(seq.0 + 1, Ordering::Release);
+                }
                 // It is not ours.
                 let told = caught(|| {
                     done(outcome);
