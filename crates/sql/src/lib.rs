@@ -8,6 +8,7 @@
 //! is read comes into a plan by the node in `source`.
 
 mod ahead;
+mod ambiguous;
 mod amend;
 mod arrange;
 mod asof;

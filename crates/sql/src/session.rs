@@ -24,6 +24,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
+use crate::ambiguous::PushNamedFilters;
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
@@ -110,7 +111,7 @@ impl Session {
         let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
             vec![Arc::new(ForgetfulGroupingSets)];
         let rules = PhysicalOptimizer::new().rules.into_iter();
-        physical.extend(rules.map(PushProjections::instead_of));
+        physical.extend(rules.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
         // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
         let last = FilterPushdown::new_post_optimization();
         let at = physical.iter().rposition(|rule| rule.name() == last.name());
