@@ -28,6 +28,7 @@ mod layers;
 mod live;
 mod metrics;
 mod names;
+mod outer;
 mod planner;
 mod projection;
 mod pushdown;
