@@ -151,15 +151,6 @@ impl Source for RowScan {
         self.view.snapshot().text_bytes_per_row(&self.fields())
     }
 
-    fn open(
-        self: Arc<Self>,
-        partition: usize,
-        limit: Option<usize>,
-        tally: &Tally,
-    ) -> Result<Batches> {
-        self.open_live(partition, limit, tally, Live::default())
-    }
-
     fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
         let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
         Some(self.view.snapshot().rows_about(sensors, &self.time))
@@ -174,12 +165,12 @@ impl Source for RowScan {
         is_time.then(|| Arc::new(Self { order: Some(order), ..self.clone() }) as Arc<dyn Source>)
     }
 
-    fn open_live(
+    fn open(
         self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
-        tally: &Tally,
         live: Live,
+        tally: &Tally,
     ) -> Result<Batches> {
         let request = ScanRequest {
             sensors: self.sensors[self.parts[partition].clone()].to_vec(),

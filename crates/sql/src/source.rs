@@ -45,12 +45,13 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn row_bytes(&self) -> u64 {
         0
     }
-    /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. This
-    /// and the making run on threads that may block.
+    /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. Rows that
+    /// `live` rules out meanwhile need not come. This and the making run on threads that may block.
     fn open(
         self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
+        live: Live,
         tally: &Tally,
     ) -> Result<Batches>;
     /// About how many rows it makes, in one part or in all, if it can tell without reading any.
@@ -65,16 +66,6 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     /// by stretch, in no order within; none where it cannot.
     fn by_time(&self, _column: usize, _order: TimeOrder) -> Option<Arc<dyn Source>> {
         None
-    }
-    /// As [`Source::open`]; rows that `live` rules out while batches are made need not come.
-    fn open_live(
-        self: Arc<Self>,
-        partition: usize,
-        limit: Option<usize>,
-        tally: &Tally,
-        _live: Live,
-    ) -> Result<Batches> {
-        self.open(partition, limit, tally)
     }
 }
 
@@ -175,7 +166,7 @@ impl Part {
             none => {
                 let SourceNode { source, limit, filters, tally, .. } = &self.node;
                 let live = Live::new(filters.clone());
-                none.insert(Arc::clone(source).open_live(self.partition, *limit, tally, live)?)
+                none.insert(Arc::clone(source).open(self.partition, *limit, live, tally)?)
             }
         };
         batches.next().transpose()

@@ -9,6 +9,7 @@ mod alike;
 mod amended;
 mod bounded;
 mod counters;
+mod forward;
 mod histogram;
 mod interpolate;
 mod short_forms;

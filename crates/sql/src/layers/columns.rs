@@ -21,6 +21,7 @@ use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange, text_bytes};
 use super::LAYER;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_among};
 use crate::reads::Tally;
 use crate::scan::split;
@@ -251,6 +252,7 @@ impl Source for Lists {
         self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let (stats, mut sensors) = (tally.start(), self.parts[partition].clone());

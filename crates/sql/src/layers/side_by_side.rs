@@ -23,6 +23,7 @@ use tidefall_types::{FieldId, TimeRange, format_duration};
 use super::LAYER;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::reads::Tally;
 use crate::source::Source;
 use crate::table::View;
@@ -185,6 +186,7 @@ impl Source for SideBySide {
         self: Arc<Self>,
         _partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let stats = tally.start();

@@ -20,6 +20,7 @@ use super::node::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode, sliced};
@@ -375,6 +376,7 @@ impl Source for Answers {
         self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let Part { groups, threads } = self.parts[partition].clone();
