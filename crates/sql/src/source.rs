@@ -283,8 +283,12 @@ impl ExecutionPlan for SourceNode {
         let mut statistics = Statistics::new_unknown(&schema);
         if let Some(rows) = self.source.rows_about(args.partition()) {
             let rows = self.limit.map_or(rows, |limit| rows.min(limit));
-            let bytes_per_row: usize =
-                schema.fields().iter().map(|field| bytes_about(field.data_type())).sum();
+            let types = || schema.fields().iter().map(|field| field.data_type());
+            let lists = match types().any(|data_type| matches!(data_type, DataType::List(_))) {
+                true => usize::try_from(self.source.row_bytes()).unwrap_or(usize::MAX),
+                false => 0,
+            };
+            let bytes_per_row = types().map(bytes_about).sum::<usize>().max(lists);
             statistics.num_rows = Precision::Inexact(rows);
             statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(bytes_per_row));
         }

@@ -240,6 +240,10 @@ impl Source for Lists {
         self.parts.len()
     }
 
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        Some(partition.map_or(self.sensors.len(), |at| self.parts[at].len()))
+    }
+
     fn row_bytes(&self) -> u64 {
         let snapshot = self.view.snapshot();
         let fields = self.fields();

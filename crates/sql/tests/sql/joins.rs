@@ -63,6 +63,51 @@ async fn the_smaller_side_is_taken_into_memory() {
     }
 }
 
+/// What is made of metrics, and layers, are sides, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_and_layers_are_the_smaller_side() {
+    let test_db = tables().await;
+    for (sql, side) in [
+        (
+            "SELECT l.v FROM big l JOIN (SELECT host, max(time) AS last FROM big GROUP BY host) n \
+             ON l.host = n.host AND l.time = n.last",
+            "TidefallMetrics",
+        ),
+        (
+            "SELECT l.v FROM (SELECT host, max(time) AS last FROM big GROUP BY host) n JOIN big l \
+             ON l.host = n.host AND l.time = n.last",
+            "TidefallMetrics",
+        ),
+        (
+            "SELECT l.v FROM big l JOIN (SELECT time_bucket(INTERVAL '1 hour', time) AS t, max(v) AS v FROM big \
+             GROUP BY t) m ON l.v = m.v",
+            "TidefallMetrics",
+        ),
+        // Bins of a nanosecond are no more than rows.
+        (
+            "SELECT l.room FROM (SELECT time_bucket(INTERVAL '1 nanosecond', time) AS t, max(v) AS v FROM big \
+             GROUP BY t) m JOIN small l ON l.time = m.t",
+            "TidefallScan",
+        ),
+        ("SELECT l.v FROM big l JOIN columns.small c ON l.host = c.host", "TidefallLayer"),
+        ("SELECT l.v FROM columns.small c JOIN big l ON l.host = c.host", "TidefallLayer"),
+        ("SELECT l.room, c.v FROM columns.big c JOIN small l ON l.host = c.host", "TidefallScan"),
+    ] {
+        let plan = test_db.plan(sql).await;
+        let join =
+            plan.split("HashJoinExec").nth(1).unwrap_or_else(|| panic!("no hash join\n{plan}"));
+        let first = join.split("Tidefall").nth(1).unwrap_or_default();
+        let first = first.split(':').next().unwrap_or_default();
+        assert_eq!(format!("Tidefall{first}"), side, "{sql}\n{plan}");
+    }
+    let options = DbOptions { memory_bytes: 16 << 20, threads: 2, ..DbOptions::default() };
+    let session = Session::with_options(test_db.db.clone(), &options);
+    let newest = "SELECT count(*), sum(l.v) FROM big l JOIN (SELECT host, max(time) AS last FROM big GROUP BY host) n \
+                  ON l.host = n.host AND l.time = n.last";
+    let batches = session.collect(newest).await.expect("the newest row of each host");
+    assert_eq!(lines(&batches), ["40 15999180"]);
+}
+
 /// With the larger side in memory these would need more than there is.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_take_the_memory_of_the_smaller_side() {
