@@ -172,8 +172,12 @@ impl Source for RowScan {
         live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
+        let mut sensors = self.sensors[self.parts[partition].clone()].to_vec();
+        live.retain_wanted(&mut sensors, self.live_columns(), &self.arrow, |tag, sensors| {
+            self.view.tag(tag).of_sensors(sensors)
+        });
         let request = ScanRequest {
-            sensors: self.sensors[self.parts[partition].clone()].to_vec(),
+            sensors,
             time: self.time,
             fields: self.fields(),
             conditions: self.conditions.clone(),

@@ -3,6 +3,7 @@
 use tidefall_sql::Session;
 use tidefall_storage::{CascadeRequest, DbOptions, Target};
 
+use crate::top::reads;
 use crate::{TestDb, lines};
 
 /// A table with many rows, one with a few, and one that has many of which a question wants few.
@@ -106,6 +107,47 @@ async fn answers_and_layers_are_the_smaller_side() {
                   ON l.host = n.host AND l.time = n.last";
     let batches = session.collect(newest).await.expect("the newest row of each host");
     assert_eq!(lines(&batches), ["40 15999180"]);
+}
+
+/// A join that knows its small side wants no other sensors.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_sensors_that_a_join_wants_are_read() {
+    let test_db = tables().await;
+    let cascade = CascadeRequest { table: None, target: Target::Long };
+    test_db.db.cascade(&cascade).expect("a cascade");
+    let every = 400_000 / 40;
+    for (sql, sensors) in [
+        ("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 1", 13),
+        (
+            "SELECT count(*), sum(v) FROM small JOIN big ON big.host = small.host WHERE small.host < 'h2'",
+            12,
+        ),
+        (
+            "SELECT count(*), sum(v) FROM big WHERE host IN (SELECT host FROM small WHERE room = 2)",
+            13,
+        ),
+        (
+            "SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host AND big.v >= small.room \
+             WHERE small.host = 'h7'",
+            1,
+        ),
+        // A join with nothing wants nothing.
+        ("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 9", 0),
+        // All rows of this side are wanted.
+        (
+            "SELECT count(*), sum(v) FROM big LEFT JOIN (SELECT * FROM small WHERE room = 1) small \
+             ON big.host = small.host",
+            40,
+        ),
+    ] {
+        // The small table has 60 rows, of which some are read.
+        let read = reads(&test_db, sql).await.rows;
+        assert_eq!(read / every, sensors, "{sql}: {read}");
+    }
+    let counted = test_db
+        .text("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 1")
+        .await;
+    assert_eq!(counted, "130000 25999870000");
 }
 
 /// With the larger side in memory these would need more than there is.
