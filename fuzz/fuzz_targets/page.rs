@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use tidefall_codec::{ColumnBuilder, check_page, decode_page, page_info, repair_checksum};
 use tidefall_types::{ErrorKind, FieldType};
 
-const TYPES: [FieldType; 12] = [
+const TYPES: [FieldType; 13] = [
     FieldType::I8,
     FieldType::I16,
     FieldType::I32,
@@ -21,6 +21,7 @@ const TYPES: [FieldType; 12] = [
     FieldType::F64,
     FieldType::Bool,
     FieldType::Text,
+    FieldType::Timestamp,
 ];
 
 fuzz_target!(|input: &[u8]| {

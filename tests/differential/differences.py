@@ -6,5 +6,4 @@ NOT_ASKED = []
 # Tidefall refuses these: a pattern of its error, and why it is meant or cannot be otherwise yet.
 INTENDED = [
     (r"one of these times is not there or is there twice", "AT TIME ZONE of a time that clocks skip or show twice: DuckDB picks one"),
-    (r"Physical input schema should be the same", "IS NOT TRUE and IS NOT FALSE below a grouping, which DataFusion cannot plan yet"),
 ]

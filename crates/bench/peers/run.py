@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 
+import cliff_report
 import query_report
 
 PLOT = "benchmarks.svg"
@@ -53,6 +54,7 @@ def steps(options):
             *(queries("tidefall", days, model) for model, days in MODELS.items()),
             *(queries(peer, days) for days in sorted(set(MODELS.values()), reverse=True) for peer in ("duckdb", "chdb", "arcticdb")),
         ],
+        "cliffs": [driver("cliffs.py")],
         # Servers take minutes to load and seconds to start: a year alone, and fewer cold starts.
         "servers": [[*queries(server, max(MODELS.values())), "--cold-instances", "3"] for server in servers],
     }
@@ -93,7 +95,10 @@ def tables(results):
     if queries:
         yield f"![the twelve queries]({PLOT})\n"
         yield from query_report.tables(queries, loads)
-    results = [line for line in results if line["step"] not in ("queries", "servers")]
+    cliffs = [line for line in results if line["step"] == "cliffs"]
+    if cliffs:
+        yield from cliff_report.tables(cliffs)
+    results = [line for line in results if line["step"] not in ("queries", "servers", "cliffs")]
     benches = {}
     for line in results:
         key = line["bench"] + (f", {line['clients']} clients" if "clients" in line else "")

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Inspect(DbArgs),
     /// Read everything and check every checksum and invariant
     Verify(DbArgs),
+    /// Find out what keeps a damaged database from opening, and give that up
+    Repair(RepairArgs),
     /// Write the papers' sensor workload to a file
     Generate(GenerateArgs),
     /// Measure what this machine does with the papers' workloads
@@ -57,6 +59,16 @@ pub(crate) struct DbArgs {
     pub(crate) threads: usize,
 }
 
+/// `repair`
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+    /// Give up what is lost, and keep the damaged files in damaged/; without it nothing is changed
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
 /// What to do where there is no database yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -65,7 +77,7 @@ pub(crate) enum Missing {
 }
 
 impl DbArgs {
-    fn options(&self) -> DbOptions {
+    pub(crate) fn options(&self) -> DbOptions {
         let mut options = DbOptions { memory_bytes: self.memory, ..DbOptions::default() };
         if self.threads > 0 {
             options.threads = self.threads;
@@ -164,7 +176,8 @@ pub(crate) struct ImportArgs {
     /// Set bad rows aside instead of stopping at the first
     #[arg(long)]
     pub(crate) skip_bad_rows: bool,
-    /// Stop at the first row whose tags and time are there already, instead of replacing it
+    /// Stop at the first batch of rows of which one has tags and time that are there already or come twice, instead
+    /// of replacing it; batches before it stay
     #[arg(long)]
     pub(crate) no_replace: bool,
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log

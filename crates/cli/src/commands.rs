@@ -7,6 +7,7 @@ pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod query;
+pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod verify;

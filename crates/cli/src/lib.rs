@@ -53,6 +53,7 @@ fn obey(command: Command) -> Outcome {
         Command::Cascade(args) => commands::cascade::run(args),
         Command::Inspect(args) => commands::inspect::run(args),
         Command::Verify(args) => commands::verify::run(args),
+        Command::Repair(args) => commands::repair::run(&args),
         Command::Generate(args) => commands::generate::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Demo(args) => commands::demo::run(args),

@@ -9,7 +9,7 @@ use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use tidefall_sql::{QueryStream, Reads, flat};
-use tidefall_types::Error;
+use tidefall_types::{Error, ErrorKind, text_bytes};
 
 use crate::args::Format;
 use crate::size::{show_bytes, show_count};
@@ -17,6 +17,8 @@ use crate::size::{show_bytes, show_count};
 /// Rows that a table for people shows; more scroll past anyway, and they must all be in memory to
 /// be aligned.
 const TABLE_ROWS_MAX: usize = 1_000;
+/// Bytes of texts after which a table ends as well; aligned, they take several times as much.
+const TABLE_TEXT_BYTES_MAX: usize = 4 << 20;
 
 /// Why a command ended before it was done.
 #[derive(Debug)]
@@ -40,7 +42,10 @@ impl Stop {
     fn of_output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::Failed(Error::io("writing to standard output", error)),
+            // Also where that is full: it is not the database that needs room.
+            _ => Self::Failed(
+                Error::io("writing to standard output", error).with_kind(ErrorKind::Io),
+            ),
         }
     }
 }
@@ -80,15 +85,25 @@ pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Outcome<u
 }
 
 enum Printer {
-    Table { schema: SchemaRef, batches: Vec<RecordBatch>, rows: usize, is_cut: bool },
-    Csv { has_header: bool },
+    Table {
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        rows: usize,
+        text_bytes: usize,
+        is_cut: bool,
+    },
+    Csv {
+        has_header: bool,
+    },
     Json(Box<arrow_json::ArrayWriter<Vec<u8>>>),
 }
 
 impl Printer {
     fn new(format: Format, schema: SchemaRef) -> Self {
         match format {
-            Format::Table => Self::Table { schema, batches: Vec::new(), rows: 0, is_cut: false },
+            Format::Table => {
+                Self::Table { schema, batches: Vec::new(), rows: 0, text_bytes: 0, is_cut: false }
+            }
             Format::Csv => Self::Csv { has_header: false },
             Format::Json => Self::Json(Box::new(
                 arrow_json::WriterBuilder::new()
@@ -101,11 +116,13 @@ impl Printer {
     /// Takes a batch, and says whether more are wanted.
     fn write(&mut self, batch: &RecordBatch) -> Outcome<bool> {
         match self {
-            Self::Table { batches, rows, is_cut, .. } => {
-                let room = TABLE_ROWS_MAX - *rows;
+            Self::Table { batches, rows, text_bytes: texts, is_cut, .. } => {
+                let room = if *texts > TABLE_TEXT_BYTES_MAX { 0 } else { TABLE_ROWS_MAX - *rows };
                 *is_cut |= batch.num_rows() > room;
-                batches.push(batch.slice(0, batch.num_rows().min(room)));
-                *rows += batch.num_rows().min(room);
+                let shown = batch.slice(0, batch.num_rows().min(room));
+                *rows += shown.num_rows();
+                *texts += shown.columns().iter().map(|c| text_bytes(c, 0..c.len())).sum::<usize>();
+                batches.push(shown);
                 return Ok(!*is_cut);
             }
             Self::Csv { has_header } => {
@@ -125,7 +142,7 @@ impl Printer {
 
     fn finish(self) -> Outcome {
         match self {
-            Self::Table { schema, mut batches, is_cut, .. } => {
+            Self::Table { schema, mut batches, rows, is_cut, .. } => {
                 if batches.is_empty() {
                     batches.push(RecordBatch::new_empty(schema));
                 }
@@ -134,7 +151,7 @@ impl Printer {
                     .map_err(|e| failed(&e))?;
                 say!("{table}")?;
                 match is_cut {
-                    true => say!("(the first {TABLE_ROWS_MAX} rows; --format csv prints all)"),
+                    true => say!("(the first {rows} rows; --format csv prints all)"),
                     false => Ok(()),
                 }
             }

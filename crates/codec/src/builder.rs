@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringArray};
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use tidefall_types::{Error, FieldType, Result};
 
@@ -125,6 +126,7 @@ enum Values {
     F64(Numbers<f64>),
     Bool(BooleanBufferBuilder),
     Text(Texts),
+    Timestamp(Numbers<i64>),
 }
 
 /// A buffer whose whole length is initialised and whose first `len` values count. Asking for zeroed memory
@@ -176,9 +178,16 @@ impl<T: Number> Numbers<T> {
         self.len += count;
     }
 
-    fn finish(mut self, nulls: Option<NullBuffer>) -> ArrayRef {
+    fn finish(self, nulls: Option<NullBuffer>) -> ArrayRef {
+        self.finish_as::<T::Arrow>(nulls)
+    }
+
+    fn finish_as<A: ArrowPrimitiveType<Native = T>>(
+        mut self,
+        nulls: Option<NullBuffer>,
+    ) -> ArrayRef {
         self.values.truncate(self.len);
-        Arc::new(PrimitiveArray::<T::Arrow>::new(ScalarBuffer::from(self.values), nulls))
+        Arc::new(PrimitiveArray::<A>::new(ScalarBuffer::from(self.values), nulls))
     }
 }
 
@@ -238,6 +247,7 @@ macro_rules! each_number {
             Values::U64($numbers) => $number,
             Values::F32($numbers) => $number,
             Values::F64($numbers) => $number,
+            Values::Timestamp($numbers) => $number,
             Values::Bool($bits) => $bool,
             Values::Text($texts) => $text,
         }
@@ -264,6 +274,7 @@ impl ColumnBuilder {
                 offsets.push(0);
                 Values::Text(Texts { offsets, bytes: Vec::new() })
             }
+            FieldType::Timestamp => Values::Timestamp(Numbers::new(capacity)),
         };
         Self { values, nulls: NullBufferBuilder::new(capacity) }
     }
@@ -283,6 +294,7 @@ impl ColumnBuilder {
             Values::F64(_) => FieldType::F64,
             Values::Bool(_) => FieldType::Bool,
             Values::Text(_) => FieldType::Text,
+            Values::Timestamp(_) => FieldType::Timestamp,
         }
     }
 
@@ -358,6 +370,9 @@ impl ColumnBuilder {
             Values::U64(numbers) => append_numbers(numbers, array),
             Values::F32(numbers) => append_numbers(numbers, array),
             Values::F64(numbers) => append_numbers(numbers, array),
+            Values::Timestamp(numbers) => {
+                numbers.append_slice(array.as_primitive::<TimestampNanosecondType>().values());
+            }
         }
         match array.nulls() {
             Some(nulls) => self.nulls.append_buffer(nulls),
@@ -381,6 +396,9 @@ impl ColumnBuilder {
     /// The column.
     pub fn finish(mut self) -> ArrayRef {
         let nulls = self.nulls.finish();
+        if let Values::Timestamp(times) = self.values {
+            return times.finish_as::<TimestampNanosecondType>(nulls);
+        }
         each_number!(self.values,
             numbers => numbers.finish(nulls),
             bits => finish_bits(bits, nulls),

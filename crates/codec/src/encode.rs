@@ -2,6 +2,7 @@
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tidefall_types::{Error, FieldType, Result};
@@ -33,6 +34,10 @@ pub fn encode_page(column: &dyn Array, profile: Profile, out: &mut Vec<u8>) -> R
         FieldType::Bool => {
             let bytes: Vec<u8> = column.as_boolean().values().iter().map(u8::from).collect();
             encode_numbers(&bytes, nulls, FieldType::Bool, profile, out)
+        }
+        FieldType::Timestamp => {
+            let times = column.as_primitive::<TimestampNanosecondType>();
+            encode_numbers(times.values(), nulls, ty, profile, out)
         }
         _ => with_number!(ty, T => {
             let column = column.as_primitive::<<T as Number>::Arrow>();

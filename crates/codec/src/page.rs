@@ -87,7 +87,7 @@ impl Codec {
     }
 }
 
-const TYPES: [FieldType; 12] = [
+const TYPES: [FieldType; 13] = [
     FieldType::I8,
     FieldType::I16,
     FieldType::I32,
@@ -100,6 +100,7 @@ const TYPES: [FieldType; 12] = [
     FieldType::F64,
     FieldType::Bool,
     FieldType::Text,
+    FieldType::Timestamp,
 ];
 
 /// What the header of a page says.

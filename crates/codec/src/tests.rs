@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, LargeStringArray, PrimitiveArray, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, LargeStringArray, PrimitiveArray, StringArray,
+    TimestampNanosecondArray,
+};
 use arrow_buffer::NullBuffer;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -11,6 +14,34 @@ use rand::{Rng, SeedableRng};
 use tidefall_types::{ErrorKind, FieldType};
 
 use crate::*;
+
+#[test]
+fn timestamps_come_back_as_such() {
+    let mut rng = StdRng::seed_from_u64(12);
+    for len in LENGTHS {
+        for times in integer_shapes(len, &mut rng) {
+            let nulls: NullBuffer = (0..len).map(|_| rng.random_bool(0.9)).collect();
+            for nulls in [None, Some(nulls)] {
+                let column = TimestampNanosecondArray::new(times.clone().into(), nulls);
+                for profile in PROFILES {
+                    let page = page_of(&column, profile);
+                    let info = check_page(&page).unwrap();
+                    assert_eq!(info.ty, FieldType::Timestamp);
+                    let decoded = decode_page(&page, FieldType::Timestamp).unwrap();
+                    assert_eq!(&*decoded, &column as &dyn Array, "{len} {profile:?}");
+                    // Numbers they are not.
+                    let error = decode_page(&page, FieldType::I64).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Corrupt);
+                }
+                let mut builder = ColumnBuilder::new(FieldType::Timestamp, 0);
+                builder.append_nulls(1);
+                builder.append_array(&column).unwrap();
+                let whole = builder.finish();
+                assert_eq!(&*whole.slice(1, len), &column as &dyn Array);
+            }
+        }
+    }
+}
 
 const LENGTHS: [usize; 12] = [0, 1, 2, 3, 24, 60, 1023, 1024, 1025, 1440, 8191, 8192];
 const PROFILES: [Profile; 3] = [Profile::Fast, Profile::Medium, Profile::Dense];

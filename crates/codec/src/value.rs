@@ -8,12 +8,13 @@ use arrow_array::types::{
 use arrow_buffer::ArrowNativeType;
 use tidefall_types::FieldType;
 
-/// Runs an expression with the name given bound to the native type of a numeric [`FieldType`]; text and
-/// truth values count as `u8`.
+/// Runs an expression with the name given bound to the native type of a numeric [`FieldType`]; timestamps count
+/// as `i64`, text and truth values as `u8`.
 macro_rules! with_number {
     ($ty:expr, $native:ident => $body:expr) => {
         with_number!(@match $ty, $native, $body,
-            I8 i8, I16 i16, I32 i32, I64 i64, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64)
+            I8 i8, I16 i16, I32 i32, I64 i64, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
+            Timestamp i64)
     };
     (@match $ty:expr, $native:ident, $body:expr, $($variant:ident $number:ident),*) => {
         match $ty {

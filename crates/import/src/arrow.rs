@@ -35,8 +35,8 @@ pub struct ArrowOptions {
 ///
 /// Times may be timestamps of any unit and zone, dates, text as
 /// [`tidefall_types::parse_time`] reads it, or whole numbers, which are nanoseconds since 1970.
-/// Tags of other types than text are written as text. Dates and timestamps among the fields
-/// become nanoseconds since 1970 as `BIGINT`, decimals become `DOUBLE`.
+/// Tags of other types than text are written as text. Dates and timestamps of any unit and zone among the fields
+/// become `TIMESTAMP`, decimals become `DOUBLE`.
 ///
 /// # Errors
 /// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
@@ -234,8 +234,7 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
             field_values(name, &cast_plain(name, values, plain)?)
         }
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
-            let ns = DataType::Timestamp(TimeUnit::Nanosecond, None);
-            cast_plain(name, &cast_plain(name, values, &ns)?, &DataType::Int64)
+            cast_plain(name, values, &FieldType::Timestamp.arrow())
         }
         DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => {
             let wide = match ty {

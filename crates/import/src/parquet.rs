@@ -15,6 +15,8 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Type;
+use parquet::file::metadata::ColumnChunkMetaData;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch};
 
 use crate::arrow::{cast_plain, convert, time_column};
@@ -22,8 +24,12 @@ use crate::csv::{constant_tag, format_of};
 use crate::retype::retype;
 use crate::{ArrowOptions, BadLine, ParsedBatch, TimeFormat};
 
-/// Rows of a batch.
+/// Rows of a batch, if their texts are not too long for that.
 const BATCH_ROWS: usize = 32_768;
+
+/// Bytes that a batch should have: numbers of that many rows and a dozen columns. It also bounds the texts of a batch that
+/// is handed out.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Batches of a row group that may wait for the ones before it.
 const BATCHES_WAITING: usize = 8;
@@ -312,6 +318,26 @@ impl Source {
         Ok(fields.iter().filter_map(ty).collect())
     }
 
+    /// The rows of a batch of a row group, by what its columns of text take in the file when they are unpacked. Texts that
+    /// are repeated may be longer than that tells, if the file does not note it.
+    fn batch_rows(&self, group: usize) -> usize {
+        let group = self.metadata.metadata().row_group(group);
+        let is_read = |column: &&ColumnChunkMetaData| {
+            let name = column.column_path().parts().first();
+            let place = name.and_then(|name| self.metadata.schema().index_of(name).ok());
+            place.is_some_and(|place| self.columns.contains(&place))
+        };
+        let texts = group.columns().iter().filter(is_read);
+        let texts = texts.filter(|column| column.column_type() == Type::BYTE_ARRAY);
+        let bytes = texts.map(|column| {
+            let noted = column.unencoded_byte_array_data_bytes().unwrap_or(0);
+            u64::try_from(column.uncompressed_size().max(noted)).unwrap_or(0)
+        });
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0).max(1);
+        let row_bytes = bytes.sum::<u64>() / rows;
+        (BATCH_BYTES as u64 / row_bytes.max(1)).clamp(1, BATCH_ROWS as u64) as usize
+    }
+
     fn read_group(&self, group: usize, to: &SyncSender<Result<RecordBatch>>) -> Result<()> {
         let wrong = |error: &dyn std::fmt::Display| {
             damaged(&self.name, error).context(format!("row group {group}"))
@@ -319,7 +345,7 @@ impl Source {
         let batches = self
             .reader(&self.columns)?
             .with_row_groups(vec![group])
-            .with_batch_size(BATCH_ROWS)
+            .with_batch_size(self.batch_rows(group))
             .build()
             .map_err(|error| wrong(&error))?;
         for batch in batches {

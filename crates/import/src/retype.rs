@@ -26,6 +26,13 @@ pub(crate) fn retype(
     if *values.data_type() == ty.arrow() {
         return Ok(values.clone());
     }
+    if ty == FieldType::Timestamp && values.data_type().is_numeric() {
+        return Err(Error::invalid(format!(
+            "column {name:?} holds numbers, of which nobody knows what they count; write them as timestamps \
+             to have them as {}",
+            ty.sql_name()
+        )));
+    }
     let converted = cast(values, &ty.arrow()).map_err(failed)?;
     let back = cast(&converted, values.data_type()).map_err(failed)?;
     let is_same = match (values.data_type(), ty) {

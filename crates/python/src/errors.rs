@@ -13,6 +13,12 @@ create_exception!(tidefall, CorruptError, TidefallError, "Stored bytes are damag
 create_exception!(tidefall, IoError, TidefallError, "The disk or the network failed.");
 create_exception!(
     tidefall,
+    FullError,
+    TidefallError,
+    "The disk is full: free some space and try again."
+);
+create_exception!(
+    tidefall,
     LimitError,
     TidefallError,
     "A limit of memory, time or size was reached."
@@ -30,6 +36,7 @@ pub(crate) fn to_python(error: Error) -> PyErr {
         ErrorKind::Conflict => ConflictError::new_err(message),
         ErrorKind::Corrupt => CorruptError::new_err(message),
         ErrorKind::Io => IoError::new_err(message),
+        ErrorKind::Full => FullError::new_err(message),
         ErrorKind::Limit => LimitError::new_err(message),
         ErrorKind::Locked => LockedError::new_err(message),
         ErrorKind::Closed => ClosedError::new_err(message),
@@ -46,6 +53,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConflictError", py.get_type::<ConflictError>())?;
     module.add("CorruptError", py.get_type::<CorruptError>())?;
     module.add("IoError", py.get_type::<IoError>())?;
+    module.add("FullError", py.get_type::<FullError>())?;
     module.add("LimitError", py.get_type::<LimitError>())?;
     module.add("LockedError", py.get_type::<LockedError>())?;
     module.add("ClosedError", py.get_type::<ClosedError>())?;

@@ -42,7 +42,9 @@ macro_rules! for_number {
             FieldType::U64 => $read!(u64),
             FieldType::F32 => $read!(f32),
             FieldType::F64 => $read!(f64),
-            FieldType::Bool | FieldType::Text => Err($question.not_numeric()),
+            FieldType::Bool | FieldType::Text | FieldType::Timestamp => {
+                Err($question.not_numeric())
+            }
         }
     };
 }
@@ -175,7 +177,7 @@ impl Question {
     }
 
     pub(crate) fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
-        if matches!(self.ty, FieldType::Bool | FieldType::Text) {
+        if !self.ty.is_numeric() {
             return Err(self.not_numeric());
         }
         let values = cast(values, &DataType::Float64).map_err(arrow_error)?;

@@ -15,8 +15,10 @@ use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch};
 
 use crate::stream::arrow_error;
 
-/// Rows that are written at once.
+/// Rows that are written at once, if their texts are not too long for that.
 const WRITE_ROWS: usize = 1 << 17;
+/// Bytes of texts that are written at once; the log takes as much with the least memory budget.
+const WRITE_TEXT_BYTES: usize = 16 << 20;
 
 /// What Python calls the ways to treat readings that are there already.
 ///
@@ -94,9 +96,11 @@ pub(crate) fn write_all(
             let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
             let part = batch_from_arrow(&part, options)
                 .map_err(|error| error.context(format_args!("rows from {start}")))?;
-            if let Some(before) = before.replace(part) {
-                sum.write(&before, Ack::Memory)?;
-                is_long = true;
+            for part in part.parts(WRITE_TEXT_BYTES) {
+                if let Some(before) = before.replace(part) {
+                    sum.write(&before, Ack::Memory)?;
+                    is_long = true;
+                }
             }
         }
     }

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import re
+import selectors
 import threading
+import time as clock
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -31,9 +33,11 @@ NUMBERS = {
     "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
     "INTEGER UNSIGNED": "u4", "BIGINT UNSIGNED": "u8", "REAL": "f4", "DOUBLE": "f8",
 }
+# The other types.
+OTHERS = {"BOOLEAN": "bool", "TEXT": "object", "TIMESTAMP": "datetime64[ns]"}
 ERRORS = {
     "invalid": _tidefall.InvalidError, "not found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
-    "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "limit": _tidefall.LimitError,
+    "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "full": _tidefall.FullError, "limit": _tidefall.LimitError,
     "locked": _tidefall.LockedError, "closed": _tidefall.ClosedError, "unsupported": _tidefall.UnsupportedError,
 }
 # How a server says what `Table.resample` asks for.
@@ -98,6 +102,11 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
     return found.take(pyarrow.array(order, pyarrow.int64()))
 
 
+# What is kept of a connection that stands idle, in seconds: servers close them after 30, and one that does so at this very
+# moment would get a request that it never reads.
+IDLE_SECONDS_MAX = 20
+# One statement that only reads: it may be sent again when nobody knows whether it arrived.
+READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
 COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 # A statement that changes a setting and nothing else, and the name of the setting.
 SETTING = re.compile(r"\s*(?P<verb>SET|RESET)\s+(?P<name>TIME\s*ZONE\b|[^\s=]+).*", re.IGNORECASE | re.DOTALL)
@@ -139,7 +148,7 @@ class Asked:
 
     def empty(self) -> numpy.ndarray:
         """No values, of the type of the field."""
-        return numpy.array([], self.dtype or (bool if dict(self.fields)[self.field] == "BOOLEAN" else object))
+        return numpy.array([], self.dtype or OTHERS[dict(self.fields)[self.field]])
 
 
 def numbers(columns: list[pyarrow.ChunkedArray], dtype: numpy.dtype) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -169,37 +178,57 @@ class Server:
         self.kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self.address, self.local, self.process, self.is_closed = parts.netloc, threading.local(), os.getpid(), False
 
-    def send(self, target: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
-        """Sends a request; raises when the server refuses it."""
-        if self.is_closed:
-            raise _tidefall.ClosedError("the connection is closed")
+    def connection(self) -> http.client.HTTPConnection:
+        """The connection of this thread if the server still has it, or a new one."""
         if self.process != os.getpid():
             # A process that is forked off does not speak on the connections of the first one.
             self.process, self.local = os.getpid(), threading.local()
-        for is_last_try in (False, True):
-            connection = getattr(self.local, "connection", None) or self.kind(self.address)
-            # An answer that is not read to its end keeps its connection; the next request gets another.
-            self.local.connection = None
+        # An answer that is not read to its end keeps its connection; the next request gets another.
+        kept, self.local.connection = getattr(self.local, "connection", None), None
+        if kept is None:
+            return self.kind(self.address)
+        if kept.sock is None or clock.monotonic() - self.local.idle_since > IDLE_SECONDS_MAX or is_closed(kept.sock):
+            kept.close()
+            return self.kind(self.address)
+        return kept
+
+    def give_back(self, connection: http.client.HTTPConnection) -> None:
+        self.local.connection, self.local.idle_since = connection, clock.monotonic()
+
+    def send(self, target: str, body: bytes, headers: dict[str, str], may_repeat: bool) -> http.client.HTTPResponse:
+        """Sends a request; raises when the server refuses it. Sends it again, once, when it does no harm to do it twice and
+        the connection was lost before there was an answer."""
+        if self.is_closed:
+            raise _tidefall.ClosedError("the connection is closed")
+        for is_last_try in (not may_repeat, True):
+            connection = self.connection()
             try:
                 connection.request("POST", target, body, headers)
                 answer = connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
-                # A server may have closed a connection that stood idle; what asks only may be asked again.
-                if is_last_try or "/write" in target:
-                    raise _tidefall.IoError(f"the server at {self.address} does not answer: {error}") from error
+                if is_last_try:
+                    unknown = "" if may_repeat or isinstance(error, ConnectionRefusedError) else "; nobody knows whether it did what it was asked to"
+                    raise _tidefall.IoError(f"the server at {self.address} does not answer: {error}{unknown}") from error
                 continue
             if answer.status != 200:
                 text = answer.read()
-                self.local.connection = connection
+                self.give_back(connection)
                 try:
                     error = json.loads(text)["error"]
                     raise ERRORS.get(error["kind"], _tidefall.Error)(error["message"])
                 except (ValueError, KeyError, TypeError):
                     raise _tidefall.IoError(f"the server answered {answer.status}: {text[:200]!r}") from None
-            answer.give_back = lambda: setattr(self.local, "connection", connection)
+            answer.give_back = lambda: self.give_back(connection)
             return answer
         raise AssertionError("unreachable")
+
+
+def is_closed(sock: Any) -> bool:
+    """Whether a server has closed a connection on which it owes nothing, or said something unasked, such as that it will."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 class Stream:
@@ -264,19 +293,20 @@ class Database:
         self.server.is_closed = True
 
     def sql(self, query: str) -> Stream:
-        answer = self.send("".join(self.settings.values()) + query)
+        answer = self.send("".join(self.settings.values()) + query, READING.fullmatch(query) is not None)
         for name, statement in settings_of(query):
             self.settings.pop(name, None)
             if statement is not None:
                 self.settings[name] = statement
         return answer
 
-    def send(self, query: str) -> Stream:
-        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"})
+    def send(self, query: str, may_repeat: bool) -> Stream:
+        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"}, may_repeat)
         return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r")))
 
     def ask(self, query: str) -> pyarrow.Table:
-        return self.send(query).table()
+        """The answer to a question that changes nothing."""
+        return self.send(query, True).table()
 
     def tables(self) -> list[str]:
         return self.ask("SHOW TABLES").column(0).to_pylist()
@@ -296,7 +326,8 @@ class Database:
             with pyarrow.ipc.new_stream(body, part.schema) as writer:
                 writer.write_batch(part)
             try:
-                answer = self.server.send(target, body.getvalue(), {})
+                # Another client may have written the same readings since, which a second try would take back.
+                answer = self.server.send(target, body.getvalue(), {}, False)
             except _tidefall.Error as error:
                 # Rows are named as they are counted in the piece.
                 if rows == 0:
@@ -380,12 +411,12 @@ class Database:
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
         asked = self.asked(table, field)
+        tags = self.sensors_of(table, asked.tags, chosen)
         if keep is not None:
             asked.numeric()
-        tags = self.sensors_of(table, asked.tags, chosen)
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        found = self.ask(f"SELECT {name(asked.time)}, {', '.join(self.columns_of(asked, tags))} FROM {self.rows_of(asked, tags)} WHERE {within(asked.time, time)}")
+        found = self.side_by_side(asked, tags, time)
         times, columns = plain(found.column(0)), found.columns[1:]
         if asked.dtype is None:
             return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
@@ -399,21 +430,23 @@ class Database:
         values, missing = with_gaps(values, is_there)
         return tags, times, values, missing
 
-    def rows_of(self, asked: Asked, tags: Tags) -> str:
-        """The layer of rows, of some sensors alone if their labels tell which."""
-        if may_share_labels(tags):
-            return f"rows.{name(asked.table)}"
+    def side_by_side(self, asked: Asked, tags: Tags, time: Range) -> pyarrow.Table:
+        """The times at which one of the sensors has a reading, and a column of the field for each of them."""
         chosen = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
-        return f"rows({literal(asked.table)}, sensors => {chosen})"
-
-    def columns_of(self, asked: Asked, tags: Tags) -> list[str]:
-        """What the layer of rows calls the field of each sensor."""
-        everyone = self.sensors_of(asked.table, asked.tags, []) if may_share_labels(tags) else tags
+        rows, everyone, where = f"rows({literal(asked.table)}, sensors => {chosen})", tags, within(asked.time, time)
+        if may_share_labels(tags):
+            # Labels do not tell which sensors are meant.
+            rows, everyone = f"rows.{name(asked.table)}", self.sensors_of(asked.table, asked.tags, [])
         fields = [known for known, _ in asked.fields]
         names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known in fields]
-        names = make_unique([asked.time, *names])[1:][fields.index(asked.field)::len(fields)]
-        name_of = dict(zip(keys(everyone), names))
-        return [name(name_of[sensor]) for sensor in keys(tags)]
+        names = list(map(name, make_unique([asked.time, *names])[1:]))
+        names_of = {sensor: names[first:first + len(fields)] for sensor, first in zip(keys(everyone), range(0, len(names), len(fields)))}
+        mine = [names_of[sensor] for sensor in keys(tags)]
+        if everyone is not tags:
+            # Others have rows there, too. A list of conditions may be longer than a chain of OR.
+            where += f" AND true IN ({', '.join(f'{column} IS NOT NULL' for columns in mine for column in columns)})"
+        place = fields.index(asked.field)
+        return self.ask(f"SELECT {', '.join([name(asked.time), *(columns[place] for columns in mine)])} FROM {rows} WHERE {where}")
 
     def extent(self, table: str, chosen: Chosen, time: Range) -> tuple[int, int, int, int] | None:
         time_name, tags, _ = self.schema(table)
@@ -427,9 +460,10 @@ class Database:
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
         asked = self.asked(table, field)
-        tags, where = self.sensors_of(table, asked.tags, chosen), self.where(asked, chosen, time)
+        tags, where = self.sensors_of(table, asked.tags, chosen), self.chosen(table, asked.tags, chosen)
         times = "times" if "times" not in (known for known, _ in asked.fields) else "times_"
-        found = self.ask(f"SELECT {', '.join([*map(name, asked.tags), name(times), name(asked.field)])} FROM columns.{name(table)} WHERE {where}")
+        bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
+        found = self.ask(f"SELECT {', '.join([*map(name, asked.tags), name(times), name(asked.field)])} FROM columns({literal(table)}{bounds}) WHERE {where}")
         rows = zip(*(found[tag].to_pylist() for tag in asked.tags)) if asked.tags else [()] * len(found)
         lists = {sensor: self.line(asked, found[times][row].values, found[asked.field][row].values) for row, sensor in enumerate(rows)}
         none = numpy.array([], "datetime64[ns]"), asked.empty().reshape(1, 0), 0
@@ -468,21 +502,22 @@ class Database:
         return self.moments(asked, chosen, self.grouped(asked, where, what))
 
     def extremes(self, table: str, chosen: Chosen, field: str | None, time: Range, is_lowest: bool) -> tuple[Tags, Any, Any]:
-        asked = self.asked(table, field).numeric()
-        value, time_name = name(asked.field), name(asked.time)
+        asked = self.asked(table, field)
+        where = self.where(asked, chosen, time)
+        value, time_name = name(asked.numeric().field), name(asked.time)
         order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {time_name}"
         what = f"first_value({time_name} {order}) AS moment, first_value({value} {order}) AS value"
-        where = f"{self.where(asked, chosen, time)} AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
+        where += f" AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
         return self.moments(asked, chosen, self.grouped(asked, where, what))
 
     def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, question: tuple[Bins, list[str]]) -> tuple[Tags, Any, Any, int]:
         asked = self.asked(table, field)
+        tags = self.sensors_of(table, asked.tags, chosen)
         (width, is_months, origin_ns), what = question
         if unknown := [how for how in what if how not in AGGREGATES]:
             raise _tidefall.InvalidError(f'there is no aggregate "{unknown[0]}"; there are {", ".join(AGGREGATES)}')
         if any(how != "count" for how in what):
             asked.numeric()
-        tags = self.sensors_of(table, asked.tags, chosen)
         columns = "".join(f"{name(tag)}, " for tag in asked.tags)
         interval = f"INTERVAL '{width} {'months' if is_months else 'nanoseconds'}'"
         values = ", ".join(f"{AGGREGATES[how].format(name(asked.field), name(asked.time))} AS value{place}" for place, how in enumerate(what))

@@ -100,6 +100,7 @@ impl From<Error> for Failure {
             ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
+            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
             ErrorKind::Locked | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, &error)
@@ -126,6 +127,7 @@ fn v2_code(status: StatusCode) -> &'static str {
         StatusCode::UNPROCESSABLE_ENTITY => "unprocessable entity",
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",
+        StatusCode::INSUFFICIENT_STORAGE => "insufficient storage",
         _ => "invalid",
     }
 }

@@ -45,12 +45,13 @@ impl Route {
 
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-const KINDS: [ErrorKind; 10] = [
+const KINDS: [ErrorKind; 11] = [
     ErrorKind::Invalid,
     ErrorKind::NotFound,
     ErrorKind::Conflict,
     ErrorKind::Corrupt,
     ErrorKind::Io,
+    ErrorKind::Full,
     ErrorKind::Limit,
     ErrorKind::Locked,
     ErrorKind::Closed,

@@ -3,6 +3,8 @@
 //! 1. A *turn* makes batches on a thread that may block, until enough of them are ready or it has taken long.
 //! 2. Then it lays down what makes them and gives its thread back. A reader that takes a batch begins the next turn.
 //!
+//! Batches that are made on demand are so one by one, and never while their reader looks at the one before.
+//!
 //! So a reader that is slow, or that reads something else first, costs the memory of a few batches and no thread.
 
 use std::collections::VecDeque;
@@ -24,6 +26,24 @@ use crate::error::to_datafusion;
 /// Batches that are ready at most: enough to hide the hand-over, no more, as nobody counts their memory.
 const READY_MAX: usize = 2;
 
+/// When batches are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Some ahead of their reader.
+    Ahead,
+    /// Each when its reader has done with the one before: it may say then that it needs no more.
+    OnDemand,
+}
+
+impl Pace {
+    const fn ready_max(self) -> usize {
+        match self {
+            Self::Ahead => READY_MAX,
+            Self::OnDemand => 1,
+        }
+    }
+}
+
 /// How long a turn may take before others that wait for a thread have theirs.
 const TURN_MAX: Duration = Duration::from_millis(50);
 
@@ -39,8 +59,9 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     /// A stream of `batches`, which have `schema`. Must be called inside a tokio runtime.
-    pub(crate) fn new(schema: SchemaRef, batches: Batches) -> Self {
-        let state = State { ready: VecDeque::new(), maker: Maker::Resting(batches), reader: None };
+    pub(crate) fn new(schema: SchemaRef, batches: Batches, pace: Pace) -> Self {
+        let (ready, maker) = (VecDeque::new(), Maker::Resting(batches));
+        let state = State { pace, ready, maker, reader: None };
         let shared = Arc::new(Shared(Mutex::new(state)));
         Self { schema, shared, threads: Handle::current() }
     }
@@ -55,6 +76,7 @@ impl Shared {
 }
 
 struct State {
+    pace: Pace,
     ready: VecDeque<Result<RecordBatch>>,
     maker: Maker,
     /// Woken when there is something new.
@@ -72,7 +94,7 @@ enum Maker {
 impl State {
     /// The maker, if the next turn should begin.
     fn take_resting(&mut self) -> Option<Batches> {
-        if self.ready.len() >= READY_MAX || !matches!(self.maker, Maker::Resting(_)) {
+        if self.ready.len() >= self.pace.ready_max() || !matches!(self.maker, Maker::Resting(_)) {
             return None;
         }
         match std::mem::replace(&mut self.maker, Maker::Working) {
@@ -95,7 +117,10 @@ impl Stream for Ahead {
                 Poll::Pending
             }
         };
-        let resting = state.take_resting();
+        let resting = match (state.pace, &next) {
+            (Pace::OnDemand, Poll::Ready(_)) => None,
+            _ => state.take_resting(),
+        };
         drop(state);
         if let Some(batches) = resting {
             Turn::begin(Arc::clone(&self.shared), batches, &self.threads);
@@ -159,7 +184,7 @@ impl Turn {
         if !is_left {
             state.ready.extend(next);
         }
-        if state.ready.len() >= READY_MAX
+        if state.ready.len() >= state.pace.ready_max()
             && let Some(batches) = self.batches.take()
         {
             state.maker = Maker::Resting(batches);

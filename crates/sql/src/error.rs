@@ -44,8 +44,9 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
 
 fn from_exhausted(message: &str) -> Error {
     Error::limit(format!(
-        "the query needs more memory than it may use; ask for fewer rows or groups, or raise \
-         the memory limit: {}",
+        "the query needs more memory than it may use: ask for less time, fewer sensors or fewer \
+         groups, or start the process with more than its budget of now, as in --memory 2GiB, or \
+         tidefall.open(path, memory_mib=2048) in Python; queries have a quarter of it ({})",
         plain(message)
     ))
 }
@@ -150,7 +151,9 @@ mod tests {
         let shared = DataFusionError::Shared(Arc::new(DataFusionError::ResourcesExhausted(
             "sort".to_owned(),
         )));
-        assert!(from_datafusion(shared).message().starts_with("the query needs more memory"));
+        let message = from_datafusion(shared).message().to_owned();
+        assert!(message.starts_with("the query needs more memory"), "{message}");
+        assert!(message.contains("--memory 2GiB") && message.contains("memory_mib="), "{message}");
         let bug = DataFusionError::Internal(
             "x\nThis issue was likely caused by a bug in DataFusion's code.".to_owned(),
         );

@@ -42,13 +42,19 @@ pub(crate) fn fit(values: &ArrayRef, slot: &Slot, first_row: usize) -> Result<Ar
     let refuse = |row: usize, why: String| {
         Err(Error::invalid(format!("row {}, column {}: {why}", first_row + row, slot.column)))
     };
+    let nulls = values.logical_nulls();
+    let is_null = |row: &usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row));
     if slot.is_time
-        && let Some(row) = (0..values.len()).find(|row| values.is_null(*row))
+        && let Some(row) = (0..values.len()).find(is_null)
     {
         return refuse(row, "it is the time and cannot be NULL; give every row one".to_owned());
     }
     if values.data_type() == to {
         return Ok(Arc::clone(values));
+    }
+    // Nothing but NULL, which has no type.
+    if *values.data_type() == DataType::Null {
+        return cast(values, to);
     }
     let values = &plain(values)?;
     let first = (0..values.len()).find(|row| values.is_valid(*row));

@@ -9,7 +9,7 @@ use tidefall_types::{Error, ErrorKind};
 use crate::dialect::TidefallDialect;
 
 /// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
-const HINTS: [(&str, &str); 40] = [
+const HINTS: [(&str, &str); 41] = [
     ("group by time (", "write GROUP BY date_bin(INTERVAL '5 minutes', time)"),
     ("sample by", "write GROUP BY date_bin(INTERVAL '1 hour', time)"),
     ("latest on", "write last(value, time) with GROUP BY the tags"),
@@ -48,6 +48,10 @@ const HINTS: [(&str, &str); 40] = [
     ("partition by day", "leave it out: every table is divided by time"),
     ("asof join", "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor"),
     ("pivot (", "rows.plant has a column for each sensor"),
+    (
+        "from columns .",
+        "columns('plant', start => '2024-01-01', end => '2024-02-01') chooses the times of the lists",
+    ),
     ("dateadd (", "write time + INTERVAL '1 hour'"),
     ("datediff (", "write time - other, or extract(epoch FROM time - other)"),
 ];

@@ -8,8 +8,12 @@
 //! is read comes into a plan by the node in `source`.
 
 mod ahead;
+mod ambiguous;
 mod amend;
+mod arrange;
 mod asof;
+mod bounds;
+mod by_time;
 mod catalog;
 mod clauses;
 mod cooperate;
@@ -21,12 +25,15 @@ mod flat;
 mod functions;
 mod hints;
 mod layers;
+mod live;
 mod metrics;
 mod names;
+mod outer;
 mod planner;
 mod projection;
 mod pushdown;
 mod reads;
+mod regroup;
 mod relations;
 mod rewrite;
 mod scan;

@@ -1,22 +1,25 @@
 //! Reads rows.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
 };
-use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{BATCH_ROWS, Comparison, RowBatch, ScanRequest, ValueCondition};
+use tidefall_storage::{
+    BATCH_ROWS, Comparison, RowBatch, Scan, ScanRequest, TimeOrder, ValueCondition,
+};
 use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
 
 use crate::ahead::Batches;
+use crate::arrange::Arrangement;
 use crate::error::to_datafusion;
+use crate::live::{Around, Columns, Live};
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode};
@@ -35,9 +38,9 @@ pub(crate) struct Wanted {
     pub(crate) limit: Option<usize>,
 }
 
-/// Reads rows of a table, sensor by sensor in the order of their tags, by time within a sensor.
-/// Each partition takes a contiguous part of the sensors.
-#[derive(Debug)]
+/// Reads rows of a table, sensor by sensor, by time within a sensor. Each partition takes a
+/// contiguous part of the sensors; see [`Arrangement`] for their order.
+#[derive(Debug, Clone)]
 struct RowScan {
     view: Arc<View>,
     arrow: SchemaRef,
@@ -46,6 +49,8 @@ struct RowScan {
     parts: Vec<Range<usize>>,
     time: TimeRange,
     conditions: Vec<ValueCondition>,
+    /// At which end of time to begin, stretch by stretch; sensor by sensor when absent.
+    order: Option<TimeOrder>,
 }
 
 /// A plan that reads what is wanted of `view` in at most `partitions_max` partitions.
@@ -59,20 +64,28 @@ pub(crate) fn plan(
         wanted.columns.iter().map(|&at| view.schema().columns[at].kind).collect();
     // The first rows that come will do: a second reader would only read what nobody needs.
     let few = wanted.limit.is_some_and(|limit| limit <= BATCH_ROWS);
-    let equivalence = equivalence(view, &arrow, &columns, &wanted.sensors)?;
+    let parts_max = if few { 1 } else { partitions_max };
+    let Arrangement { sensors, parts, equivalence, partitioning } =
+        Arrangement::of(view, (&arrow, &columns), wanted.sensors, parts_max)?;
     let scan = RowScan {
         view: Arc::clone(view),
         arrow,
         columns,
-        parts: split(wanted.sensors.len(), if few { 1 } else { partitions_max }),
-        sensors: wanted.sensors,
+        parts,
+        sensors,
         time: wanted.conditions.time,
         conditions: wanted.conditions.values,
+        order: None,
     };
-    Ok(Arc::new(SourceNode::new(Arc::new(scan), equivalence, wanted.limit)))
+    let node = SourceNode::new(Arc::new(scan), equivalence, wanted.limit);
+    Ok(Arc::new(node.with_partitioning(partitioning)))
 }
 
 impl RowScan {
+    fn live_columns(&self) -> Columns<'_> {
+        Columns { kinds: &self.columns, schema: self.view.schema() }
+    }
+
     fn fields(&self) -> Vec<FieldId> {
         let field = |kind: &ColumnKind| match kind {
             ColumnKind::Field(id) => Some(*id),
@@ -108,40 +121,6 @@ pub(crate) fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
     (0..parts).map(|part| count * part / parts..count * (part + 1) / parts).collect()
 }
 
-/// States what is constant and how the rows are ordered: by the tags in the order of the schema,
-/// then by time. Tags that all sensors share do not stand in the way of an order by time.
-fn equivalence(
-    view: &View,
-    schema: &SchemaRef,
-    columns: &[ColumnKind],
-    sensors: &[u32],
-) -> Result<EquivalenceProperties> {
-    let column_of = |kind: ColumnKind| -> Option<Arc<dyn PhysicalExpr>> {
-        let at = columns.iter().position(|column| *column == kind)?;
-        Some(Arc::new(Column::new(schema.field(at).name(), at)))
-    };
-    let ascending = SortOptions { descending: false, nulls_first: false };
-    let (mut ordering, mut constants, mut broken) = (Vec::new(), Vec::new(), false);
-    for tag in (0..view.schema().tags.len()).map(|at| tidefall_types::TagId(at as u16)) {
-        let column = column_of(ColumnKind::Tag(tag));
-        if view.tag(tag).is_constant(sensors) {
-            constants.extend(column.map(ConstExpr::from));
-            continue;
-        }
-        match column {
-            Some(column) if !broken => ordering.push(PhysicalSortExpr::new(column, ascending)),
-            _ => broken = true,
-        }
-    }
-    match column_of(ColumnKind::Time) {
-        Some(time) if !broken => ordering.push(PhysicalSortExpr::new(time, ascending)),
-        _ => {}
-    }
-    let mut properties = EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering]);
-    properties.add_constants(constants)?;
-    Ok(properties)
-}
-
 impl Source for RowScan {
     fn name(&self) -> &'static str {
         "TidefallScan"
@@ -156,11 +135,20 @@ impl Source for RowScan {
                 self.conditions.iter().map(|one| condition_text(one, view.schema())).collect();
             text += &format!(", conditions=[{}]", conditions.join(", "));
         }
+        match self.order {
+            Some(TimeOrder::NewestFirst) => text += ", newest first",
+            Some(TimeOrder::OldestFirst) => text += ", oldest first",
+            None => {}
+        }
         text
     }
 
     fn partitions(&self) -> usize {
         self.parts.len()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.view.snapshot().text_bytes_per_row(&self.fields())
     }
 
     fn open(
@@ -169,6 +157,30 @@ impl Source for RowScan {
         limit: Option<usize>,
         tally: &Tally,
     ) -> Result<Batches> {
+        self.open_live(partition, limit, tally, Live::default())
+    }
+
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
+        Some(self.view.snapshot().rows_about(sensors, &self.time))
+    }
+
+    fn is_narrowed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        self.live_columns().can_tell(filter)
+    }
+
+    fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
+        let is_time = self.columns[column] == ColumnKind::Time;
+        is_time.then(|| Arc::new(Self { order: Some(order), ..self.clone() }) as Arc<dyn Source>)
+    }
+
+    fn open_live(
+        self: Arc<Self>,
+        partition: usize,
+        limit: Option<usize>,
+        tally: &Tally,
+        live: Live,
+    ) -> Result<Batches> {
         let request = ScanRequest {
             sensors: self.sensors[self.parts[partition].clone()].to_vec(),
             time: self.time,
@@ -176,9 +188,72 @@ impl Source for RowScan {
             conditions: self.conditions.clone(),
             limit,
         };
-        let scan = self.view.snapshot().scan(&request).map_err(to_datafusion)?;
-        tally.add(scan.stats());
-        Ok(Box::new(scan.map(move |rows| self.record_batch(&rows.map_err(to_datafusion)?))))
+        let stretches = match self.order {
+            Some(order) => self.view.snapshot().stretches(&request.sensors, &self.time, order),
+            None => Ok(vec![self.time]),
+        };
+        Ok(Box::new(Reading {
+            source: self,
+            request,
+            stretches: stretches.map_err(to_datafusion)?.into(),
+            scan: None,
+            live,
+            around: Around::everything(),
+            tally: tally.clone(),
+        }))
+    }
+}
+
+/// A part of a scan under way.
+struct Reading {
+    source: Arc<RowScan>,
+    request: ScanRequest,
+    stretches: VecDeque<TimeRange>,
+    /// The scan of the stretch before them.
+    scan: Option<Scan>,
+    live: Live,
+    /// What is wanted by now.
+    around: Around,
+    tally: Tally,
+}
+
+impl Reading {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(around) = self.live.news(self.source.live_columns()) {
+                if let Some(scan) = &mut self.scan {
+                    scan.narrow(&around.time(), around.conditions());
+                }
+                self.around = around;
+            }
+            if let Some(rows) = self.scan.as_mut().and_then(Iterator::next) {
+                return self.source.record_batch(&rows.map_err(to_datafusion)?).map(Some);
+            }
+            let Some(stretch) = self.stretches.pop_front() else { return Ok(None) };
+            self.scan = self.scan_of(&stretch)?;
+        }
+    }
+
+    /// A scan of what is wanted of a stretch, if something is.
+    fn scan_of(&self, stretch: &TimeRange) -> Result<Option<Scan>> {
+        let time = stretch.intersect(&self.around.time());
+        if time.is_empty() {
+            return Ok(None);
+        }
+        let request = ScanRequest { time, ..self.request.clone() };
+        let scan = self.source.view.snapshot().scan(&request);
+        let mut scan = scan.map_err(to_datafusion)?;
+        scan.narrow(&time, self.around.conditions());
+        self.tally.add(scan.stats());
+        Ok(Some(scan))
+    }
+}
+
+impl Iterator for Reading {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
     }
 }
 

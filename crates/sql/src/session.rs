@@ -14,6 +14,9 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -22,8 +25,11 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
+use crate::ambiguous::PushNamedFilters;
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
+use crate::bounds::with_bounded_batches;
+use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
@@ -31,12 +37,14 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::functions;
 use crate::hints::with_hint;
-use crate::layers::RowsFunction;
+use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
 use crate::names;
+use crate::outer::ForgetfulRightJoins;
 use crate::planner::Planner;
 use crate::projection::PushProjections;
 use crate::reads::Reads;
+use crate::regroup::ForgetfulGroupingSets;
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::script::Script;
@@ -88,6 +96,13 @@ impl Session {
         let reserve = config.options().execution.sort_spill_reservation_bytes;
         config.options_mut().execution.sort_spill_reservation_bytes =
             reserve.min(memory_bytes / SORT_RESERVE_SHARE);
+        // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
+        // what it is not sure of. Values are the same.
+        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+        // Rows that are parted by tags are so by tags and anything else, however few parts there are.
+        config.options_mut().optimizer.subset_repartition_threshold = 1;
+        // The filter of `min(time)` beside `min(lower(a))` leaves rows out that the other one needs.
+        config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
@@ -97,7 +112,19 @@ impl Session {
             vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
         analyzers.push(Arc::new(AmendAfter));
-        let physical = PhysicalOptimizer::new().rules.into_iter().map(PushProjections::instead_of);
+        let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+            vec![Arc::new(ForgetfulGroupingSets)];
+        let rules = PhysicalOptimizer::new().rules.into_iter();
+        physical.extend(rules.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
+        // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
+        let last = FilterPushdown::new_post_optimization();
+        let at = physical.iter().rposition(|rule| rule.name() == last.name());
+        let at = at.unwrap_or(physical.len());
+        physical.insert(at, Arc::new(CooperativeJoins));
+        physical.insert(at, Arc::new(ReadByTime));
+        let selection = JoinSelection::new();
+        let chosen = physical.iter().position(|rule| rule.name() == selection.name());
+        physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ForgetfulRightJoins));
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
@@ -106,15 +133,16 @@ impl Session {
             .with_optimizer_rule(Arc::new(AsOfFilters))
             .with_optimizer_rule(Arc::new(MetricsRule))
             .with_relation_planners(vec![Arc::new(NamedCalls)])
-            .with_physical_optimizer_rules(physical.collect())
-            .with_physical_optimizer_rule(Arc::new(CooperativeJoins))
+            .with_physical_optimizer_rules(physical)
             .build();
         let context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
         functions::register(&context);
         asof::register(&context);
         names::register(&context);
-        context.register_udtf(RowsFunction::NAME, Arc::new(RowsFunction::new(db.clone())));
+        for layer in Layer::ALL {
+            context.register_udtf(layer.name(), Arc::new(LayerFunction::new(db.clone(), layer)));
+        }
         Self { db, clock: Arc::clone(&options.clock), context }
     }
 
@@ -226,7 +254,8 @@ impl Session {
 
 async fn run_plan(state: &SessionState, plan: &LogicalPlan) -> Result<QueryStream> {
     let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-    let stream = execute_stream(Arc::clone(&plan), state.task_ctx()).map_err(from_datafusion)?;
+    let (plan, context) = with_bounded_batches(plan, state).map_err(from_datafusion)?;
+    let stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     Ok(QueryStream::new(stream, Some(plan)))
 }
 

@@ -14,7 +14,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use tidefall_storage::{Db, WriteOptions};
-use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch};
+use tidefall_types::{
+    ColumnKind, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch, text_bytes,
+};
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
@@ -24,6 +26,10 @@ use crate::table::View;
 /// whole or not at all; an `INSERT ... SELECT` of more is written in pieces of this size, so that
 /// its memory stays bounded.
 const ROWS_PER_WRITE: usize = 256 * 1024;
+
+/// Bytes of texts that one write takes at most; all rows of an `INSERT ... VALUES` within it are written whole or not
+/// at all, too. The log takes as much at once with the least memory budget.
+const TEXT_BYTES_PER_WRITE: usize = 16 << 20;
 
 /// Where inserted rows go.
 pub(crate) struct Sink {
@@ -56,14 +62,20 @@ impl Sink {
     async fn write(&self, batches: Vec<RecordBatch>) -> Result<u64> {
         let all = concat_batches(&self.arrow, &batches)?;
         let write = to_write_batch(&all, self.view.schema())?;
+        drop((all, batches));
         let (db, table) = (self.db.clone(), self.view.schema().name.clone());
-        let written =
-            tokio::task::spawn_blocking(move || db.write(&table, &write, &WriteOptions::default()));
-        let report = written
+        let written = tokio::task::spawn_blocking(move || {
+            // A batch may have many long texts alone.
+            let parts = write.parts(TEXT_BYTES_PER_WRITE).into_iter();
+            let rows =
+                parts.map(|part| Ok(db.write(&table, &part, &WriteOptions::default())?.rows));
+            rows.sum::<tidefall_types::Result<usize>>()
+        });
+        let rows = written
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))?
             .map_err(to_datafusion)?;
-        Ok(report.rows as u64)
+        Ok(rows as u64)
     }
 }
 
@@ -90,17 +102,23 @@ impl DataSink for Sink {
         mut data: SendableRecordBatchStream,
         _context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let (mut waiting, mut rows, mut written, mut row) = (Vec::new(), 0, 0, 1);
+        let (mut waiting, mut rows, mut bytes, mut written, mut row) = (Vec::new(), 0, 0, 0, 1);
         while let Some(batch) = data.next().await.transpose()? {
             let fitted = self.fit(&batch, row).map_err(|error| {
                 to_datafusion(error.context(format_args!("table {}", self.view.schema().name)))
             })?;
             row += batch.num_rows();
+            let more: usize = fitted.columns().iter().map(|c| text_bytes(c, 0..c.len())).sum();
+            if rows > 0 && bytes + more > TEXT_BYTES_PER_WRITE {
+                written += self.write(std::mem::take(&mut waiting)).await?;
+                (rows, bytes) = (0, 0);
+            }
             rows += batch.num_rows();
+            bytes += more;
             waiting.push(fitted);
             if rows >= ROWS_PER_WRITE {
                 written += self.write(std::mem::take(&mut waiting)).await?;
-                rows = 0;
+                (rows, bytes) = (0, 0);
             }
         }
         if rows > 0 {

@@ -1,12 +1,14 @@
 //! A table as DataFusion sees it.
 
+use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringArray, UInt32Array};
-use datafusion::arrow::datatypes::{Field, Schema, SchemaRef, UInt32Type};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
@@ -56,9 +58,27 @@ impl TagView<'_> {
         Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, values)?))
     }
 
-    /// A tag that no sensor has a value for has no keys.
-    fn key(&self, sensor: u32) -> u32 {
+    /// The place of a sensor's value among all values. A tag that no sensor has a value for has no keys.
+    pub(crate) fn key(&self, sensor: u32) -> u32 {
         self.key_of_sensor.get(sensor as usize).copied().unwrap_or(NO_TAG)
+    }
+
+    /// The order of two sensors by this tag; those without a value come last.
+    pub(crate) fn compare(&self, one: u32, other: u32) -> Ordering {
+        match [self.key(one), self.key(other)] {
+            [one, other] if one == other => Ordering::Equal,
+            [NO_TAG, _] => Ordering::Greater,
+            [_, NO_TAG] => Ordering::Less,
+            [one, other] => self.values.value(one as usize).cmp(self.values.value(other as usize)),
+        }
+    }
+
+    /// The tag of a sensor, in the type of its column.
+    pub(crate) fn scalar(&self, sensor: u32) -> ScalarValue {
+        let key = self.key(sensor);
+        let value = (key != NO_TAG).then(|| self.values.value(key as usize).to_owned());
+        let value = Box::new(ScalarValue::Utf8(value));
+        ScalarValue::Dictionary(Box::new(DataType::UInt32), value)
     }
 
     /// Whether all of `sensors` have the same value, or all have none.

@@ -10,7 +10,7 @@ use tidefall_types::{Error, Result, TableSchema, TimeRange};
 use crate::TagFilter;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
-use crate::ingest::record::{RecordKind, encode_delete};
+use crate::ingest::record::{LogRecord, encode_delete};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
@@ -190,13 +190,12 @@ impl Db {
             return Ok(());
         }
         let tombstone = LiveTombstone { seq: Default::default(), time, sensors };
-        let record = encode_delete(table.id, &to_stored(&tombstone)?)?;
+        let record = encode_delete(&to_stored(&tombstone)?)?;
         let (send, receive) = mpsc::sync_channel(1);
         engine.commits.submit(Commit {
             table,
             change: Change::Delete(tombstone),
-            record: Some((RecordKind::Delete, record)),
-            is_durable: true,
+            record: Some(LogRecord::Delete(record)),
             watch: None,
             done: Box::new(move |outcome| {
                 let _ = send.send(outcome);

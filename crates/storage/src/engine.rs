@@ -1,16 +1,16 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
-use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 
 use crate::catalog::object;
 use crate::graveyard::Graveyard;
 use crate::ingest::commit::CommitQueue;
-use crate::kv::{Run, Together};
+use crate::kv::{KvBytes, Run, Together};
 use crate::manifest::log::{LogState, ManifestLog};
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
@@ -20,12 +20,16 @@ use crate::steps::Steps;
 use crate::store::{ObjectIo, ObjectWriter, names};
 use crate::table::{Live, Table};
 use crate::wal::Wal;
+use crate::written::Written;
 
 /// Of the memory budget: rows in memory beyond which they are drained in the background. While
 /// they are, a sorted copy of as many bytes exists and as much again may arrive.
 const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain.
 const KV_SHARE_MAX: f64 = 0.36;
+/// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
+/// if that is less. Twice what a record takes packed.
+const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew as one.
@@ -56,13 +60,15 @@ pub(crate) struct Engine {
     tables: RwLock<Tables>,
     caches: Arc<SegmentCaches>,
     next_object: AtomicU64,
-    kv_bytes: AtomicUsize,
+    kv_bytes: KvBytes,
     /// Whether rows in memory may be missing in the log.
     pub(crate) has_unlogged: AtomicBool,
     /// Set when rows in memory have outgrown their share, or the database closes.
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
+    /// Why rows cannot leave memory, when a full disk keeps them there.
+    blocked: Mutex<Option<Error>>,
     pub(crate) graveyard: Graveyard,
 }
 
@@ -97,11 +103,12 @@ impl Engine {
             tables: RwLock::new(Tables::default()),
             caches: Arc::new(caches),
             next_object: AtomicU64::new(state.next_object),
-            kv_bytes: AtomicUsize::new(0),
+            kv_bytes: KvBytes::default(),
             has_unlogged: AtomicBool::new(false),
             alarm: Default::default(),
             drained: Condvar::new(),
             drained_lock: Mutex::new(()),
+            blocked: Mutex::new(None),
             graveyard: Graveyard::default(),
             manifest: Mutex::new(manifest),
             options,
@@ -130,7 +137,8 @@ impl Engine {
     }
 
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
-    /// write could be lost with, say, the table that it is for: so no write is taken any more.
+    /// write could be lost with, say, the table that it is for: so no write is taken any more. On a full disk they
+    /// are not in it, and all goes on.
     pub(crate) fn commit(&self, manifest: &mut ManifestLog<State>, edits: &[Edit]) -> Result<()> {
         let replaces_objects = edits.iter().any(Edit::replaces_objects);
         let committed = match replaces_objects {
@@ -138,6 +146,13 @@ impl Engine {
             false => manifest.commit(edits),
         };
         committed.inspect_err(|error| self.commits.fail(error))?;
+        for edit in edits {
+            if let Edit::AddSensors(table, part) | Edit::ReplaceSensors(table, part) = edit
+                && let Some(table) = self.table_by_id(*table)
+            {
+                table.known.keep(part.first + part.count);
+            }
+        }
         if replaces_objects {
             self.graveyard.bury(&manifest.state().replaced);
         }
@@ -169,6 +184,7 @@ impl Engine {
     }
 
     pub(crate) fn show_table(&self, table: Arc<Table>) {
+        table.live().count_into(&self.kv_bytes);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(table.schema().name.clone(), Arc::clone(&table));
         tables.by_id.insert(table.id, table);
@@ -179,20 +195,20 @@ impl Engine {
         tables.by_name.remove(&table.schema().name);
         tables.by_id.remove(&table.id);
         drop(tables);
-        let mut live = table.live();
-        live.is_dropped = true;
-        let objects = std::mem::take(&mut live.objects);
-        let bytes = live.kv_bytes();
-        live.runs.clear();
-        drop(live);
+        let objects = table.live().drop_all();
         self.graveyard.watch(&objects);
-        self.rows_left(bytes);
+        self.rows_left();
     }
 
     // ---- objects ----
 
     pub(crate) fn next_object_id(&self) -> ObjectId {
         ObjectId(self.next_object.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What a step that begins has written: nothing as yet.
+    pub(crate) fn written(&self) -> Written {
+        Written::new(&self.io)
     }
 
     pub(crate) fn create_object(
@@ -210,17 +226,29 @@ impl Engine {
         Arc::new(LiveObject { entry, segment })
     }
 
-    /// Commits edits of one table and shows them to readers in one step, together with `change`.
+    /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
+    /// room for the names.
+    fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
+        let outcome = self.commit(&mut self.manifest(), edits);
+        match &outcome {
+            Err(error) if error.kind() == ErrorKind::Full => drop(written),
+            _ => written.hand_over(),
+        }
+        outcome.map(drop)
+    }
+
+    /// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together
+    /// with `change`.
     pub(crate) fn install(
         &self,
         table: &Table,
+        written: Written,
         mut edits: Vec<Edit>,
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
-        self.add_what_the_log_holds(&mut edits)?;
-        self.commit(&mut self.manifest(), &edits)?;
+        self.add_what_the_log_holds(&mut edits, &written)?;
+        self.commit_written(written, &edits)?;
         let mut live = table.live();
-        let before = live.kv_bytes();
         change(&mut live);
         let mut removed = Vec::new();
         for edit in edits {
@@ -236,15 +264,15 @@ impl Engine {
             }
         }
         live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
-        let after = live.kv_bytes();
+        live.count_bytes();
         drop(live);
         self.graveyard.watch(&removed);
-        self.rows_left(before.saturating_sub(after));
+        self.rows_left();
         Ok(())
     }
 
     /// Adds edits that make new sensors and deletes durable outside of the log.
-    fn add_what_the_log_holds(&self, edits: &mut Vec<Edit>) -> Result<()> {
+    fn add_what_the_log_holds(&self, edits: &mut Vec<Edit>, written: &Written) -> Result<()> {
         for table in self.tables().iter().filter(|table| table.damage.is_none()) {
             let deletes = Arc::clone(&table.live().deletes);
             let stored: Vec<SensorObject> = match self.manifest().state().tables.get(&table.id) {
@@ -262,11 +290,12 @@ impl Engine {
                 let is_crowded = stored.len() >= SENSOR_OBJECTS_MAX;
                 let first = if is_crowded { 0 } else { first };
                 let count = sensors.count() - first;
-                let frame = sensors.encode_from(first)?;
+                let frame = sensors.encode(first..first + count)?;
                 drop(sensors);
                 let header = encode_header(Content::Sensors, table.id);
                 let id = self.next_object_id();
                 let name = names::object(id, object::EXTENSION);
+                written.note(name.clone());
                 self.io.put_new(&name, &[&header, &frame])?;
                 let bytes = (header.len() + frame.len()) as u64;
                 let part = SensorObject { id, first, count, bytes };
@@ -297,9 +326,10 @@ impl Engine {
             return Ok(());
         }
         let mut edits = Vec::new();
-        self.add_what_the_log_holds(&mut edits)?;
+        let written = self.written();
+        self.add_what_the_log_holds(&mut edits, &written)?;
         edits.push(Edit::WalFrom(from));
-        self.commit(&mut self.manifest(), &edits)?;
+        self.commit_written(written, &edits)?;
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;
@@ -353,27 +383,22 @@ impl Engine {
 
     // ---- memory ----
 
-    /// Notes that rows came into memory.
+    /// Wakes the drain when so many bytes of rows, which have come into memory, are too many.
     pub(crate) fn rows_came(&self, bytes: usize) {
-        let total = self.kv_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        if total >= self.kv_share(KV_SHARE) {
+        if bytes > 0 && self.kv_bytes() >= self.kv_share(KV_SHARE) {
             self.raise(|alarm| alarm.is_full = true);
         }
     }
 
-    fn rows_left(&self, bytes: usize) {
-        let mut left = bytes;
-        let _ = self.kv_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
-            left = left.min(total);
-            Some(total - left)
-        });
+    /// Wakes those who wait for room.
+    fn rows_left(&self) {
         let _guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.drained.notify_all();
     }
 
     /// The bytes of rows in memory.
     pub(crate) fn kv_bytes(&self) -> usize {
-        self.kv_bytes.load(Ordering::Acquire)
+        self.kv_bytes.get()
     }
 
     /// Whether there is room for more rows in memory.
@@ -381,11 +406,16 @@ impl Engine {
         self.kv_bytes() <= self.kv_share(KV_SHARE_MAX)
     }
 
+    /// Bytes of texts that one record of the log may hold.
+    pub(crate) fn logged_texts_max(&self) -> usize {
+        self.kv_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
+    }
+
     /// Waits until there is room for more rows in memory.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
         while !self.has_room() {
             self.steps.check()?;
-            if let Some(failure) = self.commits.failure() {
+            if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {
                 return Err(failure);
             }
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -396,6 +426,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Why rows cannot leave memory, when a full disk keeps them there: writers learn it instead of waiting.
+    pub(crate) fn blocked(&self) -> Option<Error> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_blocked(&self, why: Option<Error>) {
+        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     pub(crate) fn raise(&self, change: impl FnOnce(&mut Alarm)) {

@@ -29,18 +29,22 @@ mod parallel;
 mod read;
 mod read_only;
 mod recovery;
+mod repair;
 mod rows;
 mod segment;
 mod steps;
 pub mod store;
 mod table;
+mod texts;
 mod upkeep;
 mod verify;
 mod wal;
 mod write;
+mod written;
 
 pub use catalog::{Case, TagFilter};
 pub use db::Db;
+pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport};
 pub use manifest::Model;
 pub use options::{
@@ -50,7 +54,8 @@ pub use options::{
 pub use parallel::{cores, spread, threads_for};
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
-    FieldMetrics, Frame, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, SensorValues,
-    TableSnapshot, ValueCondition, union_of_times,
+    FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
+    SensorValues, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
 };
+pub use repair::{Loss, Repair, RepairReport};
 pub use verify::VerifyReport;

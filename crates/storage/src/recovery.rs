@@ -9,8 +9,9 @@ use crate::catalog::object::read_sensors;
 use crate::engine::{Engine, to_live};
 use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
-use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_table};
+use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
 use crate::manifest::{State, TableState};
+use crate::repair::ADVICE;
 use crate::rows::gather;
 use crate::store::names;
 use crate::table::Table;
@@ -93,12 +94,20 @@ pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<
         let seq = record.seq;
         end = Seq(seq.0 + 1);
         rows += replay_record(engine, state, record)
-            .map_err(|error| error.context(format_args!("record {seq} of the log")))?;
+            .map_err(|error| error.context(format_args!("record {seq} of the log")))
+            .map_err(|error| match error.kind() {
+                ErrorKind::Corrupt => Error::corrupt(format!("{error}; {ADVICE}")),
+                _ => error,
+            })?;
+    }
+    for table in engine.tables() {
+        let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        table.known.keep(sensors.count());
     }
     if end < state.log_end {
         return Err(Error::corrupt(format!(
             "the log ends before record {end}, but had reached {} when the database was closed: \
-             the last file in {} is missing or cut short; restore it from a copy",
+             the last file in {} is missing or cut short; {ADVICE}",
             state.log_end,
             names::WAL_DIR
         )));
@@ -115,11 +124,7 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
     let table = engine.table_by_id(id).filter(|table| table.damage.is_none());
     let Some(table) = table else { return Ok(0) };
     match kind {
-        RecordKind::Sensors => {
-            let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-            sensors.decode(body)?;
-            Ok(0)
-        }
+        RecordKind::Sensors => take_sensors(&table, body).map(|()| 0),
         RecordKind::Delete => {
             let stored = state.tables.get(&id);
             let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {
@@ -131,21 +136,37 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
             apply(&table, seq, change)?;
             Ok(0)
         }
-        RecordKind::Rows => {
-            let rows = decode_rows(&table.schema(), body)?;
-            let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
-            if rows.sensor.iter().any(|sensor| *sensor >= count) {
-                return Err(Error::corrupt("a row belongs to a sensor that does not exist"));
-            }
-            let rows = match state.tables.get(&id) {
-                Some(stored) => not_drained(stored, seq, rows)?,
-                None => rows,
-            };
-            let added = rows.time.len() as u64;
-            engine.rows_came(apply(&table, seq, Change::Rows(rows))?);
-            Ok(added)
+        RecordKind::Rows => take_rows(engine, &table, state.tables.get(&id), (seq, body)),
+        RecordKind::RowsWithSensors => {
+            let (sensors, rows) = split_sensors(body)?;
+            take_sensors(&table, sensors)?;
+            take_rows(engine, &table, state.tables.get(&id), (seq, rows))
         }
     }
+}
+
+fn take_sensors(table: &Table, frame: &[u8]) -> Result<()> {
+    table.sensors.write().unwrap_or_else(PoisonError::into_inner).decode(frame)
+}
+
+fn take_rows(
+    engine: &Engine,
+    table: &Table,
+    stored: Option<&TableState>,
+    (seq, frame): (Seq, &[u8]),
+) -> Result<u64> {
+    let rows = decode_rows(&table.schema(), frame)?;
+    let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
+    if rows.sensor.iter().any(|sensor| *sensor >= count) {
+        return Err(Error::corrupt("a row belongs to a sensor that does not exist"));
+    }
+    let rows = match stored {
+        Some(stored) => not_drained(stored, seq, rows)?,
+        None => rows,
+    };
+    let added = rows.time.len() as u64;
+    engine.rows_came(apply(table, seq, Change::Rows(rows))?);
+    Ok(added)
 }
 
 /// The rows that are still only in the log.
@@ -154,8 +175,12 @@ fn not_drained(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared
     if !rows.time.iter().any(|&time| is_gone(time)) {
         return Ok(rows);
     }
-    let keep: Vec<u32> =
-        (0..rows.time.len() as u32).filter(|&row| !is_gone(rows.time[row as usize])).collect();
+    pick_rows(&rows, |row| !is_gone(rows.time[row]))
+}
+
+/// The rows for which `keep` holds.
+pub(crate) fn pick_rows(rows: &Prepared, keep: impl Fn(usize) -> bool) -> Result<Prepared> {
+    let keep: Vec<u32> = (0..rows.time.len() as u32).filter(|&row| keep(row as usize)).collect();
     let sensor: Vec<u32> = keep.iter().map(|&row| rows.sensor[row as usize]).collect();
     let time: Vec<i64> = keep.iter().map(|&row| rows.time[row as usize]).collect();
     let keep = arrow_array::UInt32Array::from(keep);

@@ -8,6 +8,8 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::take::take;
 use tidefall_types::{Error, Result};
 
+use crate::texts::{all_text_bytes, text_bytes};
+
 /// The readings of one sensor, ordered by time without repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct SensorRows {
@@ -19,6 +21,11 @@ pub(crate) struct SensorRows {
 impl SensorRows {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
+    }
+
+    /// The bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        all_text_bytes(&self.fields)
     }
 
     pub(crate) fn slice(&self, first: usize, rows: usize) -> Self {
@@ -37,6 +44,8 @@ pub(crate) trait SeriesSet: Sync {
     fn rows(&self, place: usize) -> usize;
     /// The time of one of them.
     fn time(&self, place: usize, row: usize) -> i64;
+    /// The bytes of the texts of some of them.
+    fn text_bytes(&self, place: usize, rows: Range<usize>) -> usize;
     /// Some of them, with all fields, of each time the latest values. Rows of one time must not be parted.
     fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows>;
 }
@@ -59,8 +68,47 @@ impl SeriesSet for Vec<(u32, SensorRows)> {
         self[place].1.times[row]
     }
 
+    fn text_bytes(&self, place: usize, rows: Range<usize>) -> usize {
+        let columns = self[place].1.fields.iter().flatten();
+        columns.map(|column| text_bytes(column, rows.clone())).sum()
+    }
+
     fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows> {
         Ok(self[place].1.slice(rows.start, rows.len()))
+    }
+}
+
+/// The bytes that the rows of a column take. A slice counts as what it shows: all slices of a column together are
+/// then as much as the column.
+pub(crate) fn size_bytes(column: &dyn Array) -> usize {
+    let data = column.to_data();
+    data.get_slice_memory_size().unwrap_or_else(|_| column.get_buffer_memory_size())
+}
+
+/// A column that shows less than one part in so many of the memory that it keeps is copied before it is kept.
+const KEPT_MAX: usize = 2;
+/// So little may always be kept in vain: buffers are made in steps of some size.
+const KEPT_BYTES_MIN: usize = 4 << 10;
+
+fn keeps_too_much(bytes: usize, kept_bytes: usize) -> bool {
+    kept_bytes > KEPT_MAX * bytes + KEPT_BYTES_MIN
+}
+
+/// A column without the memory of a larger one of which it is a slice.
+pub(crate) fn compact(column: ArrayRef) -> Result<ArrayRef> {
+    if !keeps_too_much(size_bytes(&column), column.get_buffer_memory_size()) {
+        return Ok(column);
+    }
+    // A single array would come back as it is.
+    let nothing = column.slice(0, 0);
+    arrow_select::concat::concat(&[&*nothing, &*column]).map_err(arrow_error)
+}
+
+/// As [`compact`], for times.
+pub(crate) fn compact_times(times: ScalarBuffer<i64>) -> ScalarBuffer<i64> {
+    match keeps_too_much(size_of_val(&times[..]), times.inner().capacity()) {
+        true => times.to_vec().into(),
+        false => times,
     }
 }
 

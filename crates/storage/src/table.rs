@@ -1,17 +1,23 @@
 //! A table while the database is open.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
-use crate::kv::{Run, Together};
+use crate::kv::{Held, KvBytes, Run, Together};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
 const TAIL_ROWS: usize = 8192;
+
+/// Bytes after which rows of small writes are a run, too, as are larger writes at once: what is laid together again
+/// and again when a reader comes.
+const TAIL_BYTES: usize = 8 << 20;
 
 /// Runs stay apart when together they would take more than so many times the memory.
 const GROWTH_MAX: usize = 4;
@@ -22,10 +28,40 @@ pub(crate) struct Table {
     pub(crate) id: TableId,
     pub(crate) schema: RwLock<Arc<TableSchema>>,
     pub(crate) sensors: RwLock<SensorDictionary>,
+    pub(crate) known: KnownSensors,
     live: Mutex<Live>,
     /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
     /// are served, and this one can be dropped.
     pub(crate) damage: Option<Error>,
+}
+
+/// How many of a table's sensors storage knows. Those of a write that failed, or that is in memory only, are in the
+/// dictionary all the same.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSensors {
+    /// Those below are in the log or in objects.
+    kept: AtomicU32,
+    /// Those below are kept, or a write was to bring them into the log.
+    sent: AtomicU32,
+}
+
+impl KnownSensors {
+    /// Sensors below are in the log or in objects.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept.load(Ordering::Acquire)
+    }
+
+    /// Notes that sensors below are in the log or in objects.
+    pub(crate) fn keep(&self, upto: u32) {
+        self.kept.fetch_max(upto, Ordering::AcqRel);
+        self.sent.fetch_max(upto, Ordering::AcqRel);
+    }
+
+    /// The sensors below `upto` that nobody has sent to the log; the caller does.
+    pub(crate) fn send(&self, upto: u32) -> Range<u32> {
+        let first = self.sent.fetch_max(upto, Ordering::AcqRel);
+        first..upto.max(first)
+    }
 }
 
 /// What readers see. Writes, deletes and the cascade change it, each in one step.
@@ -36,9 +72,11 @@ pub(crate) struct Live {
     /// Small runs that will become one, behind `runs`.
     tail: Vec<Arc<Run>>,
     tail_rows: usize,
+    tail_bytes: usize,
     pub(crate) objects: Vec<Arc<LiveObject>>,
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
+    held: Held,
 }
 
 impl Table {
@@ -49,6 +87,7 @@ impl Table {
             id: schema.id,
             schema: RwLock::new(Arc::new(schema)),
             sensors: RwLock::new(sensors),
+            known: KnownSensors::default(),
             live: Mutex::new(Live::default()),
             damage: None,
         }
@@ -84,35 +123,54 @@ impl Table {
 impl Live {
     /// Adds rows behind all others.
     pub(crate) fn push(&mut self, run: Run) -> Result<()> {
+        if self.is_dropped {
+            // The write was on its way when the table was dropped, and counts as one before that.
+            return Ok(());
+        }
+        self.held.set(self.held.bytes() + run.size_bytes);
         let run = Arc::new(run);
-        if run.rows() >= TAIL_ROWS / 2 {
+        if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
             self.seal()?;
             self.runs.push(run);
             return Ok(());
         }
         self.tail_rows += run.rows();
+        self.tail_bytes += run.size_bytes;
         self.tail.push(run);
-        if self.tail_rows >= TAIL_ROWS { self.seal() } else { Ok(()) }
+        let is_full = self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES;
+        if is_full { self.seal() } else { Ok(()) }
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.lay_tail_together()?;
-        self.runs.append(&mut self.tail);
-        self.tail_rows = 0;
+        self.end_tail();
         Ok(())
+    }
+
+    fn end_tail(&mut self) {
+        self.runs.append(&mut self.tail);
+        (self.tail_rows, self.tail_bytes) = (0, 0);
     }
 
     fn lay_tail_together(&mut self) -> Result<()> {
         if self.tail.len() < 2 {
             return Ok(());
         }
-        if is_sparse(&self.tail) {
-            self.runs.append(&mut self.tail);
-            self.tail_rows = 0;
-        } else {
-            let run = Run::concat(&self.tail)?;
-            self.tail = vec![Arc::new(run)];
+        let together = match is_sparse(&self.tail) {
+            true => None,
+            // They can be read as they are. An error here would keep a row from readers that is in the log.
+            false => Run::concat(&self.tail)
+                .inspect_err(|error| tracing::warn!(%error, "rows in memory stay apart"))
+                .ok(),
+        };
+        match together {
+            Some(run) => {
+                let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
+                self.held.set(self.held.bytes() + run.size_bytes - apart);
+                self.tail = vec![Arc::new(run)];
+            }
+            None => self.end_tail(),
         }
         Ok(())
     }
@@ -133,7 +191,28 @@ impl Live {
 
     /// Bytes of rows in memory.
     pub(crate) fn kv_bytes(&self) -> usize {
-        self.all_runs().map(|run| run.size_bytes).sum()
+        self.held.bytes()
+    }
+
+    /// Counts the bytes again, after the runs were changed.
+    pub(crate) fn count_bytes(&mut self) {
+        let bytes = self.all_runs().map(|run| run.size_bytes).sum();
+        self.held.set(bytes);
+    }
+
+    /// Makes its bytes a part of `sum`.
+    pub(crate) fn count_into(&mut self, sum: &KvBytes) {
+        self.held.move_to(sum);
+    }
+
+    /// Lets go of all that it has, and takes nothing more. Returns the objects.
+    pub(crate) fn drop_all(&mut self) -> Vec<Arc<LiveObject>> {
+        self.is_dropped = true;
+        self.runs.clear();
+        self.tail.clear();
+        (self.tail_rows, self.tail_bytes) = (0, 0);
+        self.held.set(0);
+        std::mem::take(&mut self.objects)
     }
 
     /// The objects of a model.
@@ -153,7 +232,7 @@ fn is_sparse(runs: &[Arc<Run>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{ArrayRef, Float64Array};
+    use arrow_array::{ArrayRef, Float64Array, StringArray};
     use tidefall_types::Seq;
 
     use super::*;
@@ -166,6 +245,19 @@ mod tests {
         fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
         let time = (0..ROWS as i64).collect();
         Run::new((Seq(seq as u64), Seq(seq as u64)), vec![0; ROWS].into(), time, fields)
+    }
+
+    #[test]
+    fn runs_that_cannot_be_one_stay_apart_and_are_read() {
+        let mut live = Live::default();
+        live.push(run(0, 0)).unwrap();
+        // No column can hold both.
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"; 30]));
+        let time = (0..30).collect();
+        let other = Run::new((Seq(1), Seq(1)), vec![0; 30].into(), time, vec![Some(texts)]);
+        live.push(other).unwrap();
+        live.seal().unwrap();
+        assert_eq!(live.sources().runs.iter().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
     }
 
     #[test]

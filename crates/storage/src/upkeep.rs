@@ -4,8 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, ErrorKind, Result};
 
 use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
 use crate::engine::{Alarm, Engine};
@@ -14,6 +15,10 @@ use crate::options::{CascadeReport, Target};
 use crate::panics::caught;
 use crate::table::Table;
 use crate::wal::Wal;
+
+/// How long a drain waits to be tried again when a full disk has kept rows in memory: soon after there is room,
+/// writers are let in again, and until then the tries cost next to nothing.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes all rows in memory to objects, each in the model that owns its time.
 pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
@@ -92,31 +97,55 @@ pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
             while let Some(alarm) = wait_for_alarm(&engine) {
                 // While the database closes none begins, and one that is under way may end early.
                 let Ok(_step) = engine.steps.begin() else { continue };
-                if let Err(error) = caught(|| round(&engine, alarm))
-                    && engine.steps.check().is_ok()
-                {
-                    tracing::error!(%error, "readings could not be moved");
-                    if alarm.is_full {
-                        // Memory cannot be freed: writers must learn why instead of waiting.
-                        engine.commits.fail(&error);
-                    }
+                let done = caught(|| round(&engine, alarm));
+                if engine.steps.check().is_ok() {
+                    note(&engine, alarm, done);
                 }
             }
         })
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
+/// Notes how a round ended.
+fn note(engine: &Engine, alarm: Alarm, done: Result<()>) {
+    let is_blocked = alarm.is_full.then(|| engine.blocked().is_some());
+    match (done, is_blocked) {
+        (Ok(()), Some(true)) => {
+            engine.set_blocked(None);
+            tracing::info!("the disk has room again: readings are moved, and writes taken");
+        }
+        (Ok(()), _) => {}
+        (Err(error), Some(was_blocked)) if error.kind() == ErrorKind::Full => {
+            if !was_blocked {
+                tracing::error!(%error, "readings cannot leave memory until the disk has room");
+            }
+            engine.set_blocked(Some(error));
+        }
+        (Err(error), is_blocked) => {
+            tracing::error!(%error, "readings could not be moved");
+            if is_blocked.is_some() {
+                // Memory cannot be freed: writers must learn why instead of waiting.
+                engine.commits.fail(&error);
+            }
+        }
+    }
+}
+
 /// Waits until there is something to do; nothing when the database closes.
 fn wait_for_alarm(engine: &Engine) -> Option<Alarm> {
+    let is_blocked = engine.blocked().is_some();
+    let pause = engine.options.cascade_pause;
+    let pause = if is_blocked { pause.min(FULL_PAUSE) } else { pause };
     let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut guard, _) = engine
         .alarm
         .1
-        .wait_timeout_while(guard, engine.options.cascade_pause, |alarm| {
-            !alarm.is_full && !alarm.is_closing
+        .wait_timeout_while(guard, pause, |alarm| {
+            (is_blocked || !alarm.is_full) && !alarm.is_closing
         })
         .unwrap_or_else(PoisonError::into_inner);
-    let alarm = std::mem::take(&mut *guard);
+    let mut alarm = std::mem::take(&mut *guard);
+    alarm.is_full |= is_blocked;
     (!alarm.is_closing).then_some(alarm)
 }
 

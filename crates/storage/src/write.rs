@@ -4,20 +4,25 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, mpsc};
 
+use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
 use tidefall_types::{
-    Error, FieldType, Result, RowError, SeriesBatch, TableSchema, WriteBatch, format_time,
+    Error, FieldType, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
 };
 
 use crate::Db;
-use crate::ingest::commit::{Change, Commit, Watch};
-use crate::ingest::record::{RecordKind, encode_rows, encode_sensors};
-use crate::ingest::{Prepared, coerce, order_series, sensors_of_rows};
+use crate::ingest::commit::{Change, Commit, Done, Watch};
+use crate::ingest::record::LogRecord;
+use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
 use crate::manifest::Edit;
 use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
 use crate::table::Table;
+use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
+
+/// Bytes of texts that come into memory at once: a small part of the least share that rows have there.
+const PART_TEXT_BYTES: usize = 2 * PIECE_TEXT_BYTES;
 
 impl Db {
     /// Writes rows and waits until they are acknowledged.
@@ -87,7 +92,10 @@ impl Db {
             done(Ok((report, None)));
             return Ok(());
         }
-        let sensor: ScalarBuffer<u32> = self.find_sensors(&table, batch)?.into();
+        if options.ack == Ack::Durable {
+            self.check_texts(&table, fields)?;
+        }
+        let sensor: ScalarBuffer<u32> = find_sensors(&table, batch)?.into();
         if options.existing == Existing::Refuse {
             refuse_repeats(&table, batch, &sensor)?;
             report.replaced = Some(0);
@@ -104,26 +112,77 @@ impl Db {
             })
         });
         let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
-        let is_durable = options.ack == Ack::Durable;
-        let unlogged = Arc::clone(engine);
-        let record = match options.ack {
-            Ack::Memory => None,
-            Ack::Durable => Some((RecordKind::Rows, encode_rows(table.id, &rows)?)),
-        };
-        engine.commits.submit(Commit {
-            table,
-            change: Change::Rows(rows),
-            record,
-            is_durable,
-            watch,
-            done: Box::new(move |outcome| {
-                if !is_durable {
+        let done = Box::new(move |outcome: Result<Seq>| done(outcome.map(|_| (report, written))));
+        match options.ack {
+            Ack::Memory => self.keep(table, &rows, watch, done),
+            Ack::Durable => {
+                let rows = rows.part(0..rows.time.len())?;
+                let record = Some(LogRecord::of_rows(&table, &rows)?);
+                let change = Change::Rows(rows);
+                engine.commits.submit(Commit { table, change, record, watch, done })
+            }
+        }
+    }
+
+    /// Brings rows into memory without logging them: those with many long texts in parts, for each of which there is
+    /// room before the next one comes.
+    fn keep(
+        &self,
+        table: Arc<Table>,
+        rows: &Prepared,
+        mut watch: Option<Watch>,
+        done: Done,
+    ) -> Result<()> {
+        let engine = self.engine();
+        let mut done = Some(done);
+        let mut first = 0;
+        while let Some(tell) = done.take() {
+            let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
+            let part = rows.part(first..first + count)?;
+            // For the first one the write has waited.
+            let is_first = first == 0;
+            first += count;
+            let tell: Done = match first < rows.time.len() {
+                // Should it fail, so does all that comes behind it.
+                true => {
+                    done = Some(tell);
+                    Box::new(|_: Result<Seq>| {})
+                }
+                false => tell,
+            };
+            let unlogged = Arc::clone(engine);
+            if !is_first {
+                engine.wait_for_room()?;
+            }
+            engine.commits.submit(Commit {
+                table: Arc::clone(&table),
+                change: Change::Rows(part),
+                record: None,
+                watch: watch.take(),
+                done: Box::new(move |outcome| {
                     // After the rows are visible, or a flush that misses them could clear it.
                     unlogged.has_unlogged.store(true, Ordering::Release);
-                }
-                done(outcome.map(|_| (report, written)));
-            }),
-        })
+                    tell(outcome);
+                }),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a write whose texts take more than what can be brought back from the log at once, however small they
+    /// are there.
+    fn check_texts(&self, table: &Table, fields: &[Option<ArrayRef>]) -> Result<()> {
+        let engine = self.engine();
+        let (bytes, max) = (all_text_bytes(fields), engine.logged_texts_max());
+        if bytes <= max {
+            return Ok(());
+        }
+        Err(Error::limit(format!(
+            "table {}: a write with {bytes} bytes of texts is too large for the log, which takes up to {max} at once \
+             with a memory budget of {} bytes; send it in parts",
+            table.schema().name,
+            engine.options.memory_bytes
+        )))
     }
 
     /// Whether [`Db::submit`] would take this batch at once, without waiting for memory or for the
@@ -142,7 +201,7 @@ impl Db {
     /// visible at once when it returns; they count as written then.
     ///
     /// # Errors
-    /// `Invalid` for a malformed batch or a sensor that appears twice, `NotFound` and `Conflict`
+    /// `Invalid` for a malformed batch, a sensor that appears twice or one whose tags are too long, `NotFound` and `Conflict`
     /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
         self.load_with(table, batch, unknown, Existing::Count)
@@ -166,7 +225,15 @@ impl Db {
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
         check_tags(&schema, &heads)?;
-        let sensors = self.find_sensors(&table, &heads)?;
+        let mut bad = Vec::new();
+        {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            refuse_long_tags(&schema, &heads, &sensors, &mut bad);
+        }
+        if let Some(first) = bad.into_iter().next() {
+            return Err(first.error.context(format_args!("series {}", first.row)));
+        }
+        let sensors = find_sensors(&table, &heads)?;
         let mut seen = RoaringBitmap::new();
         let mut series = Vec::with_capacity(sensors.len());
         for (number, (sensor, columns)) in sensors.into_iter().zip(&batch.series).enumerate() {
@@ -245,10 +312,14 @@ impl Db {
         batch: &'a WriteBatch,
         options: &WriteOptions,
         bad: &mut Vec<RowError>,
-    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<arrow_array::ArrayRef>>)> {
+    ) -> Result<(std::borrow::Cow<'a, WriteBatch>, Vec<Option<ArrayRef>>)> {
         let schema = table.schema();
         check_tags(&schema, batch)?;
         let fields = coerce(&schema, batch, bad)?;
+        {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            refuse_long_tags(&schema, batch, &sensors, bad);
+        }
         if bad.is_empty() {
             return Ok((std::borrow::Cow::Borrowed(batch), fields));
         }
@@ -262,35 +333,20 @@ impl Db {
         let fields = coerce(&schema, &good, &mut Vec::new())?;
         Ok((std::borrow::Cow::Owned(good), fields))
     }
+}
 
-    /// The sensor of each row; new ones are added and logged.
-    fn find_sensors(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<Vec<u32>> {
-        let schema = table.schema();
-        {
-            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))?
-            {
-                return Ok(found);
-            }
+/// The sensor of each row; new ones are added. Storage learns of them with the rows.
+fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>> {
+    let schema = table.schema();
+    {
+        let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = sensors_of_rows(&schema, batch, |values| Ok(sensors.find(values)))? {
+            return Ok(found);
         }
-        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-        let first = sensors.count();
-        let found =
-            sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
-        if sensors.count() > first {
-            // Submitted under the lock: whoever finds these sensors later is logged behind them.
-            let record = encode_sensors(table.id, &sensors.encode_from(first)?)?;
-            self.engine().commits.submit(Commit {
-                table: Arc::clone(table),
-                change: Change::Sensors,
-                record: Some((RecordKind::Sensors, record)),
-                is_durable: false,
-                watch: None,
-                done: Box::new(|_| {}),
-            })?;
-        }
-        found.ok_or_else(|| Error::invalid("a sensor was not found"))
     }
+    let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
+    let found = sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
+    found.ok_or_else(|| Error::invalid("a sensor was not found"))
 }
 
 /// Rows that were written, and what was there just before.

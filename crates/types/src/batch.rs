@@ -1,5 +1,8 @@
 //! Rows on their way in.
 
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_buffer::ScalarBuffer;
 
@@ -7,6 +10,15 @@ use crate::{Error, Result};
 
 /// The key in [`TagColumn::keys`] of a row that has no value for the tag.
 pub const NO_TAG: u32 = u32::MAX;
+
+/// The bytes of the texts of some rows of a column, from its offsets; 0 for a column of anything else.
+///
+/// # Panics
+/// When the column does not have these rows.
+pub fn text_bytes(column: &dyn Array, rows: Range<usize>) -> usize {
+    let texts = column.as_string_opt::<i32>().map(StringArray::value_offsets);
+    texts.map_or(0, |ends| (ends[rows.end] - ends[rows.start]) as usize)
+}
 
 /// A tag of every row of a batch, dictionary-encoded.
 #[derive(Debug, Clone)]
@@ -44,6 +56,43 @@ impl WriteBatch {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.time.len()
+    }
+
+    /// Some of the rows. They share the memory of all.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        let tags = self.tags.iter().map(|tag| TagColumn {
+            name: tag.name.clone(),
+            values: tag.values.clone(),
+            keys: tag.keys.slice(rows.start, rows.len()),
+        });
+        let fields = self.fields.iter().map(|field| FieldColumn {
+            name: field.name.clone(),
+            values: field.values.slice(rows.start, rows.len()),
+        });
+        Self {
+            tags: tags.collect(),
+            fields: fields.collect(),
+            time: self.time.slice(rows.start, rows.len()),
+        }
+    }
+
+    /// The rows in parts whose texts have at most `text_bytes_max` bytes, but for single rows that have more.
+    pub fn parts(&self, text_bytes_max: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        self.cut(0..self.rows(), text_bytes_max, &mut parts);
+        parts
+    }
+
+    fn cut(&self, rows: Range<usize>, text_bytes_max: usize, parts: &mut Vec<Self>) {
+        let texts = self.fields.iter().map(|field| text_bytes(&field.values, rows.clone()));
+        if rows.len() <= 1 || texts.sum::<usize>() <= text_bytes_max {
+            return parts.push(self.slice(rows));
+        }
+        // Halves: as deep as the logarithm of the rows.
+        let middle = rows.start + rows.len() / 2;
+        self.cut(rows.start..middle, text_bytes_max, parts);
+        self.cut(middle..rows.end, text_bytes_max, parts);
     }
 
     /// Checks that all columns have the same length, that names are unique and that tag keys
@@ -156,4 +205,44 @@ pub struct RowError {
     pub row: usize,
     /// The reason.
     pub error: Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_batch_are_its_rows() {
+        let lengths = [10_usize, 0, 500, 3, 3, 3, 90, 1];
+        let texts = StringArray::from_iter_values(lengths.iter().map(|length| "x".repeat(*length)));
+        let field = |name: &str| FieldColumn { name: name.into(), values: Arc::new(texts.clone()) };
+        let batch = WriteBatch {
+            time: (0..lengths.len() as i64).collect(),
+            tags: vec![TagColumn {
+                name: "tag".into(),
+                values: StringArray::from(vec!["a", "b"]),
+                keys: lengths.iter().map(|length| (*length % 2) as u32).collect(),
+            }],
+            fields: vec![field("one"), field("other")],
+        };
+        for text_bytes_max in [0, 1, 20, 200, 1_000, usize::MAX] {
+            let parts = batch.parts(text_bytes_max);
+            let times: Vec<i64> = parts.iter().flat_map(|part| part.time.iter().copied()).collect();
+            assert_eq!(times, batch.time[..]);
+            for part in parts {
+                part.check().unwrap();
+                let bytes: usize =
+                    part.fields.iter().map(|f| text_bytes(&f.values, 0..part.rows())).sum();
+                assert!(bytes <= text_bytes_max || part.rows() == 1);
+                let first = part.time[0] as usize;
+                let texts = part.fields[1].values.as_string::<i32>();
+                for row in 0..part.rows() {
+                    assert_eq!(texts.value(row).len(), lengths[first + row]);
+                    assert_eq!(part.tags[0].keys[row], (lengths[first + row] % 2) as u32);
+                }
+            }
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The disk or the network failed: retry when it is well again.
     Io,
+    /// The disk is full: free some space and try again; nothing is broken, and nothing needs a restart.
+    Full,
     /// A limit of memory, time or size was reached: ask for less, or raise the limit.
     Limit,
     /// Another process writes this database: stop it, or open read-only.
@@ -39,6 +41,7 @@ impl ErrorKind {
             Self::Conflict => "conflict",
             Self::Corrupt => "corrupt",
             Self::Io => "io",
+            Self::Full => "full",
             Self::Limit => "limit",
             Self::Locked => "locked",
             Self::Closed => "closed",
@@ -96,9 +99,16 @@ impl Error {
     pub fn io(what: impl fmt::Display, source: &std::io::Error) -> Self {
         let kind = match source.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
             _ => ErrorKind::Io,
         };
         Self::new(kind, format!("{what}: {source}"))
+    }
+
+    /// The same message with another next step.
+    #[must_use]
+    pub fn with_kind(self, kind: ErrorKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// The same error with `context` in front of its message.

@@ -12,7 +12,9 @@ mod ids;
 mod schema;
 mod time;
 
-pub use batch::{FieldColumn, NO_TAG, RowError, Series, SeriesBatch, TagColumn, WriteBatch};
+pub use batch::{
+    FieldColumn, NO_TAG, RowError, Series, SeriesBatch, TagColumn, WriteBatch, text_bytes,
+};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use floats::{OneForm, one_form};

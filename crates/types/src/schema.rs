@@ -23,6 +23,8 @@ pub enum FieldType {
     Bool,
     /// UTF-8 text.
     Text,
+    /// Nanoseconds since 1970 UTC.
+    Timestamp,
 }
 
 impl FieldType {
@@ -41,6 +43,7 @@ impl FieldType {
             Self::F64 => DataType::Float64,
             Self::Bool => DataType::Boolean,
             Self::Text => DataType::Utf8,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, None),
         }
     }
 
@@ -59,6 +62,7 @@ impl FieldType {
             DataType::Float64 => Self::F64,
             DataType::Boolean => Self::Bool,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => Self::Timestamp,
             _ => return None,
         })
     }
@@ -78,6 +82,7 @@ impl FieldType {
             Self::F64 => "DOUBLE",
             Self::Bool => "BOOLEAN",
             Self::Text => "TEXT",
+            Self::Timestamp => "TIMESTAMP",
         }
     }
 
@@ -97,12 +102,13 @@ impl FieldType {
             "DOUBLE" | "DOUBLE PRECISION" | "FLOAT8" => Self::F64,
             "BOOLEAN" | "BOOL" => Self::Bool,
             "TEXT" | "VARCHAR" | "STRING" => Self::Text,
+            "TIMESTAMP" | "DATETIME" => Self::Timestamp,
             _ => return None,
         })
     }
 
     /// All types.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -115,11 +121,13 @@ impl FieldType {
         Self::F64,
         Self::Bool,
         Self::Text,
+        Self::Timestamp,
     ];
 
-    /// Whether block metrics such as minimum and sum are kept for it.
+    /// Whether it holds numbers, for which all block metrics are kept. Of timestamps they have least, greatest, first
+    /// and last.
     pub const fn is_numeric(self) -> bool {
-        !matches!(self, Self::Text | Self::Bool)
+        !matches!(self, Self::Text | Self::Bool | Self::Timestamp)
     }
 
     /// Bytes of one value in memory; an estimate for text.
@@ -128,7 +136,7 @@ impl FieldType {
             Self::I8 | Self::U8 | Self::Bool => 1,
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 => 8,
+            Self::I64 | Self::U64 | Self::F64 | Self::Timestamp => 8,
             Self::Text => 24,
         }
     }

@@ -45,3 +45,43 @@ fn the_demo_runs_in_any_folder() {
     assert!(said.out.starts_with("Imported 26,115 hourly readings"), "{said:?}");
     assert!(said.out.contains("What were the latest temperatures?"), "{said:?}");
 }
+
+#[test]
+fn a_damaged_log_is_repaired_when_asked_to() {
+    let place = Place::new();
+    let create = "CREATE TABLE t (time TIMESTAMP, v DOUBLE)";
+    place.done(&["query", "--create", "--db", "db", create]);
+    for day in 1..=3 {
+        place.rows(&format!("INSERT INTO t VALUES ('2024-01-0{day}', {day})"));
+    }
+    let mut logs: Vec<_> = std::fs::read_dir(place.path("db/wal"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    logs.sort();
+    assert_eq!(logs.len(), 3, "{logs:?}");
+    let mut bytes = std::fs::read(&logs[1]).unwrap();
+    bytes[60] ^= 1;
+    std::fs::write(&logs[1], &bytes).unwrap();
+
+    let query = ["query", "--db", "db", "SELECT v FROM t"];
+    let said = place.failed(&query);
+    assert!(said.err.contains("corrupt: wal/") && said.err.contains("tidefall repair"), "{said:?}");
+    let said = place.failed(&["repair", "--db", "db"]);
+    assert!(
+        said.out.contains("lost: wal/") && said.out.contains("nothing was changed"),
+        "{said:?}"
+    );
+    assert_eq!(std::fs::read(&logs[1]).unwrap(), bytes);
+    assert!(!place.path("db/damaged").exists());
+    let said = place.done(&["repair", "--db", "db", "--yes"]);
+    assert!(said.out.contains("the damaged files are in db/damaged/1"), "{said:?}");
+    assert_eq!(place.rows("SELECT v FROM t ORDER BY v"), "1.0\n3.0\n");
+    let kept = place.path("db/damaged/1/wal").join(logs[1].file_name().unwrap());
+    assert_eq!(std::fs::read(kept).unwrap(), bytes);
+    let said = place.done(&["repair", "--db", "db"]);
+    assert!(said.out.contains("nothing keeps the database from opening"), "{said:?}");
+    let said = place.failed(&["repair", "--db", "typo"]);
+    assert!(said.err.contains("there is no database in typo"), "{said:?}");
+    assert!(!place.path("typo").exists());
+}

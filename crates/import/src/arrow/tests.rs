@@ -1,7 +1,7 @@
 use arrow_array::types::Int32Type;
 use arrow_array::{
     Date32Array, Decimal128Array, DictionaryArray, Float64Array, Int32Array, StringViewArray,
-    TimestampMillisecondArray, TimestampSecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
 };
 use tidefall_types::ErrorKind;
 
@@ -41,10 +41,34 @@ fn columns_become_times_tags_and_fields() {
     );
     assert_eq!(
         found.fields[1].values.as_ref(),
-        &Int64Array::from(vec![NS_PER_DAY, 0, -NS_PER_DAY]) as &dyn Array,
+        &TimestampNanosecondArray::from(vec![NS_PER_DAY, 0, -NS_PER_DAY]) as &dyn Array,
         "{values:?}"
     );
     assert_eq!(found.fields[2].values.data_type(), &DataType::Utf8);
+}
+
+#[test]
+fn timestamps_of_any_unit_and_zone_are_fields() {
+    let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
+    let expected = TimestampNanosecondArray::from(vec![Some(1_500_000_000_000_000_000), None]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampSecondArray::from(vec![Some(1_500_000_000), None])),
+        Arc::new(
+            TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None])
+                .with_timezone("Europe/Berlin"),
+        ),
+        Arc::new(expected.clone().with_timezone("+05:30")),
+        Arc::new(expected.clone()),
+    ];
+    for column in columns {
+        let found =
+            batch_from_arrow(&batch(vec![("time", time.clone()), ("v", column)]), &options(&[]));
+        assert_eq!(&*found.unwrap().fields[0].values, &expected as &dyn Array);
+    }
+    let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1 << 40]));
+    let error =
+        batch_from_arrow(&batch(vec![("time", time), ("v", far)]), &options(&[])).unwrap_err();
+    assert!(error.message().contains("column \"v\""), "{error}");
 }
 
 #[test]

@@ -85,14 +85,9 @@ impl Sample {
         }
     }
 
-    /// Cuts off the lines without any text with which spreadsheets end their files; of files that are longer than the sample they
-    /// are rows without a time.
+    /// Cuts off the lines without any text with which spreadsheets end their files.
     fn cut_empty_lines(&mut self) {
-        let is_empty = |byte: &u8| matches!(byte, b',' | b';' | b'\t' | b'|' | b'\r' | b'\n');
-        let text_end = self.bytes.iter().rposition(|byte| !is_empty(byte)).map_or(0, |at| at + 1);
-        // The last line with text stays whole: its last fields may be empty.
-        let line_end = memchr::memchr(b'\n', &self.bytes[text_end..]).map(|at| text_end + at + 1);
-        self.bytes.truncate(line_end.unwrap_or(self.bytes.len()));
+        self.bytes.truncate(text_lines_end(&self.bytes));
     }
 
     fn skip_lines(&mut self, lines: usize) {
@@ -115,6 +110,15 @@ impl Sample {
         let dialect = Dialect { separator, comment: options.comment };
         last_record_end(&self.bytes, dialect, self.end.rest())
     }
+}
+
+/// Where the last line with text in some field ends; 0 where there is none.
+fn text_lines_end(bytes: &[u8]) -> usize {
+    let is_empty = |byte: &u8| matches!(byte, b',' | b';' | b'\t' | b'|' | b'\r' | b'\n');
+    let Some(text_end) = bytes.iter().rposition(|byte| !is_empty(byte)) else { return 0 };
+    // It stays whole: its last fields may be empty.
+    let line_end = memchr::memchr(b'\n', &bytes[text_end..]).map(|at| text_end + at + 1);
+    line_end.unwrap_or(bytes.len())
 }
 
 /// What the reading thread puts into the queue.
@@ -193,7 +197,12 @@ impl<T> Cutter<T> {
                 true => self.pending.end.rest(),
                 false => Rest::Unknown,
             };
-            let end = last_record_end(&self.pending.bytes[..window], self.division.dialect, rest);
+            let mut end =
+                last_record_end(&self.pending.bytes[..window], self.division.dialect, rest);
+            // Lines without text wait for what comes behind them, as they may be the end of the file.
+            if rest == Rest::Unknown && bytes_wanted <= RECORD_BYTES_MAX {
+                end = text_lines_end(&self.pending.bytes[..end]).min(end);
+            }
             if end > 0 {
                 let rest = self.pending.bytes.split_off(end);
                 let block = std::mem::replace(&mut self.pending.bytes, rest);

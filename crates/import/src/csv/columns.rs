@@ -1,12 +1,13 @@
 //! Columns of text into columns of values, a whole block at a time.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
@@ -14,6 +15,7 @@ use tidefall_types::{Error, FieldType, NO_TAG, TagColumn};
 
 use super::records::Records;
 use super::scalar::{self, NullTexts, Numerals, quoted};
+use super::time::TimeParser;
 
 /// Records of a block that cannot be taken, with the first reason found for each.
 #[derive(Debug, Default)]
@@ -49,7 +51,13 @@ pub(super) struct TextColumn<'a> {
 
 impl<'a> TextColumn<'a> {
     /// Reads the column as a field. A value that cannot be read is null and makes its record bad.
-    pub fn parse_field(self, ty: FieldType, bad: &mut BadRecords) -> ArrayRef {
+    /// `times` tells how times are written, other than in ISO 8601.
+    pub fn parse_field(
+        self,
+        ty: FieldType,
+        times: Option<&TimeParser>,
+        bad: &mut BadRecords,
+    ) -> ArrayRef {
         fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<T> {
             T::try_from(value?).ok()
         }
@@ -75,6 +83,14 @@ impl<'a> TextColumn<'a> {
             }
             FieldType::Bool => values.boolean(),
             FieldType::Text => values.text(),
+            FieldType::Timestamp => {
+                // It remembers the last date.
+                let parser = RefCell::new(times.cloned().unwrap_or_default());
+                values.primitive::<TimestampNanosecondType>(|t| {
+                    let is_missing = t.is_empty();
+                    (!is_missing).then(|| parser.borrow_mut().parse(t).ok()).flatten()
+                })
+            }
         }
     }
 
@@ -164,10 +180,10 @@ impl Values<'_, '_> {
         let is_number = self.column.numerals.read(text.trim_ascii(), scalar::parse_f64).is_some();
         let is_plain = self.column.numerals == Numerals::PLAIN;
         let hint = match self.ty {
-            FieldType::Bool | FieldType::Text => "",
-            _ if is_number => "; a DOUBLE takes it, by --type in a new table",
-            _ if is_plain => scalar::marks_hint(text),
-            _ => "",
+            FieldType::Bool | FieldType::Text | FieldType::Timestamp => String::new(),
+            _ if is_number => "; a DOUBLE takes it, by --type in a new table".to_owned(),
+            _ if is_plain => scalar::marks_hint(text).to_owned(),
+            _ => String::new(),
         };
         Error::invalid(format!(
             "column {name:?}: {} is not {}, and the column is {}; correct it, or name the text as \

@@ -16,6 +16,7 @@ mod look;
 mod marks;
 mod names;
 mod roles;
+mod times;
 mod types;
 
 use tidefall_types::{Error, Field, FieldType, Result};
@@ -26,7 +27,8 @@ use super::scalar::{NullTexts, Numerals, quoted};
 use super::time::TimeFormat;
 use crate::{CsvOptions, Layout, WIDE_FIELD};
 use head::Head;
-use types::Seen;
+use times::IsTime;
+use types::{Forms, Seen};
 
 pub(crate) use find::format_of;
 pub(crate) use types::SeenType;
@@ -183,11 +185,13 @@ impl Survey {
         let records = index.records(block);
         let mut found = self.nothing_seen();
         for (seen, &field) in found.iter_mut().zip(&self.fields) {
+            let FieldPlan { column, times, .. } = &self.plan.fields[field];
+            let mut forms = Forms { numerals: self.plan.numerals, times: times.clone() };
             records
-                .column(self.plan.fields[field].column)
+                .column(*column)
                 .map(<[u8]>::trim_ascii)
                 .filter(|text| !text.is_empty() && !self.plan.nulls.contains(text))
-                .for_each(|text| seen.add(text, self.plan.numerals));
+                .for_each(|text| seen.add(text, &mut forms));
         }
         found
     }
@@ -196,7 +200,7 @@ impl Survey {
 /// Decides how to read a file of which `sample` holds the first records, whole.
 pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
     let nulls = NullTexts::new(&options.null_texts);
-    let Head { dialect, has_header, columns: names, data_start, hint } =
+    let Head { dialect, has_header, columns: names, data_start, hint, note } =
         Head::of(sample, options, &nulls)?;
     let (columns, are_named): (Vec<String>, Vec<bool>) = names.into_iter().unzip();
     let data = &sample[data_start..];
@@ -207,7 +211,8 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
     let sample = Sample { columns: &columns, head_hint, has_header, records, nulls: &nulls };
     let roles = roles::assign(&sample, options)?;
     let (numerals, marks) = marks::find(&sample, &roles.fields, options);
-    let (fields, evidence) = field_plans(&sample, &roles.fields, numerals, options);
+    let time_format = roles.time.format.as_ref();
+    let (fields, evidence) = field_plans(&sample, &roles.fields, (numerals, time_format), options)?;
     let mut plan = Plan {
         dialect,
         columns: columns.len(),
@@ -232,7 +237,7 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         has_header,
         time_columns: plan.time.columns().iter().map(|&column| columns[column].clone()).collect(),
         time_format: roles.time.format,
-        notes: roles.time.notes.into_iter().chain(marks).collect(),
+        notes: roles.time.notes.into_iter().chain(note).chain(marks).collect(),
         tags: plan_tags(&plan),
         fields: plan_fields(&plan),
         columns,
@@ -290,9 +295,9 @@ fn list(names: &[String]) -> String {
 fn field_plans(
     sample: &Sample<'_>,
     columns: &[usize],
-    numerals: Numerals,
+    (numerals, time_format): (Numerals, Option<&TimeFormat>),
     options: &CsvOptions,
-) -> (Vec<FieldPlan>, Vec<Evidence>) {
+) -> Result<(Vec<FieldPlan>, Vec<Evidence>)> {
     let wide = options.layout != Layout::Long;
     let given: Vec<(usize, FieldType)> = options
         .types
@@ -308,15 +313,26 @@ fn field_plans(
             false => given.iter().find(|(given, _)| *given == column).map(|(_, ty)| *ty),
         };
         let kept = options.table_type(if wide { WIDE_FIELD } else { name });
-        let seen = || Seen::of(sample.values(column), numerals);
+        let is_time = match told.or(kept) {
+            Some(FieldType::Timestamp) => IsTime::Told,
+            _ => IsTime::Open,
+        };
+        let times = match wide {
+            true => None,
+            false => times::format(sample, column, time_format, is_time)?,
+        };
+        let times = times.map(|format| format.parser()).transpose()?;
+        let mut forms = Forms { numerals, times };
+        let mut seen = || Seen::of(sample.values(column), &mut forms);
         let (ty, evidence) = match (told, kept) {
             (Some(ty), _) => (ty, Evidence::Told),
             (None, Some(ty)) => (ty, Evidence::Kept(seen())),
             (None, None) => (FieldType::F64, Evidence::Seen(seen())),
         };
-        (FieldPlan { name: name.clone(), column, ty }, evidence)
+        Ok((FieldPlan { name: name.clone(), column, ty, times: forms.times }, evidence))
     };
-    columns.iter().map(describe).unzip()
+    let described: Result<Vec<_>> = columns.iter().map(describe).collect();
+    Ok(described?.into_iter().unzip())
 }
 
 /// The type of the values of a wide file, if it is given.

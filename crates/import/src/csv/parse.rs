@@ -125,7 +125,11 @@ impl Rows {
             .iter()
             .map(|field| FieldColumn {
                 name: field.name.clone(),
-                values: text(field.column, &field.name).parse_field(field.ty, bad),
+                values: text(field.column, &field.name).parse_field(
+                    field.ty,
+                    field.times.as_ref(),
+                    bad,
+                ),
             })
             .collect();
         Self { time: time.into(), tags, fields }

@@ -33,6 +33,8 @@ pub(super) struct FieldPlan {
     pub name: String,
     pub column: usize,
     pub ty: FieldType,
+    /// How its values are written if they are times.
+    pub times: Option<TimeParser>,
 }
 
 /// Which columns the time is made of.

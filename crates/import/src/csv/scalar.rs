@@ -169,6 +169,7 @@ pub(super) fn marks_hint(text: &[u8]) -> &'static str {
         (true, false) if text.contains(&b'.') => "; --decimal , --thousands . reads such numbers",
         (true, false) => "; --decimal , reads such numbers",
         (false, true) => "; --thousands , reads such numbers",
+        (false, false) if reads(b'.', b'\'') => "; --thousands \"'\" reads such numbers",
         (false, false) => "",
     }
 }
@@ -187,6 +188,7 @@ pub(super) fn expected(ty: FieldType) -> &'static str {
         FieldType::F32 | FieldType::F64 => "a number",
         FieldType::Bool => "true or false",
         FieldType::Text => "text in UTF-8",
+        FieldType::Timestamp => "a time as the first ones are written",
     }
 }
 

@@ -129,7 +129,7 @@ impl TimeFormat {
                 Form::Pattern { items: pattern::compile(text)?, text: text.clone() }
             }
         };
-        Ok(TimeParser { form, date: *b"1970-01-01", midnight_ns: 0 })
+        Ok(TimeParser { form, ..TimeParser::default() })
     }
 }
 
@@ -148,6 +148,13 @@ pub(crate) struct TimeParser {
     form: Form,
     date: [u8; 10],
     midnight_ns: i64,
+}
+
+/// One of ISO 8601.
+impl Default for TimeParser {
+    fn default() -> Self {
+        Self { form: Form::Iso, date: *b"1970-01-01", midnight_ns: 0 }
+    }
 }
 
 impl TimeParser {

@@ -149,6 +149,45 @@ fn columns_without_a_name_and_values_are_left_out() {
 }
 
 #[test]
+fn a_line_of_units_below_the_names_is_passed_over() {
+    let options = CsvOptions::default();
+    let rows = "2024-01-01T00:00:00Z temp=1.5 hum=40\n2024-01-02T00:00:00Z temp=2.5 hum=41";
+    for units in [",\u{b0}C,%", "UTC,F,1/1", "yyyy-mm-dd,T,"] {
+        let text = format!("time,temp,hum\n{units}\n2024-01-01,1.5,40\n2024-01-02,2.5,41\n");
+        check(&text, &options, rows);
+        let (_, notes) = types(&text, &options);
+        assert!(notes[0].starts_with("the line below the names is taken for units"), "{notes:?}");
+    }
+    check(
+        "time;temp;hum\n;K;%\n01.01.2024 00:00;1,5;40\n02.01.2024 00:00;2,5;41\n",
+        &options,
+        rows,
+    );
+    // Rows of data that lack something are none.
+    for first in ["2024-01-01,x,y", ",1.5,%", "NA,NA,NA"] {
+        let text = format!("time,temp,hum\n{first}\n2024-01-01,1.5,40\n2024-01-02,2.5,41\n");
+        let (_, notes) = types(&text, &options);
+        assert!(!notes.iter().any(|note| note.contains("units")), "{first}: {notes:?}");
+    }
+}
+
+#[test]
+fn apostrophes_between_thousands_are_found() {
+    let options = CsvOptions::default();
+    check(
+        "time,v,w\n2024-01-01,1'234,1.5\n2024-01-02,12'345'678,2\n",
+        &options,
+        "2024-01-01T00:00:00Z v=1234 w=1.5\n2024-01-02T00:00:00Z v=12345678 w=2.0",
+    );
+    let (fields, notes) = types("time,v\n2024-01-01,1'234.5\n2024-01-02,7\n", &options);
+    assert_eq!(fields, [("v".to_owned(), FieldType::F64)]);
+    assert_eq!(notes, ["the numbers of \"v\" have '\\'' between thousands"]);
+    // What is no number stays text.
+    let (fields, _) = types("time,v\n2024-01-01,1'23\n2024-01-02,o'clock\n", &options);
+    assert_eq!(fields, [("v".to_owned(), FieldType::Text)]);
+}
+
+#[test]
 fn lines_without_text_end_a_file_and_are_wrong_within() {
     check(
         "time,v\n2024-01-01,\n,\n2024-01-02,2\r\n,\r\n,\n\n,",
@@ -157,4 +196,36 @@ fn lines_without_text_end_a_file_and_are_wrong_within() {
         2024-01-02T00:00:00Z v=2
         line 3: time: \"\" is not a time: expected YYYY-MM-DD[ HH:MM[:SS[.fraction]]][Z or +HH:MM]",
     );
+}
+
+#[test]
+fn lines_without_text_end_a_file_however_long_it_is() {
+    let mut text = "time,s,v\n".to_owned();
+    // More than what the file is judged by, and then more than what is read at once.
+    for row in 0..150_000 {
+        writeln!(
+            text,
+            "2024-01-01 {:02}:{:02}:{:02},s{},{row}.5",
+            row / 3600 % 24,
+            row / 60 % 60,
+            row % 60,
+            row / 86_400
+        )
+        .expect("a text");
+        if row == 70_000 {
+            text.push_str(",,\n,,\r\n");
+        }
+    }
+    text.push_str(&",,\n".repeat(400_000));
+    let options = tagged(&["s"]);
+    for text in [text.clone(), text.replace(",s0,", ",\"s0\",")] {
+        let reader = read_csv(input(&text), &options).unwrap_or_else(|error| panic!("{error}"));
+        let (mut rows, mut bad) = (0, Vec::new());
+        for batch in reader {
+            let batch = batch.expect("a batch");
+            rows += batch.batch.rows();
+            bad.extend(batch.bad.iter().map(|bad| bad.line));
+        }
+        assert_eq!((rows, bad), (150_000, vec![70_003, 70_004]));
+    }
 }

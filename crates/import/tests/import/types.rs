@@ -200,3 +200,102 @@ fn times_of_parquet_that_are_numbers_are_told_by_their_size() {
     let found = rows(&by("n", Some("s"))).unwrap();
     assert_eq!(found, "1970-01-01T00:00:00Z v=1\n1970-01-01T00:01:00Z v=2\n");
 }
+
+#[test]
+fn further_columns_of_times_are_timestamps() {
+    let options = CsvOptions::default();
+    let check = |text: &str, expected: &str| crate::check(text, &options, expected);
+    // The time is found as ever, the other keeps what it is.
+    check(
+        "time,started,v\n2024-01-01 10:00,2024-01-01T09:00:00.5+01:00,1\n2024-01-02 10:00,,2\n",
+        "2024-01-01T10:00:00Z started=2024-01-01T08:00:00.500 v=1
+        2024-01-02T10:00:00Z v=2",
+    );
+    check(
+        "time,day,v\n2024-01-01 10:00,2023-12-31,1\n",
+        "2024-01-01T10:00:00Z day=2023-12-31T00:00:00 v=1",
+    );
+    // Days and months stand as in the time.
+    check(
+        "time;changed;v\n13.01.2024 10:00;01.02.2024 11:30;1\n",
+        "2024-01-13T10:00:00Z changed=2024-02-01T11:30:00 v=1",
+    );
+    check(
+        "time;changed;v\n01/13/2024 10:00;01/02/2024 11:30;1\n",
+        "2024-01-13T10:00:00Z changed=2024-01-02T11:30:00 v=1",
+    );
+    // What is not a time in every row, or may be something else, is text or a number.
+    check(
+        "time,note,code,n\n2024-01-01 00:00,2024-01-01 12:00,1.2.24,20240101\n2024-01-02 00:00,later,2.3.24,20240102\n",
+        "2024-01-01T00:00:00Z note=2024-01-01 12:00 code=1.2.24 n=20240101
+        2024-01-02T00:00:00Z note=later code=2.3.24 n=20240102",
+    );
+    // All of a file decides, not its beginning alone.
+    let mut text = "time,seen\n".to_owned();
+    for row in 0..120_000 {
+        text.push_str(&format!("2024-01-01 00:00:00.{row:06},2024-01-01 00:00:00\n"));
+    }
+    let folder = Folder::new();
+    let schema = |text: &str| {
+        let file = folder.csv("long.csv", text);
+        open_csv(&file, &CsvOptions::default()).unwrap().schema().fields.clone()
+    };
+    assert_eq!(schema(&text)[0].ty, FieldType::Timestamp);
+    assert_eq!(schema(&format!("{text}2024-01-02 00:00,never\n"))[0].ty, FieldType::Text);
+}
+
+#[test]
+fn a_type_of_timestamp_reads_numbers_and_says_what_is_none() {
+    let types = [("x".to_owned(), FieldType::Timestamp)].into();
+    let options = CsvOptions { types, ..CsvOptions::default() };
+    crate::check(
+        "time,x\n2024-01-01,1704067200\n2024-01-02,1704067260\n2024-01-03,soon\n",
+        &options,
+        "2024-01-01T00:00:00Z x=2024-01-01T00:00:00
+        2024-01-02T00:00:00Z x=2024-01-01T00:01:00
+        line 4: column \"x\": \"soon\" is not a time as the first ones are written, and the column is \
+        TIMESTAMP; correct it, or name the text as a missing value",
+    );
+    crate::check(
+        "time,x\n2024-01-01,20240101\n",
+        &options,
+        "2024-01-01T00:00:00Z x=2024-01-01T00:00:00",
+    );
+    let mut table = TableSchema::new(TableId(0), "t", "time");
+    table.add_field("x", FieldType::Timestamp).unwrap();
+    table.add_field("old", FieldType::Text).unwrap();
+    let options = CsvOptions { table: Some(Arc::new(table)), ..CsvOptions::default() };
+    crate::check(
+        "time,x,old\n2024-01-01,2024-01-01 12:00,2024-01-01 12:00\n",
+        &options,
+        "2024-01-01T00:00:00Z x=2024-01-01T12:00:00 old=2024-01-01 12:00",
+    );
+}
+
+#[test]
+fn timestamps_of_parquet_are_such_fields() {
+    let folder = Folder::new();
+    let seen: ArrayRef = Arc::new(
+        TimestampMicrosecondArray::from(vec![Some(1_500_000), None]).with_timezone("Europe/Berlin"),
+    );
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let file = folder.parquet("a.parquet", &[("seen", seen), ("n", numbers)]);
+    check_common(
+        std::slice::from_ref(&file),
+        &[("n", FieldType::I64), ("seen", FieldType::Timestamp)],
+    );
+    let reader = open_parquet(&file, &ParquetOptions::default()).unwrap();
+    let rows: String = reader.map(|batch| rows_of(&batch.unwrap().batch)).collect();
+    assert_eq!(
+        rows,
+        "1970-01-01T00:00:00Z seen=1970-01-01T00:00:01.500 n=1\n1970-01-01T00:00:00.000001Z n=2\n"
+    );
+    // A table in which they were numbers keeps those; numbers become no times.
+    let text = folder.csv("b.csv", "time,seen\n2024-01-01 00:00,2024-01-01 12:00\n");
+    check_common(&[file.clone(), text], &[("n", FieldType::I64), ("seen", FieldType::Timestamp)]);
+    let types = [("n".to_owned(), FieldType::Timestamp)].into();
+    let error = open_parquet(&file, &ParquetOptions { types, ..ParquetOptions::default() })
+        .and_then(|mut reader| reader.next().transpose())
+        .unwrap_err();
+    assert!(error.message().contains("nobody knows what they count"), "{error}");
+}

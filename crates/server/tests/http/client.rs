@@ -28,6 +28,11 @@ impl TestServer {
     pub fn with(options: ServerOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
+        Self::of(db, dir, options)
+    }
+
+    /// A server of a database that lies in `dir`, or somewhere else.
+    pub fn of(db: Db, dir: TempDir, options: ServerOptions) -> Self {
         let options = ServerOptions { address: ([127, 0, 0, 1], 0).into(), ..options };
         let (stop, stopped) = oneshot::channel();
         let (address_sender, address) = std::sync::mpsc::channel();

@@ -1,10 +1,13 @@
 //! Too much at once, too slow, and many at a time.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidefall_server::ServerOptions;
+use tidefall_storage::store::{Fault, FaultDisk, LocalDisk, Times};
+use tidefall_storage::{Db, DbOptions};
 
 use crate::client::{TestServer, connect, read_reply, send};
 
@@ -29,6 +32,33 @@ fn requests_beyond_the_limit_are_told_to_come_back() {
     second.write_all(b"m v=1 1234").unwrap();
     assert_eq!(read_reply(&mut second, "POST").unwrap().status, 204);
     assert_eq!(server.write("m v=1 1").status, 204);
+}
+
+#[test]
+fn a_full_disk_is_told_and_writes_are_taken_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultDisk::new(Arc::new(LocalDisk::new(dir.path())), 1);
+    let db = Db::open_on(Arc::new(disk.clone()), DbOptions::default()).unwrap();
+    let server = TestServer::of(db, dir, ServerOptions::default());
+    assert_eq!(server.write("m v=1 1").status, 204);
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    let reply = server.write("m v=2 2");
+    assert_eq!(reply.status, 507, "{}", reply.text());
+    assert!(reply.text().contains("free some space and try again"), "{}", reply.text());
+    // A new table is of the manifest rather than the log.
+    let reply = server.send("POST", "/api/v2/write?bucket=x", "", b"n v=2 2");
+    assert_eq!((reply.status, &reply.json()["code"]), (507, &json!("insufficient storage")));
+    let insert = b"INSERT INTO m (time, v) VALUES ('2024-01-01', 3)";
+    let reply = server.send("POST", "/api/v1/sql", "", insert);
+    assert_eq!((reply.status, &reply.json()["error"]["kind"]), (507, &json!("full")));
+    assert_eq!(server.sql("SELECT v FROM m"), json!([[1.0]]));
+    assert_eq!(server.get("/health").status, 200);
+    disk.disarm();
+    for body in ["m v=4 4", "n v=4 4"] {
+        let reply = server.write(body);
+        assert_eq!(reply.status, 204, "{}", reply.text());
+    }
+    assert_eq!(server.sql("SELECT v FROM m ORDER BY v"), json!([[1.0], [4.0]]));
 }
 
 #[test]

@@ -187,3 +187,22 @@ fn endpoints_for_clients_of_influxdb_answer() {
     assert_eq!(server.get("/write").status, 405);
     assert_eq!(server.get("/nothing/here").status, 404);
 }
+
+#[test]
+fn a_tag_that_is_too_long_is_a_bad_line() {
+    let server = TestServer::start();
+    let long = "x".repeat(16_385);
+    let body = format!("m,site=a v=1 1\nm,site={long} v=2 2\nm,site=b v=3 3\n");
+    let reply = server.write(&body);
+    assert_eq!(reply.status, 400, "{}", reply.text());
+    for part in
+        ["partial write", "tag \\\"site\\\"", "16385 bytes", "up to 16384", "(line 2)", "dropped=1"]
+    {
+        assert!(reply.text().contains(part), "{part}: {}", reply.text());
+    }
+    assert_eq!(server.sql("SELECT v FROM m ORDER BY v"), json!([[1.0], [3.0]]));
+    let insert = format!("INSERT INTO m (time, site, v) VALUES ('2024-01-01', '{long}', 3)");
+    let reply = server.send("POST", "/api/v1/sql", "", insert.as_bytes());
+    assert_eq!((reply.status, &reply.json()["error"]["kind"]), (400, &json!("invalid")));
+    assert!(reply.text().contains("16384"), "{}", reply.text());
+}

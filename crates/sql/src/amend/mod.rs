@@ -7,11 +7,13 @@
 //!   is compared, such as one to another time zone. Those it does not get to see.
 //! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
 //!   values of their own. Floats get their one form where that can be seen.
+//! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
 
 mod casts;
 mod floats;
+mod subqueries;
 mod texts;
 mod zones;
 
@@ -61,7 +63,7 @@ impl AnalyzerRule for AmendAfter {
 pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match unnamed(node) {
         Ok(cast) => Ok(Transformed::yes(cast)),
-        Err(node) => zones::amend(node, schema),
+        Err(node) => zones::amend(node, schema)?.transform_data(subqueries::amend),
     })
 }
 

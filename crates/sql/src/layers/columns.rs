@@ -1,4 +1,4 @@
-//! `columns.plant`: a row for each sensor, with lists of times and values.
+//! `columns.plant`: a row for each sensor that has a reading, with lists of times and values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,27 +14,26 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::ExecutionPlan;
+use roaring::RoaringBitmap;
 use tidefall_storage::{ReadStats, SensorSeries};
-use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange};
+use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange, text_bytes};
 
-use super::{LAYER, is_time_range, time_of, unsupported};
+use super::LAYER;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
-use crate::pushdown::{Conditions, looks_at_tags_only, select_sensors};
+use crate::pushdown::{Conditions, looks_at_tags_only, select_among};
 use crate::reads::Tally;
 use crate::scan::split;
 use crate::source::{Source, SourceNode};
 use crate::table::View;
 
-/// Values that a batch gathers before it goes on: a batch has one sensor at least.
+/// Values that a batch gathers before it goes on, texts by their bytes: a batch has one sensor at least.
 const BATCH_VALUES: usize = 1 << 20;
 
 /// What a column of this layer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Tag(TagId),
-    /// The first of the times.
-    First,
     Times,
     Values(FieldId),
 }
@@ -45,6 +44,10 @@ pub(super) struct ColumnsTable {
     view: Arc<View>,
     arrow: SchemaRef,
     held: Vec<Held>,
+    /// The sensors that have a row, or all of them.
+    chosen: Option<RoaringBitmap>,
+    /// The times of the readings in the lists.
+    time: TimeRange,
 }
 
 fn list_of(item: DataType) -> DataType {
@@ -52,9 +55,9 @@ fn list_of(item: DataType) -> DataType {
 }
 
 impl ColumnsTable {
-    pub(super) fn new(view: Arc<View>) -> Self {
+    /// The readings of the chosen sensors, or of all, within a stretch of time.
+    pub(super) fn of(view: Arc<View>, chosen: Option<RoaringBitmap>, time: TimeRange) -> Self {
         let schema = view.schema();
-        let time = schema.arrow_type(ColumnKind::Time);
         let mut times = "times".to_owned();
         while schema.column(&times).is_some() {
             times.push('_');
@@ -65,15 +68,13 @@ impl ColumnsTable {
             fields.push(Field::new(tag, schema.arrow_type(ColumnKind::Tag(tag_id)), true));
             held.push(Held::Tag(tag_id));
         }
-        fields.push(Field::new(schema.time_name(), time.clone(), false));
-        held.push(Held::First);
-        fields.push(Field::new(times, list_of(time), false));
+        fields.push(Field::new(times, list_of(schema.arrow_type(ColumnKind::Time)), false));
         held.push(Held::Times);
         for (at, field) in schema.fields.iter().enumerate() {
             fields.push(Field::new(&field.name, list_of(field.ty.arrow()), false));
             held.push(Held::Values(FieldId(at as u16)));
         }
-        Self { arrow: Arc::new(Schema::new(fields)), held, view }
+        Self { arrow: Arc::new(Schema::new(fields)), held, view, chosen, time }
     }
 }
 
@@ -91,25 +92,11 @@ impl TableProvider for ColumnsTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let schema = self.view.schema();
-        filters
-            .iter()
-            .map(|filter| {
-                let columns = filter.column_refs();
-                if is_time_range(filter, schema) || looks_at_tags_only(filter, schema) {
-                    return Ok(TableProviderFilterPushDown::Exact);
-                }
-                if columns.iter().any(|column| column.name == schema.time_name()) {
-                    return Err(unsupported(format!(
-                        "in columns.{} conditions on {} choose the readings of the lists and must be \
-                         ranges, joined by AND; this is none: {filter}",
-                        schema.name,
-                        schema.time_name()
-                    )));
-                }
-                Ok(TableProviderFilterPushDown::Unsupported)
-            })
-            .collect()
+        let support = |filter: &&Expr| match looks_at_tags_only(filter, self.view.schema()) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
     }
 
     async fn scan(
@@ -120,11 +107,10 @@ impl TableProvider for ColumnsTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = self.view.schema();
-        let time = time_of(filters, schema);
         let tags = filters.iter().filter(|filter| looks_at_tags_only(filter, schema));
         let mut conditions = Conditions::of(tags, schema);
-        conditions.time = time;
-        let sensors = select_sensors(&self.view, &conditions)?;
+        conditions.time = self.time;
+        let sensors = select_among(&self.view, &conditions, self.chosen.as_ref())?;
         let columns: Vec<usize> =
             projection.cloned().unwrap_or_else(|| (0..self.held.len()).collect());
         let arrow = Arc::new(self.arrow.project(&columns)?);
@@ -135,7 +121,7 @@ impl TableProvider for ColumnsTable {
             arrow: Arc::clone(&arrow),
             sensors,
             parts,
-            time,
+            time: self.time,
         };
         let equivalence = EquivalenceProperties::new(arrow);
         Ok(Arc::new(SourceNode::new(Arc::new(source), equivalence, limit)))
@@ -199,7 +185,9 @@ impl Lists {
                 .read_sensor_counted(sensor, &self.time, &fields, stats)
                 .map_err(to_datafusion)?;
             if !one.time.is_empty() {
-                values += one.time.len() * (fields.len() + 1);
+                let texts = one.fields.iter().map(|values| text_bytes(values, 0..values.len()));
+                let texts = texts.sum::<usize>() / size_of::<i64>();
+                values += one.time.len() * (fields.len() + 1) + texts;
                 sensors.push(sensor);
                 series.push(one);
             }
@@ -218,9 +206,6 @@ impl Lists {
         for held in &self.held {
             columns.push(match held {
                 Held::Tag(tag) => self.view.tag(*tag).of_sensors(sensors)?,
-                Held::First => Arc::new(TimestampNanosecondArray::from_iter_values(
-                    series.iter().map(|one| one.time[0]),
-                )),
                 Held::Times => {
                     let mut lists = Growing::default();
                     for one in &series {
@@ -252,6 +237,14 @@ impl Source for Lists {
 
     fn partitions(&self) -> usize {
         self.parts.len()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let snapshot = self.view.snapshot();
+        let fields = self.fields();
+        let reading = 8 * (fields.len() as u64 + 1) + snapshot.text_bytes_per_row(&fields);
+        let readings = snapshot.rows_max() / u64::from(snapshot.sensor_count()).max(1);
+        readings.saturating_mul(reading)
     }
 
     fn open(

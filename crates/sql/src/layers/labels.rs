@@ -1,6 +1,6 @@
 //! The names of sensors as columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tidefall_types::{NO_TAG, TagId};
 
@@ -35,13 +35,32 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Makes names unique by a number behind all but the first that are the same.
+/// Makes names unique by a number behind all but the first that are the same. Names that were unique stay.
 pub(super) fn make_unique(names: &mut [String]) {
-    let mut seen: HashMap<String, usize> = HashMap::with_capacity(names.len());
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    let mut counts: HashMap<String, usize> = HashMap::with_capacity(names.len());
     for name in names {
-        let count = seen.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
-        if *count > 1 {
-            *name = format!("{name}#{count}");
+        let count = counts.entry(name.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            continue;
         }
+        // Each number is tried once for a name, and taken by another name at most.
+        while !taken.insert(format!("{name}#{count}")) {
+            *count += 1;
+        }
+        *name = format!("{name}#{count}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::make_unique;
+
+    #[test]
+    fn names_become_unique_also_beside_names_that_look_numbered() {
+        let mut names = ["time", "time", "a", "time#2", "a", "time", "a#2"].map(str::to_owned);
+        make_unique(&mut names);
+        assert_eq!(names, ["time", "time#3", "a", "time#2", "a#3", "time#4", "a#2"]);
     }
 }

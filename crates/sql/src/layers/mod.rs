@@ -2,29 +2,34 @@
 //! for each. Nothing of them is stored; they are made of what a query asks for, in stages that fit into
 //! memory.
 //!
-//! 1. `rows.rs`: sensors side by side. Rows are the times at which one of the columns that a query reads has
-//!    a value; `rows('plant', sensors => ..., every => ...)` chooses sensors and aligns times.
-//! 2. `columns.rs`: lists of times and values.
+//! Both are relations: which rows and lists there are is settled by the table and, in the forms
+//! `rows('plant', ...)` and `columns('plant', ...)`, by the arguments; conditions drop rows, and which columns are
+//! read changes nothing.
+//!
+//! 1. `rows.rs`: a row for each time at which one of the sensors has a reading, read by `side_by_side.rs`.
+//! 2. `columns.rs`: a row for each sensor with a reading, with lists of times and values.
+//! 3. `arguments.rs`, `function.rs`: chosen sensors, aligned times, a part of the time.
 
+mod arguments;
 mod columns;
 mod function;
 mod labels;
 mod rows;
+mod side_by_side;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::Expr;
+use datafusion::error::Result;
 use tidefall_storage::Db;
-use tidefall_types::{Error, ErrorKind, TableSchema, TimeRange};
+use tidefall_types::{ErrorKind, TimeRange};
 
 use crate::error::to_datafusion;
-use crate::pushdown::{Conditions, Support};
 use crate::table::View;
 
-pub(crate) use function::{NamedArguments, RowsFunction};
+pub(crate) use arguments::NamedArguments;
+pub(crate) use function::LayerFunction;
 
 /// The name of what reads a layer in `EXPLAIN`.
 const LAYER: &str = "TidefallLayer";
@@ -39,13 +44,20 @@ pub(crate) enum Layer {
 }
 
 impl Layer {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Rows, Self::Columns];
+
+    /// The name of its schema, and of the function that shows a part of it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rows => "rows",
+            Self::Columns => "columns",
+        }
+    }
+
     /// The layer that a schema shows.
     pub(crate) fn of_schema(name: &str) -> Option<Self> {
-        match name {
-            "rows" => Some(Self::Rows),
-            "columns" => Some(Self::Columns),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 }
 
@@ -84,28 +96,11 @@ impl SchemaProvider for LayerSchema {
         let memory_bytes = self.db.stats().memory_bytes;
         Ok(Some(match self.layer {
             Layer::Rows => Arc::new(rows::RowsTable::of_all(view, memory_bytes)?),
-            Layer::Columns => Arc::new(columns::ColumnsTable::new(view)),
+            Layer::Columns => Arc::new(columns::ColumnsTable::of(view, None, TimeRange::ALL)),
         }))
     }
 
     fn table_exist(&self, name: &str) -> bool {
         self.db.schema(name).is_ok()
     }
-}
-
-/// Whether a condition looks at the time alone, in a way that the storage answers exactly.
-fn is_time_range(filter: &Expr, schema: &TableSchema) -> bool {
-    let columns = filter.column_refs();
-    let is_time = columns.iter().all(|column| column.name == schema.time_name());
-    !columns.is_empty() && is_time && Conditions::support(filter, schema) == Support::Exact
-}
-
-/// The time that conditions on nothing but the time ask for.
-fn time_of(filters: &[Expr], schema: &TableSchema) -> TimeRange {
-    let filters = filters.iter().filter(|filter| is_time_range(filter, schema));
-    Conditions::of(filters, schema).time
-}
-
-fn unsupported(why: impl Into<String>) -> DataFusionError {
-    to_datafusion(Error::unsupported(why.into()))
 }

@@ -1,36 +1,37 @@
 //! `rows.plant`: a row for each time, a column for each sensor, or one for each of its fields.
 //!
-//! A row is there for each time at which one of the columns that the query reads has a value, or any
-//! column when it reads none. Time is read in windows whose rows fit into a share of the memory.
+//! There is a row for each time at which one of the sensors of the table (or of those that were chosen) has a reading,
+//! whichever columns are read. To learn these times costs a look at every sensor, unless a condition can only be true
+//! where some of the columns have a value: then the times of their sensors are enough.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{
-    Array, ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, UInt32Array,
-    new_null_array,
-};
-use datafusion::arrow::buffer::ScalarBuffer;
-use datafusion::arrow::compute::{SortOptions, take};
+use datafusion::arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{
-    Bin, ReadStats, SensorSeries, TagFilter, spread, threads_for, union_of_times,
+use datafusion::physical_expr::{
+    EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, create_physical_expr,
 };
-use tidefall_types::{ColumnKind, FieldId, TimeRange, format_duration};
+use datafusion::physical_plan::ExecutionPlan;
+use tidefall_storage::{Bin, TagFilter};
+use tidefall_types::{ColumnKind, Error, FieldId, TableSchema, TimeRange};
 
 use super::labels::{Labels, make_unique};
-use super::{LAYER, is_time_range, time_of, unsupported};
-use crate::ahead::Batches;
+use super::side_by_side::{SideBySide, Wanted};
 use crate::error::to_datafusion;
-use crate::reads::Tally;
-use crate::source::{Source, SourceNode, sliced};
+use crate::pushdown::{Conditions, Support};
+use crate::source::SourceNode;
 use crate::table::View;
 
 /// The most columns of a layer: DataFusion looks at all of them several times for each query.
@@ -43,6 +44,8 @@ const WINDOW_BYTES_MIN: u64 = 4 << 20;
 #[derive(Debug)]
 pub(super) struct RowsTable {
     view: Arc<View>,
+    /// The sensors whose readings have rows.
+    sensors: Vec<u32>,
     /// What stands in the columns behind that of the time.
     columns: Vec<(u32, FieldId)>,
     arrow: SchemaRef,
@@ -72,15 +75,16 @@ impl RowsTable {
         let schema = view.schema();
         let table = &schema.name;
         if sensors.len() * schema.fields.len().max(1) >= COLUMNS_MAX {
-            return Err(unsupported(format!(
+            return Err(to_datafusion(Error::unsupported(format!(
                 "rows.{table} would have a column for each of {} sensors and {} fields; choose some of \
                  them with rows('{table}', sensors => [...])",
                 sensors.len(),
                 schema.fields.len()
-            )));
+            ))));
         }
         let mut names = vec![schema.time_name().to_owned()];
         let mut columns = Vec::new();
+        let ids = sensors.iter().map(|(sensor, _)| *sensor).collect();
         for (sensor, label) in sensors {
             for (at, field) in schema.fields.iter().enumerate() {
                 let is_only = schema.fields.len() == 1;
@@ -97,7 +101,7 @@ impl RowsTable {
         let fields = fields.map(|(name, (ty, nullable))| Field::new(name, ty, nullable));
         let arrow = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let window_bytes = (memory_bytes / MEMORY_SHARE).max(WINDOW_BYTES_MIN);
-        Ok(Self { view, columns, arrow, every, window_bytes })
+        Ok(Self { view, sensors: ids, columns, arrow, every, window_bytes })
     }
 }
 
@@ -117,6 +121,7 @@ impl TableProvider for RowsTable {
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| match is_time_range(filter, self.view.schema()) {
             true => TableProviderFilterPushDown::Exact,
+            false if self.needs_one_of(filter).is_some() => TableProviderFilterPushDown::Inexact,
             false => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(support).collect())
@@ -129,34 +134,119 @@ impl TableProvider for RowsTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted: Vec<usize> =
+        let shown: Vec<usize> =
             projection.cloned().unwrap_or_else(|| (0..self.arrow.fields().len()).collect());
-        let arrow = Arc::new(self.arrow.project(&wanted)?);
-        let mut read: Vec<usize> = wanted.iter().copied().filter(|at| *at > 0).collect();
-        if read.is_empty() {
-            read = (1..self.arrow.fields().len()).collect();
-        }
+        let arrow = Arc::new(self.arrow.project(&shown)?);
         let mut time = time_of(filters, self.view.schema());
         if let Some(every) = self.every {
             time = whole_bins(&time, every);
         }
         let source = SideBySide {
-            sensors: by_sensor(read.iter().map(|at| (*at, self.columns[at - 1]))),
             view: Arc::clone(&self.view),
             arrow: Arc::clone(&arrow),
-            wanted: wanted.clone(),
+            sensors: self.wanted(&shown, filters),
             time,
             every: self.every,
             window_bytes: self.window_bytes,
         };
         let mut equivalence = EquivalenceProperties::new(Arc::clone(&arrow));
-        if let Some(at) = wanted.iter().position(|at| *at == 0) {
+        if let Some(at) = shown.iter().position(|at| *at == 0) {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(arrow.field(at).name(), at));
             let ascending = SortOptions { descending: false, nulls_first: false };
             equivalence.add_ordering([PhysicalSortExpr::new(column, ascending)]);
         }
         Ok(Arc::new(SourceNode::new(Arc::new(source), equivalence, limit)))
     }
+}
+
+impl RowsTable {
+    /// Sensors of which one must have a reading where `filter` is true, as far as can be told.
+    fn needs_one_of(&self, filter: &Expr) -> Option<BTreeSet<u32>> {
+        let columns = filter.column_refs();
+        if columns.is_empty() || filter.is_volatile() {
+            return None;
+        }
+        let sensor_of = |name: &str| {
+            let at = self.arrow.index_of(name).ok()?;
+            Some(self.columns.get(at.checked_sub(1)?)?.0)
+        };
+        let sensors: Option<BTreeSet<u32>> =
+            columns.iter().map(|column| sensor_of(&column.name)).collect();
+        // What cannot be evaluated tells nothing.
+        sensors.filter(|_| matches!(self.is_true_of_nulls(filter), Ok(false)))
+    }
+
+    /// Whether a condition is true in a row without values.
+    fn is_true_of_nulls(&self, filter: &Expr) -> Result<bool> {
+        let of_nulls = filter.clone().transform(|node| match node {
+            Expr::Column(column) => {
+                let data_type = self.arrow.field_with_name(&column.name)?.data_type();
+                Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from(data_type)?, None)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        let physical = create_physical_expr(
+            &of_nulls.data,
+            &DFSchema::empty(),
+            &ExecutionProps::new(),
+            &PhysicalPlanningContext::default(),
+        )?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        let value = physical.evaluate(&row)?.into_array(1)?;
+        let value = as_boolean_array(&value)?;
+        Ok(value.is_valid(0) && value.value(0))
+    }
+
+    /// What is read of each sensor for the columns that are shown.
+    fn wanted(&self, shown: &[usize], filters: &[Expr]) -> Vec<Wanted> {
+        let needed = filters.iter().filter_map(|filter| self.needs_one_of(filter));
+        let needed = needed.min_by_key(BTreeSet::len);
+        let has_rows = |sensor: u32| needed.as_ref().is_none_or(|some| some.contains(&sensor));
+        let mut places: Vec<(u32, FieldId, usize)> = Vec::with_capacity(shown.len());
+        for (place, at) in shown.iter().enumerate().filter(|(_, at)| **at > 0) {
+            let (sensor, field) = self.columns[at - 1];
+            places.push((sensor, field, place));
+        }
+        places.sort_unstable();
+        let mut sensors: Vec<Wanted> = Vec::new();
+        for (sensor, field, place) in places {
+            match sensors.last_mut() {
+                Some(last) if last.sensor == sensor => {
+                    last.fields.push(field);
+                    last.places.push(place);
+                }
+                _ => sensors.push(Wanted {
+                    sensor,
+                    fields: vec![field],
+                    places: vec![place],
+                    has_rows: has_rows(sensor),
+                }),
+            }
+        }
+        let shown: BTreeSet<u32> = sensors.iter().map(|wanted| wanted.sensor).collect();
+        let others = self.sensors.iter().filter(|sensor| !shown.contains(*sensor));
+        sensors.extend(others.filter(|sensor| has_rows(**sensor)).map(|sensor| Wanted {
+            sensor: *sensor,
+            fields: Vec::new(),
+            places: Vec::new(),
+            has_rows: true,
+        }));
+        sensors
+    }
+}
+
+/// Whether a condition looks at the time alone, in a way that the storage answers exactly.
+fn is_time_range(filter: &Expr, schema: &TableSchema) -> bool {
+    let columns = filter.column_refs();
+    let is_time = columns.iter().all(|column| column.name == schema.time_name());
+    !columns.is_empty() && is_time && Conditions::support(filter, schema) == Support::Exact
+}
+
+/// The time that conditions on nothing but the time ask for.
+fn time_of(filters: &[Expr], schema: &TableSchema) -> TimeRange {
+    let filters = filters.iter().filter(|filter| is_time_range(filter, schema));
+    Conditions::of(filters, schema).time
 }
 
 /// The readings of the bins whose starts lie in `time`.
@@ -171,189 +261,4 @@ fn whole_bins(time: &TimeRange, every: Bin) -> TimeRange {
         return TimeRange::new(i64::MAX, i64::MIN);
     }
     TimeRange::new(first, every.start_of(time.last_ns).saturating_add(rest_ns))
-}
-
-/// What is read of a sensor: fields, and the columns of the table in which they stand.
-#[derive(Debug)]
-struct Wanted {
-    sensor: u32,
-    fields: Vec<FieldId>,
-    columns: Vec<usize>,
-}
-
-fn by_sensor(columns: impl Iterator<Item = (usize, (u32, FieldId))>) -> Vec<Wanted> {
-    let mut columns: Vec<(usize, (u32, FieldId))> = columns.collect();
-    // Columns of a sensor stand side by side in the table, but not always in a query.
-    columns.sort_unstable();
-    columns.dedup();
-    let mut sensors: Vec<Wanted> = Vec::new();
-    for (column, (sensor, field)) in columns {
-        match sensors.last_mut() {
-            Some(last) if last.sensor == sensor => {
-                last.fields.push(field);
-                last.columns.push(column);
-            }
-            _ => sensors.push(Wanted { sensor, fields: vec![field], columns: vec![column] }),
-        }
-    }
-    sensors
-}
-
-/// Reads sensors side by side.
-#[derive(Debug)]
-struct SideBySide {
-    view: Arc<View>,
-    /// The columns of the answer, as those of the table.
-    wanted: Vec<usize>,
-    arrow: SchemaRef,
-    sensors: Vec<Wanted>,
-    time: TimeRange,
-    every: Option<Bin>,
-    window_bytes: u64,
-}
-
-impl SideBySide {
-    /// Parts of the time whose rows fit into a window, and about how many values each of them has.
-    fn windows(&self) -> Result<(Vec<TimeRange>, usize)> {
-        let ids: Vec<u32> = self.sensors.iter().map(|wanted| wanted.sensor).collect();
-        let extent = self.view.snapshot().extent(&ids, &self.time).map_err(to_datafusion)?;
-        let Some((extent, rows_max)) = extent else { return Ok((Vec::new(), 0)) };
-        let columns: usize = self.sensors.iter().map(|wanted| wanted.fields.len() + 1).sum();
-        let bytes = (rows_max as u64).saturating_mul(8 * columns as u64);
-        let count = i128::from(bytes / self.window_bytes + 1);
-        let first = self.every.map_or(extent.first_ns, |every| every.start_of(extent.first_ns));
-        let span = i128::from(extent.last_ns) - i128::from(first) + 1;
-        let mut width = (span + count - 1) / count;
-        if let Some(every) = self.every {
-            let every_ns = i128::from(every.width_ns);
-            width = (width + every_ns - 1) / every_ns * every_ns;
-        }
-        let mut windows = Vec::new();
-        let mut start = i128::from(first);
-        while start <= i128::from(extent.last_ns) {
-            let last = (start + width - 1).min(i128::from(extent.last_ns));
-            windows.push(TimeRange::new(start as i64, last as i64).intersect(&self.time));
-            start += width;
-        }
-        let values = (bytes / 8) as usize / windows.len().max(1);
-        Ok((windows, values))
-    }
-
-    /// The rows of a window of about so many values.
-    fn read(
-        &self,
-        window: &TimeRange,
-        values: usize,
-        stats: &Arc<ReadStats>,
-    ) -> Result<Option<RecordBatch>> {
-        let snapshot = self.view.snapshot();
-        let read = |wanted: &Wanted, _: &mut ()| {
-            let (sensor, fields) = (wanted.sensor, &wanted.fields);
-            let series = snapshot.read_sensor_counted(sensor, window, fields, stats)?;
-            Ok(match self.every {
-                Some(every) => align(series, every),
-                None => series,
-            })
-        };
-        let series = spread(threads_for(values), self.sensors.iter().collect(), read)
-            .map_err(to_datafusion)?;
-        let times: Vec<&[i64]> = series.iter().map(|series| &series.time[..]).collect();
-        let times: ScalarBuffer<i64> = union_of_times(&times).into();
-        if times.is_empty() {
-            return Ok(None);
-        }
-        let mut columns: Vec<Option<ArrayRef>> = vec![None; self.wanted.len()];
-        for (wanted, series) in self.sensors.iter().zip(series) {
-            let places = places(&times, &series.time);
-            for (values, column) in series.fields.iter().zip(&wanted.columns) {
-                let values = match &places {
-                    None => Arc::clone(values),
-                    Some(places) => take(values, places, None)?,
-                };
-                for (at, _) in self.wanted.iter().enumerate().filter(|(_, at)| *at == column) {
-                    columns[at] = Some(Arc::clone(&values));
-                }
-            }
-        }
-        let rows = times.len();
-        let time: ArrayRef = Arc::new(TimestampNanosecondArray::new(times, None));
-        let columns = columns.into_iter().zip(self.arrow.fields()).map(|(column, field)| {
-            column.unwrap_or_else(|| match field.is_nullable() {
-                false => Arc::clone(&time),
-                true => new_null_array(field.data_type(), rows),
-            })
-        });
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let columns = columns.collect();
-        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?))
-    }
-}
-
-impl Source for SideBySide {
-    fn name(&self) -> &'static str {
-        LAYER
-    }
-
-    fn describe(&self) -> String {
-        let every = self.every.map(|bin| format!(", every={}", format_duration(bin.width_ns)));
-        let text = self.view.text(self.sensors.len(), self.time);
-        format!("rows of {text}{}", every.unwrap_or_default())
-    }
-
-    fn partitions(&self) -> usize {
-        1
-    }
-
-    fn open(
-        self: Arc<Self>,
-        _partition: usize,
-        _limit: Option<usize>,
-        tally: &Tally,
-    ) -> Result<Batches> {
-        let stats = tally.start();
-        let (windows, values) = self.windows()?;
-        let rows = move |window: TimeRange| self.read(&window, values, &stats).transpose();
-        Ok(sliced(windows.into_iter().filter_map(rows)))
-    }
-}
-
-/// The latest value of each field in each bin, at the start of the bin.
-fn align(series: SensorSeries, every: Bin) -> SensorSeries {
-    let mut bins: Vec<i64> = Vec::new();
-    let mut rows: Vec<Range<usize>> = Vec::new();
-    for (row, time_ns) in series.time.iter().enumerate() {
-        let bin = every.start_of(*time_ns);
-        match (bins.last(), rows.last_mut()) {
-            (Some(last), Some(range)) if *last == bin => range.end = row + 1,
-            _ => {
-                bins.push(bin);
-                rows.push(row..row + 1);
-            }
-        }
-    }
-    let latest = |values: &ArrayRef| {
-        let places: UInt32Array = rows
-            .iter()
-            .map(|rows| rows.clone().rev().find(|row| values.is_valid(*row)).map(|row| row as u32))
-            .collect();
-        // Every place lies within the array, of which there are as many rows as times.
-        take(values, &places, None)
-            .unwrap_or_else(|_| new_null_array(values.data_type(), bins.len()))
-    };
-    let fields = series.fields.iter().map(latest).collect();
-    SensorSeries { time: bins.into(), fields }
-}
-
-/// Where the values of a sensor with `own` times stand among `times`; nothing when they are the same.
-fn places(times: &ScalarBuffer<i64>, own: &ScalarBuffer<i64>) -> Option<UInt32Array> {
-    if times == own {
-        return None;
-    }
-    let mut next = 0;
-    let place = times.iter().map(|time| {
-        let is_own = own.get(next) == Some(time);
-        next += usize::from(is_own);
-        is_own.then(|| next as u32 - 1)
-    });
-    Some(place.collect())
 }

@@ -10,34 +10,53 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{AggregateRequest, AggregateResult, Bin};
+use tidefall_storage::{AggregateRequest, AggregateResult, Bin, TimeOrder};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
+use super::by_time::ByTime;
 use super::columns::{Answer, of_nothing, times};
 use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::pushdown::Conditions;
 use crate::reads::Tally;
-use crate::scan::split;
 use crate::source::{Source, SourceNode, sliced};
+use crate::table::View;
 
-/// Lines of an answer that are in memory at once: enough to keep the cost of a call small beside
-/// its work, few enough to be a small part of the smallest memory budget.
-const LINES_PER_CALL: i128 = 64 * 1024;
+/// Bytes of metrics that all threads of a question have at once: enough to keep the cost of a call small beside its
+/// work, few enough to be a small part of the default memory budget.
+const METRICS_BYTES: usize = 64 << 20;
+/// What a line takes beside its fields: its group, bin, rows and times, and its place in a table of lines.
+const LINE_BYTES: usize = 80;
+/// What a field of a line takes.
+const FIELD_BYTES: usize = 80;
+/// A call is for so many lines even where there are many threads and fields.
+const LINES_MIN: usize = 8 * 1024;
+/// A call is for so many lines at most: they are also the rows of an answer that waits to be taken.
+const LINES_MAX: usize = 512 * 1024;
 
 /// From so many sensors on, groups are shared out among cores.
 const SENSORS_FOR_CORES: usize = 32;
 
 /// Answers a question from metrics.
-#[derive(Debug)]
-struct Answers {
+#[derive(Debug, Clone)]
+pub(super) struct Answers {
     question: Arc<Question>,
     arrow: SchemaRef,
     grouped: Grouped,
-    /// The groups of each partition.
-    parts: Vec<Range<u32>>,
+    parts: Vec<Part>,
+    /// Lines that a call may have.
+    lines_max: i128,
+}
+
+/// What one partition answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    groups: Range<u32>,
+    /// Threads that it may use.
+    threads: usize,
 }
 
 /// A part of a question that one call answers.
@@ -54,12 +73,47 @@ pub(super) fn plan(
     partitions_max: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let grouped = Grouped::of(&question)?;
-    let parallel = grouped.sensors.len() >= SENSORS_FOR_CORES;
-    let parts = split(grouped.count as usize, if parallel { partitions_max } else { 1 });
-    let parts = parts.into_iter().map(|part| part.start as u32..part.end as u32).collect();
+    let parts = parts(&grouped.groups, partitions_max.max(1));
     let equivalence = ordered(&question, &arrow);
-    let answers = Answers { question, arrow, grouped, parts };
+    let lines_max = lines_max(&question, partitions_max.max(1));
+    let answers = Answers { question, arrow, grouped, parts, lines_max };
     Ok(Arc::new(SourceNode::new(Arc::new(answers), equivalence, None)))
+}
+
+/// Shares groups out, of which `groups` has one for each sensor in their order, in at most `partitions_max` parts with
+/// about as many sensors for each thread. A group stays whole: where one is larger than a share, its part has more threads.
+fn parts(groups: &[u32], partitions_max: usize) -> Vec<Part> {
+    let (sensors, mut first, mut parts) = (groups.len(), 0, Vec::new());
+    if sensors < SENSORS_FOR_CORES {
+        let all = 0..groups.last().map_or(0, |last| last + 1);
+        return vec![Part { groups: all, threads: partitions_max }];
+    }
+    for place in 1..=partitions_max {
+        let Some(last) = (sensors * place / partitions_max).checked_sub(1) else { continue };
+        let end = groups.partition_point(|group| *group <= groups[last]);
+        if first < end {
+            let threads = ((end - first) * partitions_max + sensors / 2) / sensors;
+            parts.push(Part { groups: groups[first]..groups[last] + 1, threads: threads.max(1) });
+            first = end;
+        }
+    }
+    parts
+}
+
+/// Lines that each call may have, so that all that run at once keep to their memory.
+fn lines_max(question: &Question, threads: usize) -> i128 {
+    let fields = fields(question).len();
+    let lines = METRICS_BYTES / threads / (LINE_BYTES + FIELD_BYTES * fields);
+    lines.clamp(LINES_MIN, LINES_MAX) as i128
+}
+
+/// The fields whose metrics are needed.
+fn fields(question: &Question) -> Vec<FieldId> {
+    let mut fields: Vec<FieldId> =
+        question.measures.iter().filter_map(|measure| measure.field()).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    fields
 }
 
 impl Answers {
@@ -68,14 +122,6 @@ impl Answers {
             Group::Bin(bin) => Some(*bin),
             Group::Tags(_) => None,
         })
-    }
-
-    fn fields(&self) -> Vec<FieldId> {
-        let mut fields: Vec<FieldId> =
-            self.question.measures.iter().filter_map(|measure| measure.field()).collect();
-        fields.sort_unstable();
-        fields.dedup();
-        fields
     }
 
     fn request(&self, piece: &Piece) -> AggregateRequest {
@@ -88,32 +134,59 @@ impl Answers {
             group_count: piece.groups.end - piece.groups.start,
             time: piece.time,
             bin: self.bin(),
-            fields: self.fields(),
+            fields: fields(&self.question),
         }
+    }
+
+    /// The table.
+    pub(super) fn view(&self) -> &View {
+        &self.question.view
+    }
+
+    /// The sensors and the time that a partition is about.
+    pub(super) fn asked_for(&self, partition: usize) -> (Vec<u32>, TimeRange) {
+        let (groups, time) = (self.parts[partition].groups.clone(), self.question.conditions.time);
+        (self.request(&Piece { groups, time }).sensors, time)
+    }
+
+    /// The answers to the same question about a stretch of its time.
+    pub(super) fn within(&self, time: TimeRange) -> Self {
+        let conditions = Conditions { time, ..self.question.conditions.clone() };
+        let question = Question { conditions, ..Question::clone(&self.question) };
+        Self { question: Arc::new(question), ..self.clone() }
     }
 
     fn whole(&self) -> Piece {
         Piece { groups: 0..self.grouped.count, time: self.question.conditions.time }
     }
 
+    /// The times that are asked for, without those at which there are surely no rows.
+    fn time(&self) -> TimeRange {
+        let bounds = self.question.view.snapshot().time_bounds();
+        let wanted = self.question.conditions.time;
+        bounds.map_or(wanted, |bounds| wanted.intersect(&bounds))
+    }
+
     /// Cuts a partition into pieces whose answers have a bounded number of lines. The pieces come
     /// in the order of the lines: by group, then by time.
     fn pieces(&self, groups: Range<u32>, tally: &Tally) -> Result<Vec<Piece>> {
-        let time = self.question.conditions.time;
+        let time = self.time();
+        if time.is_empty() {
+            return Ok(Vec::new());
+        }
         let Some(bin) = self.bin() else {
-            return Ok(cut_groups(groups, LINES_PER_CALL, time));
+            return Ok(cut_groups(groups, self.lines_max, time));
         };
         let count = i128::from(groups.end - groups.start);
-        if bins(time, bin).saturating_mul(count) <= LINES_PER_CALL {
+        if bins(time, bin).saturating_mul(count) <= self.lines_max {
             return Ok(vec![Piece { groups, time }]);
         }
-        let Some((time, _)) = self.extent(groups.clone(), self.question.conditions.time, tally)?
-        else {
+        let Some((time, _)) = self.extent(groups.clone(), time, tally)? else {
             return Ok(Vec::new());
         };
         let bins_per_group = bins(time, bin);
-        if bins_per_group <= LINES_PER_CALL {
-            return Ok(cut_groups(groups, LINES_PER_CALL / bins_per_group, time));
+        if bins_per_group <= self.lines_max {
+            return Ok(cut_groups(groups, self.lines_max / bins_per_group, time));
         }
         let mut pieces = Vec::new();
         for group in groups {
@@ -134,7 +207,7 @@ impl Answers {
     ) -> Result<()> {
         let groups = group..group + 1;
         let Some((time, rows)) = self.extent(groups.clone(), time, tally)? else { return Ok(()) };
-        if bins(time, bin).min(rows) <= LINES_PER_CALL {
+        if bins(time, bin).min(rows) <= self.lines_max {
             pieces.push(Piece { groups, time });
             return Ok(());
         }
@@ -155,21 +228,26 @@ impl Answers {
         let mut request = self.request(&Piece { groups, time });
         request.groups.fill(0);
         let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
-        let result = self.ask(&request, tally)?;
+        let result = self.ask(1, &request, tally)?;
         let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
         let rows = result.rows.first().map_or(0, |rows| i128::from(*rows));
         Ok(ends.map(|(first, last)| (TimeRange::new(*first, *last), rows)))
     }
 
-    fn ask(&self, request: &AggregateRequest, tally: &Tally) -> Result<AggregateResult> {
+    fn ask(
+        &self,
+        threads: usize,
+        request: &AggregateRequest,
+        tally: &Tally,
+    ) -> Result<AggregateResult> {
         let snapshot = self.question.view.snapshot();
-        snapshot.aggregate(request, &tally.start()).map_err(to_datafusion)
+        snapshot.aggregate_on(threads, request, &tally.start()).map_err(to_datafusion)
     }
 
     /// The answer to a piece of the question.
-    fn answer(&self, piece: &Piece, tally: &Tally) -> Result<RecordBatch> {
+    fn answer(&self, threads: usize, piece: &Piece, tally: &Tally) -> Result<RecordBatch> {
         let request = self.request(piece);
-        let result = self.ask(&request, tally)?;
+        let result = self.ask(threads, &request, tally)?;
         self.batch(piece, &request, &result, tally)
     }
 
@@ -270,7 +348,7 @@ impl Source for Answers {
                 text += &format!(" from {}", format_time(bin.origin_ns));
             }
         }
-        let names = view.names(&self.fields());
+        let names = view.names(&fields(&self.question));
         text += &format!(", groups={}, fields=[{names}]", self.grouped.count);
         // The answer itself may fail later and will say why; a plan without figures is still one.
         if let Ok(plan) = view.snapshot().plan_aggregate(&self.request(&self.whole())) {
@@ -286,20 +364,27 @@ impl Source for Answers {
         self.parts.len()
     }
 
+    fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
+        match self.question.groups.get(column)? {
+            Group::Bin(bin) => Some(Arc::new(ByTime::new(self.clone(), (*bin, column), order))),
+            Group::Tags(_) => None,
+        }
+    }
+
     fn open(
         self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
         tally: &Tally,
     ) -> Result<Batches> {
-        let groups = self.parts[partition].clone();
+        let Part { groups, threads } = self.parts[partition].clone();
         let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups, tally)? };
         let (mut pieces, tally) = (pieces.into_iter(), tally.clone());
         let mut lines = 0;
         let answers = std::iter::from_fn(move || match pieces.next() {
-            Some(piece) => {
-                Some(self.answer(&piece, &tally).inspect(|batch| lines += batch.num_rows()))
-            }
+            Some(piece) => Some(
+                self.answer(threads, &piece, &tally).inspect(|batch| lines += batch.num_rows()),
+            ),
             // SQL: without GROUP BY there is one group, even if nothing is in it.
             None if lines == 0 && self.question.groups.is_empty() => {
                 lines = 1;
@@ -308,5 +393,33 @@ impl Source for Answers {
             None => None,
         });
         Ok(sliced(answers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(groups: Range<u32>, threads: usize) -> Part {
+        Part { groups, threads }
+    }
+
+    #[test]
+    fn groups_stay_whole_and_large_ones_have_more_threads() {
+        let one = [0; 200];
+        assert_eq!(parts(&one, 4), [part(0..1, 4)]);
+        let each: Vec<u32> = (0..200).collect();
+        assert_eq!(parts(&each, 2), [part(0..100, 1), part(100..200, 1)]);
+        let few: Vec<u32> = (0..10).collect();
+        assert_eq!(parts(&few, 2), [part(0..10, 2)]);
+        assert_eq!(parts(&[], 2), [part(0..0, 2)]);
+        let large = [&[0][..], &[1; 180], &[2; 19]].concat();
+        assert_eq!(parts(&large, 4), [part(0..2, 4), part(2..3, 1)]);
+        for threads in 1..9 {
+            let parts = parts(&large, threads);
+            assert_eq!(parts.first().map(|part| part.groups.start), Some(0));
+            assert_eq!(parts.last().map(|part| part.groups.end), Some(3));
+            assert!(parts.windows(2).all(|pair| pair[0].groups.end == pair[1].groups.start));
+        }
     }
 }

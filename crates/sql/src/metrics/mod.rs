@@ -6,10 +6,12 @@
 //! 2. It replaces the `Aggregate`, and with it everything below, by a [`MetricsNode`]. Expressions
 //!    above, such as `sum(x) / count(*)`, stay with DataFusion.
 //! 3. `exec.rs` asks the storage, piece by piece so that memory stays bounded. The storage
-//!    reads whole blocks from their metrics and decodes only the ragged edges.
+//!    reads whole blocks from their metrics and decodes only the ragged edges. `by_time.rs` asks from one end of
+//!    time on, for sorts that keep a few bins.
 //!
 //! Whatever does not fit stays with DataFusion, with the same answer.
 
+mod by_time;
 mod columns;
 mod edges;
 mod exec;

@@ -196,5 +196,7 @@ fn numeric_field<'a>(
     };
     let ColumnKind::Field(id) = column_kind(column, schema)? else { return None };
     let ty = schema.fields[id.index()].ty;
-    ty.is_numeric().then_some((id, ty, cast))
+    // Of timestamps there are no sums, also where a cast makes numbers of them.
+    let is_kept = ty.is_numeric() || (ty == FieldType::Timestamp && cast.is_none());
+    is_kept.then_some((id, ty, cast))
 }

@@ -21,8 +21,9 @@ use tidefall_storage::{TagFilter, ValueCondition};
 use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
-pub(crate) use selection::{evaluate, select_sensors};
+pub(crate) use selection::{evaluate, select_among, select_sensors};
 pub(crate) use steps::Step;
+pub(crate) use values::{End, end_of};
 
 /// What all conditions of a query ask of one table together.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,6 +13,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_expr::create_physical_expr;
+use roaring::RoaringBitmap;
 use tidefall_storage::{AggregateRequest, ReadStats};
 use tidefall_types::{ColumnKind, TimeRange};
 
@@ -22,11 +23,23 @@ use crate::table::View;
 
 /// The sensors that meet the conditions, ordered by their tags.
 pub(crate) fn select_sensors(view: &View, conditions: &Conditions) -> Result<Vec<u32>> {
+    select_among(view, conditions, None)
+}
+
+/// Those of the chosen sensors that meet the conditions, ordered by their tags; of others nothing is evaluated.
+pub(crate) fn select_among(
+    view: &View,
+    conditions: &Conditions,
+    chosen: Option<&RoaringBitmap>,
+) -> Result<Vec<u32>> {
     if conditions.time.is_empty() {
         return Ok(Vec::new());
     }
     let found = view.snapshot().resolve(&conditions.tags).map_err(to_datafusion)?;
-    let mut kept = found;
+    let mut kept = match chosen {
+        None => found,
+        Some(chosen) => found & chosen,
+    };
     for condition in &conditions.tag_exprs {
         let (sensors, values) =
             evaluate(view, kept.iter().collect(), slice::from_ref(condition), &conditions.time)?;

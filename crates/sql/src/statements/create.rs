@@ -21,7 +21,7 @@ enum Declared {
 /// Reads the statement.
 ///
 /// The columns of the `PRIMARY KEY` except the time are the tags. Without a key there are no tags,
-/// and the one `TIMESTAMP` column is the time.
+/// and the first `TIMESTAMP` column is the time. Other `TIMESTAMP` columns are fields.
 ///
 /// # Errors
 /// `Invalid` for contradictions, `Unsupported` for what this version does not have.
@@ -43,14 +43,18 @@ pub(super) fn create_table(create: &CreateTable) -> Result<TableChange> {
         })
         .map(|(column, _)| column.as_str())
         .collect();
-    let [time] = times.as_slice() else {
-        return Err(wrong(format!(
-            "a table has one column of type TIMESTAMP{}, this one has {}",
-            if key.is_some() { " in its PRIMARY KEY" } else { "" },
-            times.len()
-        )));
+    let time = match (times.as_slice(), &key) {
+        ([time], _) | ([time, ..], None) => (*time).to_owned(),
+        (all, Some(_)) => {
+            return Err(wrong(format!(
+                "a table has one column of type TIMESTAMP in its PRIMARY KEY, this one has {}",
+                all.len()
+            )));
+        }
+        ([], None) => {
+            return Err(wrong("a table has a column of type TIMESTAMP, this one has none".into()));
+        }
     };
-    let time = (*time).to_owned();
     check_options(&create.columns, &time, &name)?;
     let tags: Vec<String> =
         key.unwrap_or_default().into_iter().filter(|column| *column != time).collect();
@@ -159,7 +163,7 @@ fn build(
             }
             Declared::Time if column == time => {}
             Declared::Time => {
-                return Err(wrong(format!("{column}: only the time can be a TIMESTAMP")));
+                schema.add_field(column, FieldType::Timestamp)?;
             }
         }
     }

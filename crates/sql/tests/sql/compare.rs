@@ -33,13 +33,18 @@ struct Row {
     u: Option<u64>,
     s: Option<String>,
     o: Option<bool>,
+    w: Option<i64>,
 }
 
 type Key = (Option<String>, Option<String>, i64);
 
+/// The table in which a [`Model`] is written.
+pub(crate) const TABLE: &str = "CREATE TABLE t (time TIMESTAMP, a TEXT, b TEXT, x DOUBLE, f REAL, i INTEGER, \
+     u BIGINT UNSIGNED, s TEXT, o BOOLEAN, w TIMESTAMP, PRIMARY KEY (a, b, time))";
+
 /// The rows as they should be.
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     rows: BTreeMap<Key, Row>,
     /// Times that are taken, so that first and last values are never a matter of taste.
     times: std::collections::BTreeSet<i64>,
@@ -66,7 +71,9 @@ fn random_row(rng: &mut SmallRng) -> Row {
     let s = format!("s{}", rng.random_range(0..5));
     let s = optional(rng, s);
     let o = rng.random_bool(0.5);
-    Row { x, f, i, u, s, o: optional(rng, o) }
+    let o = optional(rng, o);
+    let w = START_NS + rng.random_range(-400..400) * NS_PER_HOUR + rng.random_range(0..5);
+    Row { x, f, i, u, s, o, w: optional(rng, w) }
 }
 
 fn text(value: Option<impl std::fmt::Display>, quote: &str) -> String {
@@ -89,8 +96,8 @@ impl Model {
     }
 
     /// Writes random rows, some of them corrections of rows that are there, to both.
-    async fn write(&mut self, test_db: &TestDb, rng: &mut SmallRng, count: usize) {
-        let mut sql = "INSERT INTO t (time, a, b, x, f, i, u, s, o) VALUES ".to_owned();
+    pub(crate) async fn write(&mut self, test_db: &TestDb, rng: &mut SmallRng, count: usize) {
+        let mut sql = "INSERT INTO t (time, a, b, x, f, i, u, s, o, w) VALUES ".to_owned();
         for at in 0..count {
             let known: Vec<Key> = if rng.random_bool(0.1) {
                 let skip = rng.random_range(0..self.rows.len().max(1));
@@ -106,9 +113,10 @@ impl Model {
             let (a, b) = (text(key.0.as_ref(), "'"), text(key.1.as_ref(), "'"));
             let (x, f, i) = (text(row.x, ""), text(row.f, ""), text(row.i, ""));
             let (u, s, o) = (text(row.u, ""), text(row.s.as_ref(), "'"), text(row.o, ""));
+            let w = text(row.w.map(format_time), "'");
             let comma = if at == 0 { "" } else { ", " };
             let time = format_time(key.2);
-            write!(sql, "{comma}('{time}', {a}, {b}, {x}, {f}, {i}, {u}, {s}, {o})")
+            write!(sql, "{comma}('{time}', {a}, {b}, {x}, {f}, {i}, {u}, {s}, {o}, {w})")
                 .expect("a text");
             let old = self.rows.entry(key).or_default();
             *old = Row {
@@ -118,12 +126,13 @@ impl Model {
                 u: row.u.or(old.u),
                 s: row.s.or(old.s.take()),
                 o: row.o.or(old.o),
+                w: row.w.or(old.w),
             };
         }
         test_db.text(&sql).await;
     }
 
-    async fn delete(&mut self, test_db: &TestDb, rng: &mut SmallRng) {
+    pub(crate) async fn delete(&mut self, test_db: &TestDb, rng: &mut SmallRng) {
         let tag = format!("a{}", rng.random_range(1..4));
         let first = START_NS + rng.random_range(0..5 * 24) * NS_PER_HOUR;
         let behind = first + rng.random_range(1..12) * NS_PER_HOUR;
@@ -136,7 +145,7 @@ impl Model {
         assert_eq!(test_db.text(&sql).await, (before - self.rows.len()).to_string());
     }
 
-    fn batch(&self) -> RecordBatch {
+    pub(crate) fn batch(&self) -> RecordBatch {
         let tag = |of: fn(&Key) -> Option<&str>| -> ArrayRef {
             Arc::new(self.rows.keys().map(of).collect::<DictionaryArray<UInt32Type>>())
         };
@@ -152,6 +161,7 @@ impl Model {
             ("u", Arc::new(rows().map(|row| row.u).collect::<UInt64Array>()), true),
             ("s", Arc::new(rows().map(|row| row.s.clone()).collect::<StringArray>()), true),
             ("o", Arc::new(rows().map(|row| row.o).collect::<BooleanArray>()), true),
+            ("w", Arc::new(rows().map(|row| row.w).collect::<TimestampNanosecondArray>()), true),
         ];
         RecordBatch::try_from_iter_with_nullable(columns).expect("a batch")
     }
@@ -201,14 +211,26 @@ fn random_condition(rng: &mut SmallRng) -> String {
     let values = pick(
         rng,
         &[
-            "true", "true", "true", "x > 10", "i <= 3", "x = 1.5", "s = 's1'", "o", "u < 1000",
+            "true",
+            "true",
+            "true",
+            "x > 10",
+            "i <= 3",
+            "x = 1.5",
+            "s = 's1'",
+            "o",
+            "u < 1000",
+            "w > TIMESTAMP '2024-01-28 12:00:00'",
+            "w < time - INTERVAL '1 day'",
+            "w BETWEEN TIMESTAMP '2024-01-20 00:00:00' AND TIMESTAMP '2024-01-30 00:00:00'",
+            "w IS NULL",
             "f > 0",
         ],
     );
     format!("{tags} AND {time} AND {values}")
 }
 
-const MEASURES: [&str; 28] = [
+const MEASURES: [&str; 34] = [
     "count(*)",
     "count(x)",
     "count(s)",
@@ -237,19 +259,28 @@ const MEASURES: [&str; 28] = [
     "first_value(u ORDER BY time DESC)",
     "last_value(x IGNORE NULLS ORDER BY time)",
     "sum(x) / count(*)",
+    "count(w)",
+    "min(w)",
+    "max(w)",
+    "first_value(w ORDER BY time)",
+    "last_value(w ORDER BY time)",
+    "last_value(w IGNORE NULLS ORDER BY time)",
 ];
 
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 13] = [
     "a",
     "b",
     "a, b",
     "date_bin(INTERVAL '1 hour', time)",
+    "date_bin(INTERVAL '1 minute', time)",
+    "a, date_bin(INTERVAL '90 seconds', time, TIMESTAMP '2001-01-01 00:00:07')",
     "date_bin(INTERVAL '7 hours', time, TIMESTAMP '2001-01-01 00:11:00')",
     "date_trunc('week', time)",
     "date_trunc('month', time)",
     "b, date_trunc('day', time)",
     "date_bin(INTERVAL '1 day', time), a, b",
     "upper(a)",
+    "date_trunc('day', w)",
 ];
 
 fn random_question(rng: &mut SmallRng) -> String {
@@ -270,7 +301,7 @@ fn random_question(rng: &mut SmallRng) -> String {
 }
 
 /// Sorted rows, with floats cut to the digits that do not depend on the order of a sum.
-fn normal(batches: &[RecordBatch]) -> Vec<String> {
+pub(crate) fn normal(batches: &[RecordBatch]) -> Vec<String> {
     let round = |word: &str| match word.parse::<f64>() {
         Ok(value) if word.contains(['.', 'e']) => {
             let value = if value.abs() < 1e-9 { 0.0 } else { value };
@@ -317,7 +348,7 @@ async fn compare(test_db: &TestDb, model: &Model, rng: &mut SmallRng, place: &st
     }
 }
 
-fn cascade(test_db: &TestDb, target: Target) {
+pub(crate) fn cascade(test_db: &TestDb, target: Target) {
     test_db.db.cascade(&CascadeRequest { table: None, target }).expect("a cascade");
 }
 
@@ -326,12 +357,7 @@ async fn answers_equal_datafusion_in_every_placement() {
     for seed in 0..3 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let test_db = TestDb::new();
-        test_db
-            .text(
-                "CREATE TABLE t (time TIMESTAMP, a TEXT, b TEXT, x DOUBLE, f REAL, i INTEGER, \
-                 u BIGINT UNSIGNED, s TEXT, o BOOLEAN, PRIMARY KEY (a, b, time))",
-            )
-            .await;
+        test_db.text(TABLE).await;
         let mut model = Model::default();
         compare(&test_db, &model, &mut rng, "empty").await;
         model.write(&test_db, &mut rng, 800).await;

@@ -42,7 +42,7 @@ async fn wrong_statements_are_invalid() {
         "INSERT INTO t VALUES ('2024-01-01', 'x', 1, 300)",
         "INSERT INTO t VALUES ('2024-01-01', 'x')",
         "CREATE TABLE u (a TEXT, v DOUBLE)",
-        "CREATE TABLE u (t1 TIMESTAMP, t2 TIMESTAMP)",
+        "CREATE TABLE u (t1 TIMESTAMP, t2 TIMESTAMP, PRIMARY KEY (t1, t2))",
         "CREATE TABLE u (time TIMESTAMP, v DOUBLE, PRIMARY KEY (v, time))",
         "CREATE TABLE u (time TIMESTAMP, v DOUBLE, PRIMARY KEY (w, time))",
         "CREATE TABLE u (time TIMESTAMP, v DOUBLE, v DOUBLE)",

@@ -7,10 +7,15 @@ mod asof;
 mod compare;
 mod docs;
 mod faults;
+mod joins;
+mod layers;
+mod long;
+mod partitions;
 mod permutations;
 mod plans;
 mod slt;
 mod threads;
+mod top;
 
 use std::sync::Arc;
 
@@ -32,9 +37,13 @@ struct TestDb {
 
 impl TestDb {
     fn new() -> Self {
+        Self::with_memory(DbOptions::default().memory_bytes)
+    }
+
+    fn with_memory(memory_bytes: usize) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let clock = Arc::new(ManualClock::new(parse_time(NOW).expect("a time")));
-        let options = DbOptions { clock, threads: 2, ..DbOptions::default() };
+        let options = DbOptions { clock, threads: 2, memory_bytes, ..DbOptions::default() };
         let db = Db::open(directory.path(), options.clone()).expect("an empty database");
         let session = Session::with_options(db.clone(), &options);
         Self { db, session, _directory: directory }

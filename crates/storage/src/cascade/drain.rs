@@ -86,7 +86,9 @@ fn drain_batch(
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
     let spans = extent(&series).map_or(Vec::new(), |time| boundaries.spans(&time));
-    let mut outputs = write_series(engine, table, &schema, &series, &spans, drained.upto)?;
+    let written = engine.written();
+    let mut outputs =
+        write_series(engine, table, &schema, &series, &spans, drained.upto, &written)?;
     drop(series);
     outputs.iter_mut().for_each(|entry| entry.last_delete = deletes.last_seq());
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
@@ -98,7 +100,7 @@ fn drain_batch(
     let mut edits: Vec<Edit> =
         outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
     edits.push(Edit::Drained(table.id, drained));
-    engine.install(table, edits, |live| {
+    engine.install(table, written, edits, |live| {
         let is_taken = |run: &Arc<Run>| batch.iter().any(|other| Arc::ptr_eq(run, other));
         let position = live.runs.iter().position(is_taken).unwrap_or(0);
         live.runs.retain(|run| !is_taken(run));

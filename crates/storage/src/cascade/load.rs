@@ -38,7 +38,9 @@ pub(crate) fn load(
     let Some(time) = extent(&series) else { return Ok(None) };
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
     let spans = spans(&boundaries, &series, &time, schema.fields.len());
-    let mut entries = write_series(engine, table, schema, &series, &spans, Seq::default())?;
+    let written = engine.written();
+    let mut entries =
+        write_series(engine, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);
     let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
     let seq = take_place(engine, table)?;
@@ -48,7 +50,7 @@ pub(crate) fn load(
     entries.iter_mut().for_each(|entry| entry.last_seq = seq);
     let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
     let mut before = None;
-    engine.install(table, edits, |live| before = Some(live.sources()))?;
+    engine.install(table, written, edits, |live| before = Some(live.sources()))?;
     Ok(before)
 }
 
@@ -80,7 +82,6 @@ fn take_place(engine: &Engine, table: &Arc<Table>) -> Result<Seq> {
         table: Arc::clone(table),
         change: Change::Mark,
         record: None,
-        is_durable: false,
         watch: None,
         done: Box::new(move |outcome| {
             // The receiver waits below; it is gone only if this thread is.

@@ -9,8 +9,9 @@
 //! objects, with the drain.
 //!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
-//! there in one commit, then shows them to readers in one step. A crash in between leaves objects
-//! that nothing names, which the next open deletes.
+//! there in one commit, then shows them to readers in one step. A step that fails takes what it has
+//! written away at once (`written.rs`). A crash in between leaves objects that nothing names, which the
+//! next open deletes.
 
 mod boundaries;
 mod drain;

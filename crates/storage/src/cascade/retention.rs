@@ -28,7 +28,7 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
         report.steps += 1;
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();
         let edits = old.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
-        engine.install(table, edits.collect(), |_| {})?;
+        engine.install(table, engine.written(), edits.collect(), |_| {})?;
     }
     let straddling: Vec<Arc<LiveObject>> = table
         .live()

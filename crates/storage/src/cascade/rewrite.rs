@@ -18,7 +18,10 @@ use crate::parallel::ordered;
 use crate::read::{LiveObject, ReadStats, SensorStream};
 use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
+use crate::store::names;
 use crate::table::Table;
+use crate::texts::STRETCH_TEXT_BYTES;
+use crate::written::Written;
 
 /// What kind of object is written.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +68,9 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes the object durable.
-    fn finish(self) -> Result<ObjectEntry> {
+    /// Makes the object durable; it is one of those that are `written` then.
+    fn finish(self, written: &Written) -> Result<ObjectEntry> {
+        written.note(names::object(self.id, self.model.name()));
         let summary = self.writer.finish()?;
         Ok(ObjectEntry {
             id: self.id,
@@ -90,11 +94,12 @@ const WRITERS_MAX: usize = 8;
 /// Writes an object for each of some spans of time, one after the other. A disk takes longer to make a day durable
 /// than it takes to encode it, so that is done aside.
 pub(super) fn write_in_turn<S>(
+    written: &Written,
     spans: &[S],
     write: impl Fn(&S) -> Result<Option<Unfinished>>,
 ) -> Result<Vec<ObjectEntry>> {
     if let [span] = spans {
-        return write(span)?.into_iter().map(Unfinished::finish).collect();
+        return write(span)?.into_iter().map(|object| object.finish(written)).collect();
     }
     let join = |finishing: ScopedJoinHandle<'_, Result<ObjectEntry>>| {
         finishing.join().map_err(|panic| error_of(&*panic))?
@@ -104,7 +109,7 @@ pub(super) fn write_in_turn<S>(
         let mut finished = Vec::with_capacity(spans.len());
         for span in spans {
             let Some(object) = write(span)? else { continue };
-            finishing.push_back(scope.spawn(move || object.finish()));
+            finishing.push_back(scope.spawn(move || object.finish(written)));
             if finishing.len() > FINISHING_MAX {
                 finished.extend(finishing.pop_front().map(join).transpose()?);
             }
@@ -119,12 +124,13 @@ pub(super) fn write_in_turn<S>(
 /// As [`write_in_turn`], each object by a thread of its own: of `threads` threads twice as many, as half of them
 /// wait for the disk.
 pub(super) fn write_side_by_side<S: Sync>(
+    written: &Written,
     threads: usize,
     spans: &[S],
     write: impl Fn(&S) -> Result<Option<Unfinished>> + Sync,
 ) -> Result<Vec<ObjectEntry>> {
     let mut objects = Vec::with_capacity(spans.len());
-    let whole = |span: &S| write(span)?.map(Unfinished::finish).transpose();
+    let whole = |span: &S| write(span)?.map(|object| object.finish(written)).transpose();
     ordered((2 * threads).min(WRITERS_MAX), spans, whole, |object| {
         objects.extend(object);
         Ok(())
@@ -132,7 +138,10 @@ pub(super) fn write_side_by_side<S: Sync>(
     Ok(objects)
 }
 
-/// Writes one object with the rows that `read` gives for each item; items are in the order of
+/// Takes a piece of a sensor's rows.
+pub(super) type EachPiece<'a> = dyn FnMut(u32, &[Stretch]) -> Result<()> + 'a;
+
+/// Writes one object with the rows that `read` gives for each item, piece by piece; items are in the order of
 /// their sensors. No object is written when there is no row.
 pub(super) fn write_object<T: Sync>(
     engine: &Engine,
@@ -141,7 +150,7 @@ pub(super) fn write_object<T: Sync>(
     seq: Seq,
     estimate: Estimate,
     items: &[T],
-    read: impl Fn(&T) -> Result<(u32, Vec<Vec<Stretch>>)> + Sync,
+    read: impl Fn(&T, &mut EachPiece<'_>) -> Result<()> + Sync,
 ) -> Result<Option<Unfinished>> {
     let block_ns = estimate.interval_ns(output.block_ns);
     let profile = encode_profile(output.model);
@@ -149,12 +158,14 @@ pub(super) fn write_object<T: Sync>(
     let id = engine.next_object_id();
     let mut writer: Option<SegmentWriter> = None;
     let encode = |item: &T| {
-        let (sensor, pieces) = read(item)?;
-        pieces
-            .iter()
-            .filter(|piece| piece.iter().any(|stretch| stretch.rows().len() > 0))
-            .map(|piece| encode_piece(sensor, piece, &params))
-            .collect::<Result<Vec<_>>>()
+        let mut pieces = Vec::new();
+        read(item, &mut |sensor, piece| {
+            if piece.iter().any(|stretch| stretch.rows().len() > 0) {
+                pieces.push(encode_piece(sensor, piece, &params)?);
+            }
+            Ok(())
+        })?;
+        Ok(pieces)
     };
     ordered(output.threads, items, encode, |pieces| {
         for piece in pieces {
@@ -188,12 +199,13 @@ pub(super) fn rewrite(
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
-    let mut outputs = write_in_turn(spans, |(model, time)| {
-        let read = |(sensor, time): &(u32, TimeRange)| {
+    let written = engine.written();
+    let mut outputs = write_in_turn(&written, spans, |(model, time)| {
+        let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
             let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
-            Ok((*sensor, take_pieces(stream, time, may_stay)?))
+            take_pieces(stream, time, may_stay, &mut |piece| each(*sensor, piece))
         };
         write_object(
             engine,
@@ -219,7 +231,7 @@ pub(super) fn rewrite(
     }
     let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
     let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
-    engine.install(table, removed.chain(added).collect(), |_| {})?;
+    engine.install(table, written, removed.chain(added).collect(), |_| {})?;
     Ok(report)
 }
 
@@ -241,7 +253,8 @@ pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
     (length(part) / length(all)).clamp(0.0, 1.0)
 }
 
-/// Rows after which the work on a sensor is divided: bounds what one thread holds. Of tables with more
+/// Rows after which the work on a sensor is divided, if texts are not too long before: bounds what one thread holds.
+/// Of tables with more
 /// than [`STRETCH_FIELDS`] fields it is accordingly less. Tests, which run with assertions, have fewer rows.
 const STRETCH_ROWS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 19 };
 const STRETCH_FIELDS: u64 = 8;
@@ -258,29 +271,41 @@ fn stretches(
     stretch_rows: u64,
 ) -> Result<Vec<(u32, TimeRange)>> {
     let mut stretches = Vec::with_capacity(sensors.len() as usize);
-    let mut chunks: Vec<(i64, u64)> = Vec::new();
+    let mut chunks: Vec<(i64, u64, u64)> = Vec::new();
+    let texts = inputs.iter().map(text_places).collect::<Result<Vec<_>>>()?;
     for sensor in sensors {
         chunks.clear();
-        for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        let inputs = inputs.iter().zip(&texts);
+        for (object, texts) in inputs.filter(|(object, _)| object.entry.time.overlaps(time)) {
             for index in object.segment.index_blocks(sensor, sensor)? {
                 for position in index.chunks_of(sensor) {
-                    let meta = index.chunk(position).meta;
-                    chunks.push((meta.first_ns, u64::from(meta.rows)));
+                    let chunk = index.chunk(position);
+                    let pages = texts.iter().map(|place| chunk.field_page(*place));
+                    let text_bytes = pages.map(|page| page.end - page.start).sum();
+                    chunks.push((chunk.meta.first_ns, u64::from(chunk.meta.rows), text_bytes));
                 }
             }
         }
         chunks.sort_unstable();
-        let (mut start_ns, mut rows) = (time.first_ns, 0);
-        for &(first_ns, chunk_rows) in &chunks {
-            if rows >= stretch_rows && first_ns > start_ns && first_ns <= time.last_ns {
+        let (mut start_ns, mut rows, mut bytes) = (time.first_ns, 0, 0);
+        for &(first_ns, chunk_rows, text_bytes) in &chunks {
+            let is_full = rows >= stretch_rows || bytes >= STRETCH_TEXT_BYTES as u64;
+            if is_full && first_ns > start_ns && first_ns <= time.last_ns {
                 stretches.push((sensor, TimeRange::new(start_ns, first_ns - 1)));
-                (start_ns, rows) = (first_ns, 0);
+                (start_ns, rows, bytes) = (first_ns, 0, 0);
             }
             rows += chunk_rows;
+            bytes += text_bytes;
         }
         stretches.push((sensor, TimeRange::new(start_ns, time.last_ns)));
     }
     Ok(stretches)
+}
+
+/// Where the texts stand among the fields of an object.
+fn text_places(object: &Arc<LiveObject>) -> Result<Vec<usize>> {
+    let fields = object.segment.fields()?.into_iter().enumerate();
+    Ok(fields.filter(|(_, (_, ty))| *ty == FieldType::Text).map(|(place, _)| place).collect())
 }
 
 /// The sensors that have rows in some objects.

@@ -11,6 +11,8 @@ use crate::manifest::{Model, ObjectEntry};
 use crate::rows::SeriesSet;
 use crate::segment::encode::Stretch;
 use crate::table::Table;
+use crate::texts::{PIECE_TEXT_BYTES, first_within};
+use crate::written::Written;
 
 /// The first and the last time of all rows.
 pub(super) fn extent(series: &impl SeriesSet) -> Option<TimeRange> {
@@ -49,6 +51,7 @@ pub(super) fn write_series(
     series: &impl SeriesSet,
     spans: &[(Model, TimeRange)],
     seq: Seq,
+    written: &Written,
 ) -> Result<Vec<ObjectEntry>> {
     let fields = schema.typed_fields();
     let Some(all) = extent(series) else { return Ok(Vec::new()) };
@@ -71,19 +74,19 @@ pub(super) fn write_series(
             seq,
             estimate,
             &pieces,
-            |(place, rows)| {
+            |(place, rows), each| {
                 let rows = Stretch::Rows(series.read(*place, rows.clone())?);
-                Ok((series.sensor(*place), vec![vec![rows]]))
+                each(series.sensor(*place), &[rows])
             },
         )
     };
     let (days, others): (Vec<_>, Vec<_>) =
         spans.iter().partition(|(model, _)| *model == Model::Short);
     let mut objects = match has_equal_shares(series, &days, threads) {
-        true => write_side_by_side(threads, &days, |span| write(span, 1))?,
-        false => write_in_turn(&days, |span| write(span, threads))?,
+        true => write_side_by_side(written, threads, &days, |span| write(span, 1))?,
+        false => write_in_turn(written, &days, |span| write(span, threads))?,
     };
-    objects.extend(write_in_turn(&others, |span| write(span, threads))?);
+    objects.extend(write_in_turn(written, &others, |span| write(span, threads))?);
     Ok(objects)
 }
 
@@ -104,19 +107,25 @@ fn has_equal_shares(series: &impl SeriesSet, days: &[&(Model, TimeRange)], threa
 }
 
 /// Rows of sensors, in pieces that several threads can encode. They end where a block of metrics does, unless that
-/// alone is larger than a piece.
+/// alone is larger than a piece; rows of one time stay together.
 fn pieces(
     series: &impl SeriesSet,
     rows: Vec<(usize, Range<usize>)>,
     interval_ns: i64,
 ) -> Vec<(usize, Range<usize>)> {
-    if rows.iter().all(|(_, rows)| rows.len() <= PIECE_ROWS) {
+    let fits = |place: usize, rows: &Range<usize>| {
+        rows.len() <= PIECE_ROWS && series.text_bytes(place, rows.clone()) <= PIECE_TEXT_BYTES
+    };
+    if rows.iter().all(|(place, rows)| fits(*place, rows)) {
         return rows;
     }
     let mut pieces = Vec::with_capacity(rows.len());
     for (place, mut rest) in rows {
-        while rest.len() > PIECE_ROWS {
-            let next = rest.start + PIECE_ROWS;
+        while rest.len() > 1 && !fits(place, &rest) {
+            let bytes = |count| series.text_bytes(place, rest.start..rest.start + count);
+            // The last row is behind: not all of them fit.
+            let count = PIECE_ROWS.min(rest.len() - 1);
+            let next = rest.start + first_within(count, PIECE_TEXT_BYTES, bytes);
             let block = series.time(place, next).div_euclid(interval_ns);
             let mut end = partition_point(series, place, |at| at.div_euclid(interval_ns) < block);
             if end <= rest.start {

@@ -1,5 +1,5 @@
 //! Sensors as an object: a header as every object has it, then the frame of
-//! [`super::SensorDictionary::encode_from`].
+//! [`super::SensorDictionary::encode`].
 
 use tidefall_types::{Error, Result, TableId};
 

@@ -4,6 +4,7 @@
 //! never changes. A view is made when a reader first asks after the dictionary has grown.
 
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::builder::StringBuilder;
@@ -111,17 +112,17 @@ impl SensorDictionary {
         }))
     }
 
-    /// The tag values of the sensors from `first` on, as bytes for the log and for storage.
-    pub(crate) fn encode_from(&self, first: u32) -> Result<Vec<u8>> {
+    /// The tag values of some sensors, all of which there are, as bytes for the log and for storage.
+    pub(crate) fn encode(&self, sensors: Range<u32>) -> Result<Vec<u8>> {
         let mut frame = FrameWriter::new(Profile::Dense);
         frame.put_i64s(vec![
-            i64::from(first),
-            i64::from(self.count - first),
+            i64::from(sensors.start),
+            i64::from(sensors.end - sensors.start),
             self.tags.len() as i64,
         ])?;
         for tag in &self.tags {
             let mut column = StringBuilder::new();
-            for &key in &tag.key_of_sensor[first as usize..] {
+            for &key in &tag.key_of_sensor[sensors.start as usize..sensors.end as usize] {
                 column.append_option(tag.values.get(key as usize));
             }
             frame.put_column(&column.finish())?;
@@ -129,43 +130,39 @@ impl SensorDictionary {
         frame.finish()
     }
 
-    /// Adds sensors from [`SensorDictionary::encode_from`]; those that are there already are
+    /// Adds sensors from [`SensorDictionary::encode`]; those that are there already are
     /// passed over.
     pub(crate) fn decode(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut frame = FrameReader::new(bytes)?;
-        let head = frame.take_i64s()?;
-        let wrong = || Error::corrupt("the sensors of a table do not follow each other");
-        let &[first, count, tags] = head.as_slice() else { return Err(wrong()) };
-        let is_possible = (0..=i64::from(self.count)).contains(&first)
-            && (0..=i64::from(u32::MAX)).contains(&count)
-            && (0..=i64::from(u16::MAX)).contains(&tags);
-        if !is_possible {
-            return Err(wrong());
+        let stored = StoredSensors::decode(bytes)?;
+        if stored.sensors.start > self.count {
+            return Err(out_of_order());
         }
-        let skip = i64::from(self.count) - first;
-        let mut columns: Vec<StringArray> = Vec::new();
-        for _ in 0..tags {
-            let column = frame.take_column(FieldType::Text)?.as_string::<i32>().clone();
-            if column.len() as i64 != count {
-                return Err(wrong());
-            }
-            columns.push(column);
-        }
-        self.add_tags(columns.len());
-        for row in skip..count {
-            let expected = self.count;
-            let mut keys = Vec::with_capacity(columns.len());
-            for (tag, column) in columns.iter().enumerate() {
-                keys.push(match column.is_valid(row as usize) {
-                    true => self.intern_key(tag, column.value(row as usize))?,
-                    false => NO_TAG,
-                });
-            }
-            if self.intern(&keys)? != expected {
+        for sensor in self.count..stored.sensors.end {
+            if self.add(&stored, sensor)? != sensor {
                 return Err(Error::corrupt("a sensor of a table is listed twice"));
             }
         }
         Ok(())
+    }
+
+    /// Adds sensors from [`SensorDictionary::encode`] whatever their numbers are, as those before them may be lost.
+    /// Returns for each number the one that the sensor has here.
+    pub(crate) fn adopt(&mut self, bytes: &[u8]) -> Result<Vec<(u32, u32)>> {
+        let stored = StoredSensors::decode(bytes)?;
+        stored.sensors.clone().map(|sensor| Ok((sensor, self.add(&stored, sensor)?))).collect()
+    }
+
+    fn add(&mut self, stored: &StoredSensors, sensor: u32) -> Result<u32> {
+        self.add_tags(stored.tags.len());
+        let row = (sensor - stored.sensors.start) as usize;
+        let mut keys = Vec::with_capacity(stored.tags.len());
+        for (tag, column) in stored.tags.iter().enumerate() {
+            keys.push(match column.is_valid(row) {
+                true => self.intern_key(tag, column.value(row))?,
+                false => NO_TAG,
+            });
+        }
+        self.intern(&keys)
     }
 
     fn has_keys(&self, sensor: u32, keys: &[u32]) -> bool {
@@ -177,6 +174,38 @@ impl SensorDictionary {
     fn hash_tuple(&self, keys: &[u32]) -> u64 {
         hash_keys(&self.hasher, keys.iter().copied())
     }
+}
+
+/// What [`SensorDictionary::encode`] has written.
+struct StoredSensors {
+    sensors: Range<u32>,
+    /// Of each tag the values of the sensors.
+    tags: Vec<StringArray>,
+}
+
+impl StoredSensors {
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut frame = FrameReader::new(bytes)?;
+        let head = frame.take_i64s()?;
+        let &[first, count, tags] = head.as_slice() else { return Err(out_of_order()) };
+        let end = first.checked_add(count).filter(|end| *end >= first).ok_or_else(out_of_order)?;
+        let number = |number| u32::try_from(number).map_err(|_| out_of_order());
+        let (sensors, tags) = (number(first)?..number(end)?, u16::try_from(tags));
+        let count = sensors.len();
+        let tags = (0..tags.map_err(|_| out_of_order())?).map(|_| {
+            let column = frame.take_column(FieldType::Text)?.as_string::<i32>().clone();
+            if column.len() == count { Ok(column) } else { Err(out_of_order()) }
+        });
+        let tags = tags.collect::<Result<Vec<_>>>()?;
+        if tags.is_empty() && count > 1 {
+            return Err(Error::corrupt("without tags there are several sensors"));
+        }
+        Ok(Self { sensors, tags })
+    }
+}
+
+fn out_of_order() -> Error {
+    Error::corrupt("the sensors of a table do not follow each other")
 }
 
 /// Hashes only tags that have a value, so that a tag added later does not move old sensors.

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray, UInt64Array};
+use arrow_array::{
+    ArrayRef, Float64Array, Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
+};
 use tidefall_codec::Profile;
 use tidefall_types::{
     Error, FieldId, FieldType, NS_PER_HOUR, NS_PER_SECOND, Result, TableId, TimeRange,
@@ -45,11 +47,17 @@ fn base() -> Result<Vec<u8>> {
     let disk = MemDisk::new();
     let io = LocalIo::open(Arc::new(disk.clone()), &["objects"])?;
     let params = EncodeParams {
-        fields: [FieldType::F64, FieldType::I64, FieldType::U64, FieldType::Text]
-            .into_iter()
-            .enumerate()
-            .map(|(id, ty)| (FieldId(id as u16), ty))
-            .collect(),
+        fields: [
+            FieldType::F64,
+            FieldType::I64,
+            FieldType::U64,
+            FieldType::Text,
+            FieldType::Timestamp,
+        ]
+        .into_iter()
+        .enumerate()
+        .map(|(id, ty)| (FieldId(id as u16), ty))
+        .collect(),
         block_ns: NS_PER_HOUR,
         profile: Profile::Dense,
     };
@@ -77,6 +85,11 @@ fn rows(sensor: i64, piece: i64) -> SensorRows {
         Arc::new(numbers().map(|row| Some(row as u64)).collect::<UInt64Array>()),
         Arc::new(
             numbers().map(|row| Some(["dry", "wet"][row as usize % 2])).collect::<StringArray>(),
+        ),
+        Arc::new(
+            numbers()
+                .map(|row| (row % 5 > 0).then_some(START_NS - row * NS_PER_SECOND))
+                .collect::<TimestampNanosecondArray>(),
         ),
     ];
     SensorRows { times: times.into(), fields: fields.into_iter().map(Some).collect() }

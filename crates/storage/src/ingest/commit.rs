@@ -1,36 +1,38 @@
 //! Group commit: one thread takes all writes that wait, logs them with one fsync, and makes them
 //! visible in their order.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tidefall_types::{Error, ErrorKind, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
 use super::Prepared;
-use super::record::RecordKind;
+use super::record::LogRecord;
 use crate::kv::Run;
 use crate::panics::caught;
 use crate::read::{LiveTombstone, Sources};
 use crate::store::SyncFailure;
 use crate::table::Table;
-use crate::wal::{PAYLOAD_BYTES_MAX, Wal};
+use crate::wal::{Wal, check_record_bytes};
 
-/// Bytes of records that may wait; writers wait beyond. Four groups of the log's own size.
+/// Bytes of rows and records that may wait; writers wait beyond. Four groups of the log's own size.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// A change that waits to be made.
 pub(crate) struct Commit {
     pub(crate) table: Arc<Table>,
     pub(crate) change: Change,
-    /// What the log gets; none for writes that are acknowledged from memory.
-    pub(crate) record: Option<(RecordKind, Vec<u8>)>,
-    /// Whether the disk must have it before it is acknowledged.
-    pub(crate) is_durable: bool,
+    /// What the log on disk gets before the change is acknowledged; none for writes that are so from memory.
+    pub(crate) record: Option<LogRecord>,
     /// Called with what readers saw just before the change, where somebody wants to know.
     pub(crate) watch: Option<Watch>,
     /// Called once with the outcome.
-    pub(crate) done: Box<dyn FnOnce(Result<Seq>) + Send>,
+    pub(crate) done: Done,
 }
+
+/// Called with the outcome of a change.
+pub(crate) type Done = Box<dyn FnOnce(Result<Seq>) + Send>;
 
 /// Called with what readers saw just before a change.
 pub(crate) type Watch = Box<dyn FnOnce(Sources) + Send>;
@@ -39,8 +41,6 @@ pub(crate) type Watch = Box<dyn FnOnce(Sources) + Send>;
 pub(crate) enum Change {
     /// Rows become visible.
     Rows(Prepared),
-    /// The log learns of new sensors, which writers know already.
-    Sensors,
     /// Nothing; the place among the writes is for columns that go straight to objects. What was
     /// written before is kept apart from what comes later.
     Mark,
@@ -50,7 +50,12 @@ pub(crate) enum Change {
 
 impl Commit {
     fn size_bytes(&self) -> usize {
-        self.record.as_ref().map_or(0, |(_, payload)| payload.len()) + size_of::<Self>()
+        let record = self.record.as_ref().map_or(0, LogRecord::size_bytes);
+        let rows = match &self.change {
+            Change::Rows(rows) => rows.size_bytes(),
+            Change::Mark | Change::Delete(_) => 0,
+        };
+        record + rows + size_of::<Self>()
     }
 }
 
@@ -104,8 +109,11 @@ impl CommitQueue {
         self.lock().bytes <= QUEUE_BYTES_MAX
     }
 
-    /// Makes all further writes fail.
+    /// Makes all further writes fail; but a full disk does not, which leaves nothing half done.
     pub(crate) fn fail(&self, error: &Error) {
+        if error.kind() == ErrorKind::Full {
+            return;
+        }
         let mut inner = self.lock();
         inner.failure.get_or_insert_with(|| {
             Error::closed(format!(
@@ -122,14 +130,8 @@ impl CommitQueue {
     /// `Closed` after a failure or a close, `Limit` when the log cannot take as much at once;
     /// `commit.done` is not called then.
     pub(crate) fn submit(&self, commit: Commit) -> Result<()> {
-        let bytes = commit.record.as_ref().map_or(0, |(_, payload)| payload.len());
-        if bytes > PAYLOAD_BYTES_MAX {
-            // Refused here, where it fails alone: the log would fail for everybody.
-            return Err(Error::limit(format!(
-                "a write of {bytes} bytes is too large for the log, which takes up to \
-                 {PAYLOAD_BYTES_MAX} at once; send it in parts"
-            )));
-        }
+        check_record_bytes(commit.record.as_ref().map_or(0, LogRecord::size_bytes))?;
+        let size_bytes = commit.size_bytes();
         let mut inner = self.lock();
         while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
             inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +144,7 @@ impl CommitQueue {
         }
         let seq = inner.next_seq;
         inner.next_seq = Seq(seq.0 + 1);
-        inner.bytes += commit.size_bytes();
+        inner.bytes += size_bytes;
         inner.waiting.push((seq, commit));
         self.has_work.notify_one();
         Ok(())
@@ -157,12 +159,17 @@ impl CommitQueue {
 
     /// The committing thread: runs until the queue is closed.
     pub(crate) fn run(&self, wal: &Mutex<Option<Wal>>, on_rows: impl Fn(usize)) {
-        while let Some(group) = self.take_group() {
-            let mut logged = caught(|| self.log(wal, &group)).inspect_err(|error| self.fail(error));
+        while let Some(mut group) = self.take_group() {
+            let logged = caught(|| self.log(wal, &mut group));
+            let (mut logged, mut refused) = match logged.inspect_err(|error| self.fail(error)) {
+                Ok(refused) => (Ok(()), refused),
+                Err(error) => (Err(error), Refused::new()),
+            };
             let last = group.last().map(|(seq, _)| *seq);
             for (seq, commit) in group {
                 let Commit { table, change, watch, done, .. } = commit;
-                let outcome = logged.clone().and_then(|()| {
+                let taken = refused.remove(&seq).map_or(Ok(()), Err);
+                let outcome = logged.clone().and(taken).and_then(|()| {
                     caught(|| {
                         if let Some(watch) = watch {
                             watch(table.sources()?);
@@ -177,6 +184,11 @@ impl CommitQueue {
                     // Nobody knows what it has left: neither this nor what comes behind is acknowledged.
                     self.fail(error);
                     logged = Err(error.clone());
+                }
+                if outcome.is_ok() {
+                    // Before anybody is told: the next that is asked for may be a cascade, which forgets a delete only
+                    // when that is known to be behind it.
+                    self.applied.store(seq.0 + 1, Ordering::Release);
                 }
                 // It is not ours.
                 let told = caught(|| {
@@ -206,7 +218,8 @@ impl CommitQueue {
         Some(std::mem::take(&mut inner.waiting))
     }
 
-    fn log(&self, wal: &Mutex<Option<Wal>>, group: &[(Seq, Commit)]) -> Result<()> {
+    /// Logs a group. Returns the changes that the log does not take, with the reasons.
+    fn log(&self, wal: &Mutex<Option<Wal>>, group: &mut [(Seq, Commit)]) -> Result<Refused> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
@@ -223,27 +236,36 @@ impl CommitQueue {
     }
 }
 
-fn log_group(wal: &mut Wal, group: &[(Seq, Commit)]) -> Result<()> {
-    let mut is_logged = false;
-    let mut is_durable = false;
+/// Changes of a group that the log does not take, though it takes the others.
+type Refused = HashMap<Seq, Error>;
+
+fn log_group(wal: &mut Wal, group: &mut [(Seq, Commit)]) -> Result<Refused> {
+    let mut refused = Refused::new();
+    // The sensors that the log will know when the group is in it.
+    let mut known: HashMap<TableId, (Arc<Table>, u32)> = HashMap::new();
     for (seq, commit) in group {
-        if let Some((kind, payload)) = &commit.record {
-            wal.append(*seq, *kind as u8, &[payload])?;
-            is_logged = true;
-            is_durable |= commit.is_durable;
+        let Commit { table, record: Some(record), .. } = commit else { continue };
+        let (_, known) =
+            known.entry(table.id).or_insert_with(|| (Arc::clone(table), table.known.kept()));
+        match record.complete(table, *known) {
+            Ok(end) => *known = end,
+            Err(error) => {
+                refused.insert(*seq, error);
+                continue;
+            }
         }
+        record.append(wal, *seq, table.id)?;
     }
-    match (is_durable, is_logged) {
-        (true, _) => wal.sync(),
-        (false, true) => wal.write_out(),
-        (false, false) => Ok(()),
+    if !known.is_empty() {
+        wal.sync()?;
     }
+    known.into_values().for_each(|(table, known)| table.known.keep(known));
+    Ok(refused)
 }
 
 /// Makes a change visible, and returns the bytes that it added to memory.
 pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
     match change {
-        Change::Sensors => Ok(0),
         Change::Mark => {
             table.live().seal()?;
             Ok(0)

@@ -11,5 +11,7 @@ mod prepare;
 pub(crate) mod record;
 
 pub(crate) use prepare::{
-    Prepared, coerce, order_series, sensors_of_rows, tag_value, unknown_column, without_rows,
+    Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows, tag_value, unknown_column,
+    without_rows,
 };
+pub use prepare::{TAG_BYTES_MAX, TAGS_BYTES_MAX};

@@ -1,5 +1,6 @@
 //! From a batch as it was sent to rows of the table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -15,7 +16,8 @@ use tidefall_types::{
 };
 
 use crate::catalog::SensorDictionary;
-use crate::rows::{SensorRows, arrow_error, pick_latest};
+use crate::rows::{SensorRows, arrow_error, compact, compact_times, pick_latest, size_bytes};
+use crate::texts::{VALUE_BYTES_MAX, text_bytes};
 
 /// Rows of a table that are ready to be written.
 #[derive(Debug)]
@@ -24,6 +26,28 @@ pub(crate) struct Prepared {
     pub(crate) time: ScalarBuffer<i64>,
     /// By field id.
     pub(crate) fields: Vec<Option<ArrayRef>>,
+}
+
+impl Prepared {
+    /// The memory that they take.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let columns = self.fields.iter().flatten();
+        let values: usize = columns.map(|column| size_bytes(column)).sum();
+        size_of_val(&self.sensor[..]) + size_of_val(&self.time[..]) + values
+    }
+
+    /// Some of the rows, without the memory of the others.
+    pub(crate) fn part(&self, rows: Range<usize>) -> Result<Self> {
+        let fields = self.fields.iter().map(|field| {
+            let part = field.as_ref().map(|field| field.slice(rows.start, rows.len()));
+            part.map(compact).transpose()
+        });
+        Ok(Self {
+            fields: fields.collect::<Result<_>>()?,
+            sensor: self.sensor.slice(rows.start, rows.len()),
+            time: compact_times(self.time.slice(rows.start, rows.len())),
+        })
+    }
 }
 
 /// Brings the fields of a batch into the types and the order of the schema, floats into their one form. Rows whose value does
@@ -48,9 +72,27 @@ pub(crate) fn coerce(
             same if *same == ty.arrow() => Arc::clone(&column.values),
             _ => convert(schema, &column.name, ty, &column.values, bad)?,
         };
+        check_lengths(schema, &column.name, &values, bad);
         fields[position] = Some(one_form(&values).unwrap_or(values));
     }
     Ok(fields)
+}
+
+/// Texts must not be longer than what can be logged, and read again, as one.
+fn check_lengths(schema: &TableSchema, name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) {
+    if text_bytes(values, 0..values.len()) <= VALUE_BYTES_MAX {
+        return;
+    }
+    for row in 0..values.len() {
+        let bytes = text_bytes(values, row..row + 1);
+        if bytes > VALUE_BYTES_MAX {
+            let error = Error::limit(format!(
+                "table {}, field {name:?}: a text of {bytes} bytes; up to {VALUE_BYTES_MAX} can be stored",
+                schema.name
+            ));
+            bad.push(RowError { row, error });
+        }
+    }
 }
 
 pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {
@@ -71,6 +113,8 @@ pub(crate) fn unknown_column(schema: &TableSchema, name: &str) -> Error {
 fn may_convert(from: FieldType, to: FieldType) -> bool {
     match (from, to) {
         (FieldType::Text, FieldType::Text) => true,
+        // Timestamps became such numbers before there were fields for them.
+        (FieldType::Timestamp, FieldType::I64) => true,
         (from, to) => from.is_numeric() && to.is_numeric(),
     }
 }
@@ -138,8 +182,12 @@ fn misfit(
 }
 
 pub(crate) fn conflict(schema: &TableSchema, name: &str, to: FieldType, from: FieldType) -> Error {
+    let advice = match is_float(from) && to.is_numeric() {
+        true => "; write whole numbers, or make another table in which it is DOUBLE",
+        false => "",
+    };
     Error::conflict(format!(
-        "table {}: field {name:?} is of type {}, this row has a {} for it",
+        "table {}: field {name:?} is of type {}, this row has a {} for it{advice}",
         schema.name,
         to.sql_name(),
         from.sql_name()
@@ -249,6 +297,72 @@ fn tags_in_order<'a>(schema: &TableSchema, batch: &'a WriteBatch) -> Vec<Option<
     schema.tags.iter().map(find).collect()
 }
 
+/// The longest value of a tag: a quarter of what names a series in InfluxDB, so that a page of them is far below what
+/// the codec takes.
+pub const TAG_BYTES_MAX: usize = 16 << 10;
+/// The most that all tag values of a sensor may have together, as in InfluxDB.
+pub const TAGS_BYTES_MAX: usize = 64 << 10;
+
+/// Adds to `bad` the rows of new sensors whose tags are too long. Sensors that are there already stay, from when there was
+/// no limit.
+pub(crate) fn refuse_long_tags(
+    schema: &TableSchema,
+    batch: &WriteBatch,
+    sensors: &SensorDictionary,
+    bad: &mut Vec<RowError>,
+) {
+    let longest: Vec<usize> = batch.tags.iter().map(longest_value).collect();
+    let is_short = longest.iter().all(|bytes| *bytes <= TAG_BYTES_MAX);
+    if is_short && longest.iter().sum::<usize>() <= TAGS_BYTES_MAX {
+        return;
+    }
+    let tags = tags_in_order(schema, batch);
+    for row in 0..batch.rows() {
+        let values: Vec<Option<&str>> =
+            tags.iter().map(|tag| tag.and_then(|tag| tag_value(tag, tag.keys[row]))).collect();
+        if let Some(error) = too_long(schema, &values)
+            && sensors.find(&values).is_none()
+        {
+            bad.push(RowError { row, error });
+        }
+    }
+}
+
+fn longest_value(tag: &TagColumn) -> usize {
+    tag.values.offsets().lengths().max().unwrap_or(0)
+}
+
+/// Why a sensor cannot have these tags, if they are too long.
+fn too_long(schema: &TableSchema, values: &[Option<&str>]) -> Option<Error> {
+    let lengths = || values.iter().map(|value| value.map_or(0, str::len));
+    let named = schema.tags.iter().zip(values);
+    let long = named.clone().find(|(_, value)| value.is_some_and(|v| v.len() > TAG_BYTES_MAX));
+    if let Some((tag, Some(value))) = long {
+        return Some(Error::invalid(format!(
+            "table {}, tag {tag:?}: a value of {} bytes, which begins {:?}, is too long: a tag may have up to \
+             {TAG_BYTES_MAX} bytes; store long texts in a field",
+            schema.name,
+            value.len(),
+            value.chars().take(SHOWN_CHARS).collect::<String>()
+        )));
+    }
+    let all: usize = lengths().sum();
+    (all > TAGS_BYTES_MAX).then(|| {
+        let longest = named.max_by_key(|(_, value)| value.map_or(0, str::len));
+        let longest = longest.map_or(String::new(), |(tag, value)| {
+            format!(", of which {tag:?} has {}", value.map_or(0, str::len))
+        });
+        Error::invalid(format!(
+            "table {}: the tags of a sensor have {all} bytes together{longest}; they may have up to \
+             {TAGS_BYTES_MAX}; store long texts in a field",
+            schema.name
+        ))
+    })
+}
+
+/// So much of a long value tells which one it is.
+const SHOWN_CHARS: usize = 30;
+
 /// Distinct combinations of tag keys that are looked up in a plain table rather than in a hash
 /// map; above, the table would not fit into a core's cache.
 const DENSE_COMBINATIONS_MAX: u64 = 1 << 16;
@@ -262,27 +376,17 @@ pub(crate) fn sensors_of_rows(
 ) -> Result<Option<Vec<u32>>> {
     let tags = tags_in_order(schema, batch);
     let present: Vec<&TagColumn> = tags.iter().flatten().copied().collect();
-    let mut combinations: u64 = 1;
-    for tag in &present {
-        combinations = combinations.saturating_mul(tag.values.len() as u64 + 1);
-    }
     let mut find_row = |row: usize| {
         let values: Vec<Option<&str>> =
             tags.iter().map(|tag| tag.and_then(|tag| tag_value(tag, tag.keys[row]))).collect();
         find(&values)
     };
-    let code_of = |row: usize| {
-        present.iter().fold(0_u64, |code, tag| {
-            let key = tag.keys[row];
-            let slot = if key == NO_TAG { 0 } else { u64::from(key) + 1 };
-            code.wrapping_mul(tag.values.len() as u64 + 1).wrapping_add(slot)
-        })
-    };
-    let mut sensors = Vec::with_capacity(batch.rows());
-    if combinations <= DENSE_COMBINATIONS_MAX {
-        let mut known = vec![u32::MAX; combinations as usize];
-        for row in 0..batch.rows() {
-            let slot = &mut known[code_of(row) as usize];
+    let Combinations { codes, bound } = Combinations::of(&present, batch.rows());
+    let mut sensors = Vec::with_capacity(codes.len());
+    if bound <= DENSE_COMBINATIONS_MAX {
+        let mut known = vec![u32::MAX; bound as usize];
+        for (row, code) in codes.into_iter().enumerate() {
+            let slot = &mut known[code as usize];
             if *slot == u32::MAX {
                 match find_row(row)? {
                     Some(sensor) => *slot = sensor,
@@ -294,22 +398,53 @@ pub(crate) fn sensors_of_rows(
         return Ok(Some(sensors));
     }
     let mut known: HashMap<u64, u32> = HashMap::new();
-    for row in 0..batch.rows() {
-        // Codes that wrapped around may collide, so such combinations are looked up anew.
-        let code = (combinations < u64::MAX).then(|| code_of(row));
-        let sensor = match code.and_then(|code| known.get(&code)) {
+    for (row, code) in codes.into_iter().enumerate() {
+        let sensor = match known.get(&code) {
             Some(sensor) => *sensor,
             None => match find_row(row)? {
-                Some(sensor) => sensor,
+                Some(sensor) => *known.entry(code).insert(sensor).get(),
                 None => return Ok(None),
             },
         };
-        if let Some(code) = code {
-            known.insert(code, sensor);
-        }
         sensors.push(sensor);
     }
     Ok(Some(sensors))
+}
+
+/// A number for each row that says which tag keys it has.
+struct Combinations {
+    codes: Vec<u64>,
+    /// All codes are below.
+    bound: u64,
+}
+
+impl Combinations {
+    /// The keys of a row as the digits of a number, tag by tag. Before that would no longer fit, the codes so far are
+    /// numbered in the order in which they come, so that there are never more than rows.
+    fn of(tags: &[&TagColumn], rows: usize) -> Self {
+        let mut all = Self { codes: vec![0; rows], bound: 1 };
+        for tag in tags {
+            let slots = tag.values.len() as u64 + 1;
+            if all.bound.checked_mul(slots).is_none() {
+                all.number();
+            }
+            all.bound = all.bound.saturating_mul(slots);
+            for (code, &key) in all.codes.iter_mut().zip(tag.keys.iter()) {
+                let slot = if key == NO_TAG { 0 } else { u64::from(key) + 1 };
+                *code = *code * slots + slot;
+            }
+        }
+        all
+    }
+
+    fn number(&mut self) {
+        let mut numbers: HashMap<u64, u64> = HashMap::new();
+        for code in &mut self.codes {
+            let next = numbers.len() as u64;
+            *code = *numbers.entry(*code).or_insert(next);
+        }
+        self.bound = numbers.len() as u64;
+    }
 }
 
 pub(crate) fn tag_value(tag: &TagColumn, key: u32) -> Option<&str> {
@@ -342,3 +477,6 @@ impl SensorDictionary {
         self.intern(&keys)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,19 +2,31 @@
 //!
 //! ```text
 //! rows     table id u32, then a frame: sensors, times, field ids, one column for each field
-//! sensors  table id u32, then the frame of SensorDictionary::encode_from
+//! sensors  table id u32, then a frame of SensorDictionary::encode; no longer written
 //! delete   table id u32, then a tombstone as JSON
+//! rows with new sensors
+//!          table id u32, the length of the frame of sensors u32, that frame, then the frame of rows
 //! ```
+//!
+//! New sensors are logged in one record with the first rows that need them, so that the log never has rows of
+//! a sensor that it does not know. Which those are is known only when the record is appended: a write that was
+//! to bring them may have failed, or may not have been one for the log. So the committing thread has the last
+//! word ([`LogRecord::complete`]).
+
+use std::ops::Range;
+use std::sync::PoisonError;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, Int64Array, UInt32Array};
 use tidefall_codec::Profile;
-use tidefall_types::{Error, FieldType, Result, TableId, TableSchema};
+use tidefall_types::{Error, FieldType, Result, Seq, TableId, TableSchema};
 
 use super::Prepared;
 use crate::manifest::Tombstone;
 use crate::segment::frame::{FrameReader, FrameWriter};
+use crate::table::Table;
+use crate::wal::{Wal, check_record_bytes};
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +34,7 @@ pub(crate) enum RecordKind {
     Rows = 1,
     Sensors = 2,
     Delete = 3,
+    RowsWithSensors = 4,
 }
 
 impl RecordKind {
@@ -30,12 +43,16 @@ impl RecordKind {
             1 => Ok(Self::Rows),
             2 => Ok(Self::Sensors),
             3 => Ok(Self::Delete),
+            4 => Ok(Self::RowsWithSensors),
             other => Err(Error::corrupt(format!(
                 "the log holds a record of kind {other}, which this version does not know"
             ))),
         }
     }
 }
+
+/// Bytes of a record in front of its frames.
+const HEAD_BYTES_MAX: usize = 8;
 
 /// Splits a record into the table it is for and the rest.
 pub(crate) fn split_table(payload: &[u8]) -> Result<(TableId, &[u8])> {
@@ -45,7 +62,109 @@ pub(crate) fn split_table(payload: &[u8]) -> Result<(TableId, &[u8])> {
     Ok((TableId(u32::from_le_bytes(*table)), rest))
 }
 
-pub(crate) fn encode_rows(table: TableId, rows: &Prepared) -> Result<Vec<u8>> {
+/// A record before it is in the log.
+#[derive(Debug)]
+pub(crate) enum LogRecord {
+    Rows {
+        /// All sensors of the rows are below.
+        upto: u32,
+        /// Those that the log may not know yet.
+        new: Option<NewSensors>,
+        /// The frame of the rows.
+        rows: Vec<u8>,
+    },
+    Delete(Vec<u8>),
+}
+
+/// Sensors on their way into the log.
+#[derive(Debug)]
+pub(crate) struct NewSensors {
+    sensors: Range<u32>,
+    frame: Vec<u8>,
+}
+
+impl NewSensors {
+    fn of(table: &Table, sensors: Range<u32>) -> Result<Self> {
+        let dictionary = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(Self { frame: dictionary.encode(sensors.clone())?, sensors })
+    }
+}
+
+impl LogRecord {
+    /// The record of rows that are to be written to a table, with the sensors that nobody has sent to the log.
+    pub(crate) fn of_rows(table: &Table, rows: &Prepared) -> Result<Self> {
+        let mut record = Self::alone(rows)?;
+        if let Self::Rows { upto, new, .. } = &mut record {
+            let unsent = table.known.send(*upto);
+            *new = (!unsent.is_empty()).then(|| NewSensors::of(table, unsent)).transpose()?;
+        }
+        Ok(record)
+    }
+
+    /// The record of rows alone, which is to be [completed](Self::complete).
+    pub(crate) fn alone(rows: &Prepared) -> Result<Self> {
+        let upto = rows.sensor.iter().max().map_or(0, |sensor| sensor + 1);
+        Ok(Self::Rows { upto, new: None, rows: encode_rows(rows)? })
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Rows { new, rows, .. } => {
+                rows.len() + new.as_ref().map_or(0, |new| new.frame.len())
+            }
+            Self::Delete(json) => json.len(),
+        }
+    }
+
+    /// Gives the record exactly the sensors that the log needs in front of its rows, when all records up to now
+    /// have brought those below `known`. Returns up to where the log knows them behind this record.
+    ///
+    /// # Errors
+    /// `Limit` when the record is too large.
+    pub(crate) fn complete(&mut self, table: &Table, known: u32) -> Result<u32> {
+        let mut end = known;
+        if let Self::Rows { upto, new, .. } = self {
+            let brings = new.as_ref().map_or(known..known, |new| new.sensors.clone());
+            end = known.max(brings.end).max(*upto);
+            if end == known {
+                *new = None;
+            } else if brings.start > known || brings.end < end {
+                *new = Some(NewSensors::of(table, known..end)?);
+            }
+        }
+        check_record_bytes(self.size_bytes() + HEAD_BYTES_MAX)?;
+        Ok(end)
+    }
+
+    /// Appends the record to the log.
+    ///
+    /// # Errors
+    /// As [`Wal::append`].
+    pub(crate) fn append(&self, wal: &mut Wal, seq: Seq, table: TableId) -> Result<()> {
+        let table = table.0.to_le_bytes();
+        match self {
+            Self::Rows { new: None, rows, .. } => {
+                wal.append(seq, RecordKind::Rows as u8, &[&table, rows])
+            }
+            Self::Rows { new: Some(new), rows, .. } => {
+                let length = (new.frame.len() as u32).to_le_bytes();
+                let kind = RecordKind::RowsWithSensors as u8;
+                wal.append(seq, kind, &[&table, &length, &new.frame, rows])
+            }
+            Self::Delete(json) => wal.append(seq, RecordKind::Delete as u8, &[&table, json]),
+        }
+    }
+}
+
+/// The frame of sensors in front of the frame of rows, behind the table, and that.
+pub(crate) fn split_sensors(body: &[u8]) -> Result<(&[u8], &[u8])> {
+    let split = body
+        .split_first_chunk::<4>()
+        .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
+    split.ok_or_else(|| Error::corrupt("the sensors of a record of the log are cut short"))
+}
+
+pub(crate) fn encode_rows(rows: &Prepared) -> Result<Vec<u8>> {
     let mut frame = FrameWriter::new(Profile::Fast);
     frame.put_column(&UInt32Array::new(rows.sensor.clone(), None))?;
     frame.put_column(&Int64Array::new(rows.time.clone(), None))?;
@@ -54,7 +173,7 @@ pub(crate) fn encode_rows(table: TableId, rows: &Prepared) -> Result<Vec<u8>> {
     for (_, column) in present() {
         frame.put_column(column)?;
     }
-    with_table(table, &frame.finish()?)
+    frame.finish()
 }
 
 pub(crate) fn decode_rows(schema: &TableSchema, frame: &[u8]) -> Result<Prepared> {
@@ -76,24 +195,12 @@ pub(crate) fn decode_rows(schema: &TableSchema, frame: &[u8]) -> Result<Prepared
     Ok(Prepared { sensor, time: time.into(), fields })
 }
 
-pub(crate) fn encode_sensors(table: TableId, sensors: &[u8]) -> Result<Vec<u8>> {
-    with_table(table, sensors)
-}
-
-pub(crate) fn encode_delete(table: TableId, tombstone: &Tombstone) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(tombstone)
-        .map_err(|error| Error::invalid(format!("a delete cannot be logged: {error}")))?;
-    with_table(table, &json)
+pub(crate) fn encode_delete(tombstone: &Tombstone) -> Result<Vec<u8>> {
+    serde_json::to_vec(tombstone)
+        .map_err(|error| Error::invalid(format!("a delete cannot be logged: {error}")))
 }
 
 pub(crate) fn decode_delete(json: &[u8]) -> Result<Tombstone> {
     serde_json::from_slice(json)
         .map_err(|error| Error::corrupt(format!("a delete in the log is damaged: {error}")))
-}
-
-fn with_table(table: TableId, rest: &[u8]) -> Result<Vec<u8>> {
-    let mut payload = Vec::with_capacity(rest.len() + 4);
-    payload.extend_from_slice(&table.0.to_le_bytes());
-    payload.extend_from_slice(rest);
-    Ok(payload)
 }

@@ -7,7 +7,11 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
-use crate::rows::{SensorRows, arrow_error, pick_latest};
+use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
+use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
+
+/// What a column takes beside its values.
+const COLUMN_BYTES: usize = 128;
 
 /// Rows in the order of their arrival, as columns. Never changes.
 #[derive(Debug)]
@@ -22,6 +26,7 @@ pub(crate) struct Run {
     /// The first and the last sensor.
     pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
+    text_bytes: usize,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
 }
@@ -66,13 +71,14 @@ impl Run {
         let (first, last) = sensor
             .iter()
             .fold((u32::MAX, 0), |(min, max), &sensor| (min.min(sensor), max.max(sensor)));
-        let values: usize =
-            fields.iter().flatten().map(|column| column.get_array_memory_size()).sum();
-        let places = fields.len() * size_of::<Option<ArrayRef>>();
+        let columns = fields.iter().flatten();
+        let values: usize = columns.map(|column| size_bytes(column) + COLUMN_BYTES).sum();
+        let places = size_of::<Self>() + fields.len() * size_of::<Option<ArrayRef>>();
         Self {
             first_seq: seqs.0,
             last_seq: seqs.1,
             size_bytes: time.len() * 16 + values + places,
+            text_bytes: all_text_bytes(&fields),
             sensor,
             time,
             fields,
@@ -116,6 +122,15 @@ impl Run {
             runs.last().map_or(Seq(0), |run| run.last_seq),
         );
         Ok(Self::new(seqs, sensor.into(), time.into(), fields))
+    }
+
+    /// The bytes of the texts of some fields.
+    pub(crate) fn text_bytes_of(&self, fields: &[FieldId]) -> usize {
+        if self.text_bytes == 0 {
+            return 0;
+        }
+        let columns = fields.iter().filter_map(|field| self.field(field.index()));
+        columns.map(|column| text_bytes(column, 0..column.len())).sum()
     }
 
     /// A field, if some row has a value for it.
@@ -167,6 +182,26 @@ impl Run {
         let first = order.partition_point(|row| key(row) < (sensor, range.first_ns));
         let length = order[first..].partition_point(|row| key(row) <= (sensor, range.last_ns));
         first..first + length
+    }
+
+    /// As much of a place of the run's order, which holds rows of one sensor, as is read at once: all of it, or rows
+    /// whose texts are not too long together. Rows of one time stay together.
+    pub(crate) fn readable(&self, place: Range<usize>) -> Range<usize> {
+        if self.text_bytes <= CHUNK_TEXT_BYTES {
+            return place;
+        }
+        let order = self.order();
+        let (mut bytes, mut last) = (0, None);
+        for at in place.clone() {
+            let row = order[at] as usize;
+            if bytes >= CHUNK_TEXT_BYTES && last.is_some_and(|last| last != self.time[row]) {
+                return place.start..at;
+            }
+            let columns = self.fields.iter().flatten();
+            bytes += columns.map(|column| text_bytes(column, row..row + 1)).sum::<usize>();
+            last = Some(self.time[row]);
+        }
+        place
     }
 
     /// The first and the last time of the rows at a place of the run's order, which holds rows of

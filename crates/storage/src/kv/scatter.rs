@@ -4,7 +4,8 @@
 //! 1. Count the rows of each sensor; prefix sums give each sensor its place.
 //! 2. Write each row's time and values to the next free slot of its sensor. Reading is
 //!    sequential; writing goes to as many streams as there are sensors.
-//! 3. A sensor whose times came in order (the rule) is done. Another one is sorted, and of rows
+//! 3. Texts stay where they are (`texts.rs`).
+//! 4. A sensor whose times came in order (the rule) is done. Another one is sorted, and of rows
 //!    with one time the latest values are kept.
 
 use std::ops::Range;
@@ -17,6 +18,7 @@ use arrow_schema::DataType;
 use tidefall_types::{FieldType, Result};
 
 use super::run::Run;
+use super::texts::Texts;
 use crate::parallel::spread;
 use crate::rows::{SensorRows, SeriesSet, gather, pick_latest};
 
@@ -25,8 +27,9 @@ use crate::rows::{SensorRows, SeriesSet, gather, pick_latest};
 pub(crate) struct SortedRuns {
     /// The sensors that have rows, and where these lie.
     sensors: Vec<(u32, Range<usize>)>,
-    /// The rows of each sensor in the order of their writes.
+    /// The rows of each sensor in the order of their writes, but for their texts.
     columns: SensorRows,
+    texts: Option<Texts>,
     /// For each sensor the rows in the order of their times; none where they all came in that order.
     order: Option<Vec<u32>>,
 }
@@ -60,13 +63,20 @@ pub(crate) fn sort_runs(
     let fields = types
         .iter()
         .enumerate()
-        .map(|(field, ty)| scatter.field(field, *ty, &mut places))
+        .map(|(field, ty)| match ty {
+            FieldType::Text => Ok(None),
+            ty => scatter.field(field, *ty, &mut places),
+        })
         .collect::<Result<_>>()?;
     let ranges = starts.windows(2).map(|ends| ends[0] as usize..ends[1] as usize);
     let sensors: Vec<(u32, Range<usize>)> =
         (0..).zip(ranges).filter(|(_, range)| !range.is_empty()).collect();
     let order = order_of_times(&times, &sensors, threads)?;
-    Ok(SortedRuns { sensors, columns: SensorRows { times, fields }, order })
+    let mut texts = Texts::of(runs, types, || scatter.places_in_runs());
+    if let Some(texts) = &mut texts {
+        texts.set_order(order.as_deref());
+    }
+    Ok(SortedRuns { sensors, columns: SensorRows { times, fields }, texts, order })
 }
 
 /// The rows of each sensor ordered by their times; nothing when they are so already.
@@ -120,9 +130,15 @@ impl SeriesSet for SortedRuns {
         self.columns.times[self.row(place, row)]
     }
 
+    fn text_bytes(&self, place: usize, rows: Range<usize>) -> usize {
+        let start = self.sensors[place].1.start;
+        let texts = self.texts.as_ref();
+        texts.map_or(0, |texts| texts.bytes(start + rows.start..start + rows.end))
+    }
+
     fn read(&self, place: usize, rows: Range<usize>) -> Result<SensorRows> {
         let first = self.sensors[place].1.start + rows.start;
-        let columns = self.columns.slice(first, rows.len());
+        let mut columns = self.columns.slice(first, rows.len());
         let came_in_order = match &self.order {
             None => true,
             Some(order) => {
@@ -130,6 +146,9 @@ impl SeriesSet for SortedRuns {
             }
         };
         if came_in_order && columns.times.windows(2).all(|pair| pair[0] < pair[1]) {
+            if let Some(texts) = &self.texts {
+                texts.put(first..first + rows.len(), &mut columns.fields)?;
+            }
             return Ok(columns);
         }
         let key = |row| {
@@ -137,7 +156,11 @@ impl SeriesSet for SortedRuns {
             (self.columns.times[row], row as u32)
         };
         let keys: Vec<(i64, u32)> = rows.map(key).collect();
-        pick_latest(&keys, &self.columns.fields)
+        let mut latest = pick_latest(&keys, &self.columns.fields)?;
+        if let Some(texts) = &self.texts {
+            texts.put_latest(&keys, &mut latest.fields)?;
+        }
+        Ok(latest)
     }
 }
 
@@ -215,6 +238,19 @@ impl Scatter<'_> {
         let arrow: DataType = ty.arrow();
         let rows = buffer.len() / ty.width_bytes();
         ArrayData::builder(arrow).len(rows).add_buffer(buffer).build().ok().map(make_array)
+    }
+
+    /// For each slot the run and the row that belong there.
+    fn places_in_runs(&self) -> Vec<(u32, u32)> {
+        let mut next = self.starts.to_vec();
+        let mut places = vec![(0, 0); next.last().map_or(0, |rows| *rows as usize)];
+        for (number, run) in (0..).zip(self.runs) {
+            for (row, &sensor) in (0..).zip(&run.sensor) {
+                places[next[sensor as usize] as usize] = (number, row);
+                next[sensor as usize] += 1;
+            }
+        }
+        places
     }
 
     /// For each slot the row that belongs there, counted through the runs.

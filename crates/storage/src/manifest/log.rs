@@ -89,7 +89,8 @@ impl<S: LogState> ManifestLog<S> {
     /// Makes `edits` durable, all or none, applies them, and returns the new version.
     ///
     /// # Errors
-    /// `Conflict` when another process has written this version, `Io` when the disk fails. Nobody
+    /// `Full` when the disk is full: the edits are not in the manifest then, and may be committed when there is
+    /// room again. `Conflict` when another process has written this version, `Io` when the disk fails. Nobody
     /// knows then whether the edits are in the manifest: every further commit is `Closed`.
     pub(crate) fn commit(&mut self, edits: &[S::Edit]) -> Result<u64> {
         if self.failed {
@@ -105,6 +106,7 @@ impl<S: LogState> ManifestLog<S> {
         // Until it is done: a panic in the middle must not be built on.
         self.failed = true;
         if let Err(error) = put(&*self.io, Kind::Delta, version, &body) {
+            self.failed = error.kind() != ErrorKind::Full;
             return Err(match error.kind() {
                 ErrorKind::Conflict => error.context(format!(
                     "another process writes this database and has made version {version} of its \

@@ -138,6 +138,11 @@ impl TableState {
         segments.chain(self.sensors.iter().map(SensorObject::name))
     }
 
+    /// The sensors that are in objects.
+    pub(crate) fn sensor_count(&self) -> u32 {
+        self.sensors.last().map_or(0, |part| part.first + part.count)
+    }
+
     /// Whether a delete is recorded.
     pub(crate) fn has_delete(&self, seq: Seq) -> bool {
         self.place_of_delete(seq).is_ok()
@@ -213,9 +218,13 @@ impl State {
     /// Whether records of the log mean to this state what they mean to an earlier one, and none of those that
     /// it needed is gone.
     pub(crate) fn reads_log_as(&self, earlier: &Self) -> bool {
-        let schemas = self.tables.values().map(|table| &table.schema);
-        let earlier_schemas = earlier.tables.values().map(|table| &table.schema);
-        self.wal_from == earlier.wal_from && schemas.eq(earlier_schemas)
+        // Rows in the log may be of sensors that are only in objects.
+        self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
+    }
+
+    /// What records of the log depend on.
+    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32)> {
+        self.tables.values().map(|table| (&table.schema, table.sensor_count()))
     }
 
     /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while

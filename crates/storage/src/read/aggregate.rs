@@ -1,5 +1,8 @@
 //! Metrics for a question: from block metrics where a block lies whole in a bin and nothing else
 //! speaks for its time, from rows at the ragged edges.
+//!
+//! Each page is decoded once, however many bins or edges lie in it: all stretches of a sensor's rows that are wanted
+//! come from one stream, whose batches are dealt to their bins.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use super::merge::SensorStream;
 use super::parts::{LiveObject, Part, Place, Sources, Wanted};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
+use super::shares::shares;
+use crate::parallel::spread;
+use crate::segment::IndexBlock;
 use crate::segment::metrics::Blocks;
 
 /// What an aggregate will read, found from the index alone.
@@ -30,18 +36,37 @@ pub struct AggregatePlan {
 #[derive(Debug, Default)]
 pub(crate) struct Split {
     pub(crate) blocks: Vec<(Arc<LiveObject>, Arc<Blocks>, Range<usize>)>,
-    /// In order, without overlaps.
+    /// In order, without overlaps. Blocks that answer for their time have no row in them.
     pub(crate) rows: Vec<TimeRange>,
 }
 
-/// Answers a request.
+/// Answers a request on up to `threads` threads.
 pub(crate) fn aggregate(
     sources: &Sources,
     request: &AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
+    threads: usize,
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
     sources.open(&request.sensors, &request.time, Wanted::Metrics)?;
+    let shares = shares(sources, request, fields, threads)?;
+    if shares.is_empty() {
+        return gather(sources, request, fields, stats)?.finish();
+    }
+    let gather = |share, _: &mut ()| gather(sources, &share, fields, stats);
+    let mut gathered = spread(shares.len(), shares, gather)?.into_iter();
+    let mut all = gathered.next().unwrap_or_else(|| Accumulator::new(request, fields));
+    gathered.for_each(|share| all.absorb(share));
+    all.finish()
+}
+
+/// Puts all together that a request asks for.
+fn gather(
+    sources: &Sources,
+    request: &AggregateRequest,
+    fields: &Arc<[(FieldId, FieldType)]>,
+    stats: &Arc<ReadStats>,
+) -> Result<Accumulator> {
     let mut accumulator = Accumulator::new(request, fields);
     let mut fetched = Fetched::default();
     for (&sensor, &group) in request.sensors.iter().zip(&request.groups) {
@@ -53,18 +78,76 @@ pub(crate) fn aggregate(
         accumulator.reserve(split.blocks.iter().map(|(.., range)| range.len()).sum());
         for (object, blocks, range) in &split.blocks {
             ReadStats::add(&stats.blocks_from_metrics, range.len() as u64);
-            let held = object.segment.fields()?;
-            accumulator.add_blocks(group, blocks, range.clone(), &held, object.segment.block_ns()?);
+            let places = accumulator.places(&object.segment.fields()?);
+            let block_ns = object.segment.block_ns()?;
+            accumulator.add_blocks(group, blocks, range.clone(), &places, block_ns);
         }
-        for range in &split.rows {
-            let mut stream = SensorStream::new(sources, sensor, range, fields, stats)?;
-            while let Some(rows) = stream.next(&mut fetched)? {
-                ReadStats::add(&stats.rows, rows.len() as u64);
-                accumulator.add_rows(group, sensor, &rows);
+        // One stream for all stretches, as several of them may lie in one page.
+        let mut stream = SensorStream::of(parts_within(parts, &split.rows), fields, stats);
+        while let Some(rows) = stream.next(&mut fetched)? {
+            for wanted in rows_within(&rows.times, &split.rows) {
+                ReadStats::add(&stats.rows, wanted.len() as u64);
+                accumulator.add_rows(group, &rows, wanted);
             }
         }
     }
-    accumulator.finish()
+    Ok(accumulator)
+}
+
+/// The parts that have rows at some times, which are ordered, cut to these times.
+fn parts_within(mut parts: Vec<Part>, times: &[TimeRange]) -> Vec<Part> {
+    parts.retain_mut(|part| {
+        let first = times.partition_point(|time| time.last_ns < part.time.first_ns);
+        let behind = times.partition_point(|time| time.first_ns <= part.time.last_ns);
+        if first >= behind {
+            return false;
+        }
+        if let Place::Chunk(_) = part.place {
+            let all = TimeRange::new(times[first].first_ns, times[behind - 1].last_ns);
+            part.time = part.time.intersect(&all);
+        }
+        true
+    });
+    parts.sort_by_key(|part| (part.time.first_ns, part.seq));
+    read_ahead_of(&mut parts);
+    parts
+}
+
+/// Lets the chunks among some parts be read ahead as far as the next of their object are among them, too.
+fn read_ahead_of(parts: &mut [Part]) {
+    let mut next: Vec<(Arc<IndexBlock>, usize, usize)> = Vec::new();
+    for part in parts.iter_mut().rev() {
+        let Place::Chunk(chunk) = &mut part.place else { continue };
+        let found = next.iter_mut().find(|(index, ..)| Arc::ptr_eq(index, &chunk.index));
+        match found {
+            Some((_, position, end)) => {
+                chunk.end = if *position == chunk.position + 1 { *end } else { chunk.position + 1 };
+                (*position, *end) = (chunk.position, chunk.end);
+            }
+            None => {
+                chunk.end = chunk.position + 1;
+                next.push((Arc::clone(&chunk.index), chunk.position, chunk.end));
+            }
+        }
+    }
+}
+
+/// The rows of which the times are wanted, in stretches: as few as possible, since times between two of which
+/// there are no rows do not part them.
+fn rows_within(times: &[i64], wanted: &[TimeRange]) -> Vec<Range<usize>> {
+    let (Some(first_ns), Some(last_ns)) = (times.first(), times.last()) else { return Vec::new() };
+    let next = wanted.partition_point(|range| range.last_ns < *first_ns);
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for range in wanted[next..].iter().take_while(|range| range.first_ns <= *last_ns) {
+        let start = times.partition_point(|time| *time < range.first_ns);
+        let end = times.partition_point(|time| *time <= range.last_ns);
+        match found.last_mut() {
+            Some(before) if before.end == start => before.end = end,
+            _ if start < end => found.push(start..end),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// What [`aggregate`] would do.
@@ -78,7 +161,7 @@ pub(crate) fn plan(
         let parts = sources.parts(sensor, &request.time)?;
         let split = split(sensor, &parts, request, fields)?;
         plan.blocks_from_metrics += split.blocks.iter().map(|b| b.2.len() as u64).sum::<u64>();
-        let is_read = |part: &&Part| split.rows.iter().any(|rows| rows.overlaps(&part.time));
+        let is_read = |part: &&Part| overlaps_any(&split.rows, &part.time);
         for part in parts.iter().filter(is_read) {
             match &part.place {
                 Place::Run(_, place) => plan.rows_from_memory += place.len() as u64,
@@ -99,7 +182,7 @@ pub(crate) fn plan(
 }
 
 /// Divides the time of a sensor's parts between blocks and rows.
-fn split(
+pub(super) fn split(
     sensor: u32,
     parts: &[Part],
     request: &AggregateRequest,
@@ -118,8 +201,7 @@ fn split(
         }
     }
     for object in objects {
-        let foreign = foreign_times(parts, object);
-        split_object(sensor, object, &foreign, request, fields, &mut split)?;
+        split_object(sensor, object, parts, request, fields, &mut split)?;
     }
     split.rows = join(std::mem::take(&mut split.rows));
     Ok(split)
@@ -130,14 +212,19 @@ fn split(
 fn foreign_times(parts: &[Part], object: &Arc<LiveObject>) -> Vec<TimeRange> {
     let mut foreign = Vec::new();
     for part in parts {
-        match &part.place {
-            Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object) => {
-                foreign.extend_from_slice(&part.hidden);
-            }
-            _ => foreign.push(part.time),
+        match part.is_of(object) {
+            true => foreign.extend_from_slice(&part.hidden),
+            false => foreign.push(part.time),
         }
     }
     join(foreign)
+}
+
+/// What some ranges, which are in order and do not overlap, have in common with another.
+fn shared<'a>(ranges: &'a [TimeRange], time: &'a TimeRange) -> impl Iterator<Item = TimeRange> {
+    let first = ranges.partition_point(|range| range.last_ns < time.first_ns);
+    let near = ranges[first..].iter().take_while(|range| range.first_ns <= time.last_ns);
+    near.map(|range| range.intersect(time))
 }
 
 fn join(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
@@ -158,11 +245,19 @@ fn join(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
 fn split_object(
     sensor: u32,
     object: &Arc<LiveObject>,
-    foreign: &[TimeRange],
+    parts: &[Part],
     request: &AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
     split: &mut Split,
 ) -> Result<()> {
+    let foreign = foreign_times(parts, object);
+    // When the object has rows. Its chunks may have gaps, in which others have rows: a block that reaches over such
+    // a gap must not have it read, as blocks of others within it answer for themselves.
+    let mut own: Option<Vec<TimeRange>> = None;
+    let own_times = || {
+        let of_object = parts.iter().filter(|part| part.is_of(object));
+        of_object.map(|part| part.time).collect::<Vec<TimeRange>>()
+    };
     let block_ns = object.segment.block_ns()?;
     let held = object.segment.fields()?;
     let wanted: Vec<usize> = fields
@@ -178,14 +273,14 @@ fn split_object(
             let wanted_time = time.intersect(&request.time);
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
-                && (foreign.is_empty() || !overlaps_any(foreign, &time))
+                && (foreign.is_empty() || !overlaps_any(&foreign, &time))
                 && wanted.iter().all(|field| blocks.fields[*field].is_exact(block));
             if !is_whole {
                 if start < block {
                     split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..block));
                 }
                 start = block + 1;
-                split.rows.push(wanted_time);
+                split.rows.extend(shared(own.get_or_insert_with(own_times), &wanted_time));
             }
         }
         if start < candidates.end {
@@ -204,7 +299,10 @@ pub(crate) fn block_time(blocks: &Blocks, block: usize, block_ns: i64) -> TimeRa
     TimeRange::new(at(blocks.first_offset_ns[block]), at(blocks.last_offset_ns[block]))
 }
 
-fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
+pub(super) fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
     let next = ranges.partition_point(|range| range.last_ns < time.first_ns);
     ranges.get(next).is_some_and(|range| range.overlaps(time))
 }
+
+#[cfg(test)]
+mod tests;

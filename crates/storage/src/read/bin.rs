@@ -64,12 +64,36 @@ impl Bins {
         start_ns
     }
 
+    /// The start of the bin that holds the first of some times, which ascend, and how many of them it holds.
+    /// There must be one.
+    pub(super) fn leading(&mut self, times: &[i64]) -> (i64, usize) {
+        let start_ns = self.start_of(times[0]);
+        let (first_ns, last_ns) = self.known;
+        let rows = match first_ns <= last_ns {
+            true => leading(times, |time_ns| time_ns <= last_ns),
+            false => leading(times, |time_ns| self.bin.start_of(time_ns) == start_ns),
+        };
+        (start_ns, rows)
+    }
+
     /// Whether one bin holds both times, the second of which is not before the first.
     #[inline]
     pub(super) fn are_together(&mut self, first_ns: i64, last_ns: i64) -> bool {
         let start_ns = self.start_of(first_ns);
         last_ns <= self.known.1 || self.bin.start_of(last_ns) == start_ns
     }
+}
+
+/// How many of the first times are meant, of which the very first is and of which none is behind one that is not. They
+/// are looked for in growing steps, as there are few where bins are narrow.
+fn leading(times: &[i64], is_meant: impl Fn(i64) -> bool) -> usize {
+    let (mut known, mut step) = (1, 1);
+    while known + step <= times.len() && is_meant(times[known + step - 1]) {
+        known += step;
+        step *= 2;
+    }
+    let end = times.len().min(known + step - 1);
+    known + times[known..end].partition_point(|time_ns| is_meant(*time_ns))
 }
 
 #[cfg(test)]
@@ -109,6 +133,28 @@ mod tests {
                 let later_ns = time_ns.saturating_add(rng.random_range(0..200));
                 let is_same = bin.start_of(time_ns) == bin.start_of(later_ns);
                 assert_eq!(bins.are_together(time_ns, later_ns), is_same, "{bin:?} {time_ns}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_times_of_a_bin_lie_side_by_side() {
+        let mut rng = StdRng::seed_from_u64(6);
+        for round in 0..2000 {
+            let width_ns = [1, 7, 100, i64::MAX][round % 4];
+            let bin = Bin { width_ns, origin_ns: rng.random_range(-50..50) };
+            let first_ns = [i64::MIN, -200, i64::MAX - 300][round % 3];
+            let mut times: Vec<i64> = (0..rng.random_range(1..60))
+                .map(|_| first_ns.saturating_add(rng.random_range(0..300)))
+                .collect();
+            times.sort_unstable();
+            let (mut bins, mut rest) = (Bins::new(bin), &times[..]);
+            while !rest.is_empty() {
+                let (start_ns, rows) = bins.leading(rest);
+                let expected = rest.iter().take_while(|time| bin.start_of(**time) == start_ns);
+                assert_eq!(start_ns, bin.start_of(rest[0]), "{bin:?} {rest:?}");
+                assert_eq!(rows, expected.count(), "{bin:?} {rest:?}");
+                rest = &rest[rows..];
             }
         }
     }

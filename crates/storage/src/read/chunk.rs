@@ -68,6 +68,18 @@ impl PlacedChunk {
         self.meta().meta.rows as usize
     }
 
+    /// The bytes of the pages that hold texts of some fields.
+    pub(crate) fn text_bytes(&self, fields: &[(FieldId, FieldType)]) -> Result<u64> {
+        if fields.iter().all(|(_, ty)| *ty != FieldType::Text) {
+            return Ok(0);
+        }
+        let places = self.object.segment.places(fields)?;
+        let chunk = self.meta();
+        let texts = fields.iter().zip(places).filter(|((_, ty), _)| *ty == FieldType::Text);
+        let pages = texts.filter_map(|(_, place)| place).map(|place| chunk.field_page(place));
+        Ok(pages.map(|page| page.end - page.start).sum())
+    }
+
     fn open<'a>(
         &'a self,
         fields: &[(FieldId, FieldType)],

@@ -74,7 +74,7 @@ fn narrow<T: PageValue>(
         bin: Some(bin),
         fields: vec![fields[0].0],
     };
-    let found = aggregate(sources, &request, fields, &Arc::new(ReadStats::default()))?;
+    let found = aggregate(sources, &request, fields, 1, &Arc::new(ReadStats::default()))?;
     let metrics = &found.fields[0];
     let values = match which {
         Extreme::Lowest => &metrics.min,

@@ -71,6 +71,24 @@ impl SensorStream {
         self.parts.pop_front_if(|part| part.time.last_ns < next && is_wanted(part))
     }
 
+    /// Passes over the next parts as long as nothing overlaps them and `is_unwanted` says so.
+    pub(crate) fn drop_front(
+        &mut self,
+        mut is_unwanted: impl FnMut(&Part) -> Result<bool>,
+    ) -> Result<()> {
+        // Whatever was opened before and begins earlier has been delivered.
+        while self.open.is_empty() {
+            let next = self.parts.get(1).map_or(i64::MAX, |next| next.time.first_ns);
+            match self.parts.front() {
+                Some(part) if part.time.last_ns < next && is_unwanted(part)? => {
+                    self.parts.pop_front();
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
     /// The fields that it delivers.
     pub(crate) fn fields(&self) -> &Arc<[(FieldId, FieldType)]> {
         &self.fields

@@ -3,7 +3,7 @@
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
-//! and `aggregate.rs`. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
+//! and `aggregate.rs`, which `shares.rs` spreads over threads. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
@@ -11,6 +11,7 @@ mod align;
 mod bin;
 mod chunk;
 mod deletes;
+mod estimate;
 mod extreme;
 mod fetch;
 mod frame;
@@ -24,7 +25,11 @@ mod request;
 mod room;
 mod scan;
 mod series;
+mod shares;
 mod snapshot;
+mod stretches;
+mod sums;
+mod widths;
 
 pub use aggregate::AggregatePlan;
 pub use align::union_of_times;
@@ -33,8 +38,8 @@ pub use extreme::Extreme;
 pub use frame::{Frame, Keep};
 pub use moment::SensorValues;
 pub use request::{
-    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, ReadStats, RowBatch,
-    ScanRequest, ValueCondition,
+    AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, LateCondition,
+    ReadStats, RowBatch, ScanRequest, TimeOrder, ValueCondition,
 };
 pub use scan::Scan;
 pub use series::SensorSeries;

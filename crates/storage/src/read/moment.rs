@@ -18,7 +18,7 @@ use super::parts::{Sources, Wanted};
 use super::request::ReadStats;
 use crate::kv::Run;
 use crate::parallel::{cores, spread};
-use crate::rows::arrow_error;
+use crate::rows::{arrow_error, compact};
 
 /// With fewer sensors to look up a second thread costs more than it saves.
 const SENSORS_PER_THREAD_MIN: usize = 16;
@@ -234,7 +234,11 @@ impl Lookup<'_> {
             }
             match window.first_ns.checked_sub(1).filter(|before| *before >= range.first_ns) {
                 Some(before_ns) if last.is_none() => range.last_ns = before_ns,
-                _ => return Ok(last),
+                _ => {
+                    let Some((time_ns, values, row)) = last else { return Ok(None) };
+                    // Not all that was read with it is kept until all sensors are looked up.
+                    return Ok(Some((time_ns, compact(values.slice(row, 1))?, 0)));
+                }
             }
         }
     }

@@ -117,8 +117,10 @@ impl Sources {
             self.object_parts(object, sensor, range, &mut parts)?;
         }
         for run in self.runs.iter().filter(|run| run.range.overlaps(range)) {
-            let place = run.find(sensor, range);
-            if !place.is_empty() {
+            let mut rest = run.find(sensor, range);
+            while !rest.is_empty() {
+                let place = run.readable(rest.clone());
+                rest.start = place.end;
                 let time = run.times_at(&place);
                 let hidden = self.hidden(sensor, run.last_seq, &time);
                 let place = Place::Run(Arc::clone(run), place);
@@ -203,6 +205,11 @@ impl Part {
             Place::Chunk(chunk) if self.hidden.is_empty() => Some(chunk),
             _ => None,
         }
+    }
+
+    /// Whether it lies in an object.
+    pub(super) fn is_of(&self, object: &Arc<LiveObject>) -> bool {
+        matches!(&self.place, Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object))
     }
 
     /// The number of its rows at most.

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tidefall_types::{Result, TimeRange};
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::parts::{Part, Place};
-use super::request::{Comparison, ReadStats, ValueCondition};
+use super::request::{Comparison, LateCondition, ReadStats, ValueCondition};
 use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
 use crate::segment::numbers::Number;
 
@@ -38,20 +38,53 @@ pub(crate) fn drop_parts(
     Ok(())
 }
 
+/// Whether block metrics tell that no row of a part meets all conditions.
+pub(crate) fn is_ruled_out(
+    sensor: u32,
+    conditions: &[LateCondition],
+    part: &Part,
+    stats: &ReadStats,
+) -> Result<bool> {
+    let is_ruled_out = !some_block(sensor, part, |fields, blocks, block| {
+        conditions.iter().all(|late| {
+            let field = fields.iter().position(|(id, _)| *id == late.condition.field);
+            let Some(field) = field.map(|field| &blocks.fields[field]) else {
+                return late.or_null;
+            };
+            let has_null = late.or_null && field.count[block] < blocks.rows[block];
+            has_null || block_may_meet(field, block, &late.condition)
+        })
+    })?;
+    if is_ruled_out {
+        ReadStats::add(&stats.pages_pruned, 1);
+    }
+    Ok(is_ruled_out)
+}
+
 fn may_match(sensor: u32, conditions: &[ValueCondition], part: &Part) -> Result<bool> {
+    some_block(sensor, part, |fields, blocks, block| {
+        let meets = |condition: &ValueCondition| {
+            let field = fields.iter().position(|(id, _)| *id == condition.field);
+            field.is_some_and(|field| block_may_meet(&blocks.fields[field], block, condition))
+        };
+        conditions.iter().all(meets)
+    })
+}
+
+/// Whether one of the blocks of a part is wanted; true for a part without metrics.
+fn some_block(
+    sensor: u32,
+    part: &Part,
+    is_wanted: impl Fn(&[(FieldId, FieldType)], &Blocks, usize) -> bool,
+) -> Result<bool> {
     let Place::Chunk(chunk) = &part.place else { return Ok(true) };
     let object = chunk.object();
     let fields = object.segment.fields()?;
     let block_ns = object.segment.block_ns()?;
     for blocks in object.segment.metrics(sensor, sensor)? {
-        for block in blocks_of(&blocks, sensor, &part.time, block_ns) {
-            let meets = |condition: &ValueCondition| {
-                let field = fields.iter().position(|(id, _)| *id == condition.field);
-                field.is_some_and(|field| block_may_meet(&blocks.fields[field], block, condition))
-            };
-            if conditions.iter().all(meets) {
-                return Ok(true);
-            }
+        let mut within = blocks_of(&blocks, sensor, &part.time, block_ns);
+        if within.any(|block| is_wanted(&fields, &blocks, block)) {
+            return Ok(true);
         }
     }
     Ok(false)

@@ -8,8 +8,10 @@ use tidefall_types::{FieldId, TimeRange};
 
 use super::bin::Bin;
 
-/// Rows of a batch at most; also the unit in which a scan allocates.
+/// Rows of a batch at most; also the unit in which a scan allocates. A batch of long texts or of very many fields has fewer.
 pub const BATCH_ROWS: usize = 8192;
+/// Values of a batch at most, some 16 MiB of numbers, so that a table of thousands of fields is read in smaller batches.
+pub(super) const BATCH_VALUES: usize = 2 << 20;
 
 /// A question for rows.
 #[derive(Debug, Clone)]
@@ -51,6 +53,24 @@ pub struct ValueCondition {
     pub op: Comparison,
     /// What the field is compared with.
     pub value: f64,
+}
+
+/// A condition that becomes known while rows are read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LateCondition {
+    /// What a value must meet.
+    pub condition: ValueCondition,
+    /// Whether rows without a value are wanted, too.
+    pub or_null: bool,
+}
+
+/// At which end of time reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeOrder {
+    /// With the earliest rows.
+    OldestFirst,
+    /// With the latest rows.
+    NewestFirst,
 }
 
 /// A piece of a scan's answer: rows as columns.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
-use tidefall_types::{FieldId, FieldType, Result};
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::Sources;
 use super::prune;
-use super::request::{BATCH_ROWS, ReadStats, RowBatch, ScanRequest};
+use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
 use crate::rows::{SensorRows, arrow_error};
+use crate::texts::{BATCH_TEXT_BYTES, rows_within};
 
 /// Delivers the rows that a [`ScanRequest`] asks for, ordered by the place of their sensor in the
 /// request and by time.
@@ -19,6 +20,8 @@ use crate::rows::{SensorRows, arrow_error};
 pub struct Scan {
     sources: Arc<Sources>,
     request: ScanRequest,
+    /// What became known of the wanted rows on the way.
+    late: Vec<LateCondition>,
     fields: Arc<[(FieldId, FieldType)]>,
     stats: Arc<ReadStats>,
     fetched: Fetched,
@@ -39,6 +42,7 @@ impl Scan {
         Self {
             sources,
             request,
+            late: Vec::new(),
             fields,
             stats,
             fetched: Fetched::default(),
@@ -54,13 +58,22 @@ impl Scan {
         &self.stats
     }
 
+    /// Rows outside of `time`, or that do not meet all of `conditions`, are not wanted any more: from here on they
+    /// are left out where that spares work. Such rows may still come.
+    pub fn narrow(&mut self, time: &TimeRange, conditions: Vec<LateCondition>) {
+        self.request.time = self.request.time.intersect(time);
+        self.late = conditions;
+    }
+
     fn next_batch(&mut self) -> Result<Option<RowBatch>> {
         let mut pending = Pending::default();
         let limit = self.request.limit.unwrap_or(usize::MAX);
-        let wanted = BATCH_ROWS.min(limit - self.delivered);
-        while pending.rows < wanted {
+        let rows_max = (BATCH_VALUES / (self.fields.len() + 1)).clamp(1, BATCH_ROWS);
+        let wanted = rows_max.min(limit - self.delivered);
+        while pending.rows < wanted && pending.text_bytes < BATCH_TEXT_BYTES {
             let Some((sensor, rows)) = self.take_rows()? else { break };
-            let room = wanted - pending.rows;
+            let next = 0..rows.len().min(wanted - pending.rows);
+            let room = rows_within(&rows.fields, next, BATCH_TEXT_BYTES - pending.text_bytes);
             if rows.len() > room {
                 self.left = Some((sensor, rows.slice(room, rows.len() - room)));
                 pending.push(sensor, rows.slice(0, room));
@@ -82,15 +95,23 @@ impl Scan {
             return Ok(Some(left));
         }
         loop {
-            if let Some((sensor, stream)) = &mut self.current
-                && let Some(rows) = stream.next(&mut self.fetched)?
-            {
-                return Ok(Some((*sensor, rows)));
+            if let Some((sensor, stream)) = &mut self.current {
+                if !self.late.is_empty() {
+                    let (sensor, late, stats) = (*sensor, &self.late, &self.stats);
+                    stream.drop_front(|part| prune::is_ruled_out(sensor, late, part, stats))?;
+                }
+                if let Some(rows) = stream.next(&mut self.fetched)? {
+                    return Ok(Some((*sensor, rows)));
+                }
             }
             let Some(&sensor) = self.request.sensors.get(self.next_sensor) else {
                 return Ok(None);
             };
             self.next_sensor += 1;
+            if self.request.time.is_empty() {
+                self.current = None;
+                continue;
+            }
             let mut stream = SensorStream::new(
                 &self.sources,
                 sensor,
@@ -116,12 +137,14 @@ impl Iterator for Scan {
 #[derive(Debug, Default)]
 struct Pending {
     rows: usize,
+    text_bytes: usize,
     pieces: Vec<(u32, SensorRows)>,
 }
 
 impl Pending {
     fn push(&mut self, sensor: u32, rows: SensorRows) {
         self.rows += rows.len();
+        self.text_bytes += rows.text_bytes();
         self.pieces.push((sensor, rows));
     }
 

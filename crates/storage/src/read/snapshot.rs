@@ -9,14 +9,16 @@ use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
+use super::estimate::rows_about;
 use super::extreme::{Extreme, extreme};
 use super::frame::{Frame, Keep, read_frame};
 use super::merge::SensorStream;
 use super::moment::{self, SensorValues};
 use super::parts::Sources;
-use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest};
+use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, TimeOrder};
 use super::scan::Scan;
 use super::series::{SensorSeries, read_series};
+use super::stretches::stretches;
 use crate::catalog::{SensorsView, TagFilter};
 
 /// Fewer sensors are ordered by comparing texts; more by ranks, which look at all values of a tag.
@@ -47,6 +49,12 @@ impl TableSnapshot {
     /// The number of sensors; their ids are below it.
     pub fn sensor_count(&self) -> u32 {
         self.sensors.count
+    }
+
+    /// About how many rows `sensors` of its sensors have within `time`: cheap, and far off where sensors differ a lot.
+    pub fn rows_about(&self, sensors: usize, time: &TimeRange) -> usize {
+        let share = sensors as f64 / f64::from(self.sensors.count.max(1));
+        (rows_about(&self.sources, time) * share).ceil() as usize
     }
 
     /// The sensors for which a condition on tags is true.
@@ -114,6 +122,23 @@ impl TableSnapshot {
         Ok(Scan::new(Arc::clone(&self.sources), request.clone(), fields, stats))
     }
 
+    /// The rows of all sensors at all times, at most: as long as they are not laid together, some may be repeats.
+    pub fn rows_max(&self) -> u64 {
+        let objects = self.sources.objects.iter().map(|object| object.entry.rows);
+        objects.chain(self.sources.runs.iter().map(|run| run.rows() as u64)).sum()
+    }
+
+    /// About how many bytes a row has in the texts of `fields`, where they are longest; 0 when none of them is a text. It
+    /// tells how many rows may be held at once.
+    pub fn text_bytes_per_row(&self, fields: &[FieldId]) -> u64 {
+        let is_text = |id: &&FieldId| {
+            let field = self.schema.fields.get(id.index());
+            field.is_some_and(|field| field.ty == FieldType::Text)
+        };
+        let texts: Vec<FieldId> = fields.iter().filter(is_text).copied().collect();
+        if texts.is_empty() { 0 } else { self.sources.text_bytes_per_row(&texts) }
+    }
+
     /// Metrics. `stats` counts what it took.
     ///
     /// # Errors
@@ -123,8 +148,28 @@ impl TableSnapshot {
         request: &AggregateRequest,
         stats: &Arc<ReadStats>,
     ) -> Result<AggregateResult> {
+        self.aggregate_on(1, request, stats)
+    }
+
+    /// As [`TableSnapshot::aggregate`], on up to `threads` threads.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::aggregate`].
+    pub fn aggregate_on(
+        &self,
+        threads: usize,
+        request: &AggregateRequest,
+        stats: &Arc<ReadStats>,
+    ) -> Result<AggregateResult> {
         let fields = self.check_aggregate(request)?;
-        aggregate(&self.sources, request, &fields, stats)
+        aggregate(&self.sources, request, &fields, threads, stats)
+    }
+
+    /// A stretch of time that holds all readings, from the list of objects alone; nothing when there are none.
+    pub fn time_bounds(&self) -> Option<TimeRange> {
+        let runs = self.sources.runs.iter().map(|run| run.range);
+        let all = runs.chain(self.sources.objects.iter().map(|object| object.entry.time));
+        all.reduce(|one, other| one.union(&other))
     }
 
     /// What [`TableSnapshot::aggregate`] would read, from the index alone.
@@ -204,6 +249,21 @@ impl TableSnapshot {
             }
         }
         Ok(found)
+    }
+
+    /// Stretches of time that together are `time` and overlap nowhere, in the given order. The first ones hold few
+    /// rows of `sensors`, the next ones ever more: for a reader who may have enough at any time.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn stretches(
+        &self,
+        sensors: &[u32],
+        time: &TimeRange,
+        order: TimeOrder,
+    ) -> Result<Vec<TimeRange>> {
+        self.check_sensors(sensors)?;
+        stretches(&self.sources, sensors, time, order)
     }
 
     /// A numeric field of several sensors side by side: a row for each time at which one of them

@@ -1,7 +1,7 @@
 //! From columns of one sensor to the bytes of a segment. Pure: many threads encode, one writes.
 //!
-//! A *piece* is a stretch of one sensor's rows, cut into *chunks* of at most [`CHUNK_ROWS`] rows
-//! that all columns share. Its bytes hold the times of all chunks (nothing for regular ones), then
+//! A *piece* is a stretch of one sensor's rows, cut into *chunks* of at most [`CHUNK_ROWS`] rows, and fewer where
+//! texts are long, that all columns share. Its bytes hold the times of all chunks (nothing for regular ones), then
 //! each field's pages: one field over many chunks is one contiguous range.
 
 use arrow_array::{Array, Int64Array};
@@ -10,6 +10,7 @@ use tidefall_types::{Error, FieldId, FieldType, Result};
 
 use super::metrics::Blocks;
 use crate::rows::SensorRows;
+use crate::texts::{CHUNK_TEXT_BYTES, rows_within, text_bytes};
 
 /// How a segment is encoded.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub(crate) struct Piece {
     pub(crate) chunks: Vec<ChunkMeta>,
     /// The bytes of each field's page in each chunk, chunk by chunk; 0 where all is null.
     pub(crate) page_bytes: Vec<u32>,
+    /// The bytes of each field's texts before they were encoded.
+    pub(crate) text_bytes: Vec<u64>,
     pub(crate) blocks: Blocks,
 }
 
@@ -117,13 +120,15 @@ fn chunk_sources(stretch: &Stretch) -> Vec<ChunkSource<'_>> {
         Stretch::Rows(rows) => {
             let chunks = rows.len().div_ceil(CHUNK_ROWS);
             let chunk_rows = rows.len().div_ceil(chunks.max(1)).max(1);
-            (0..rows.len())
-                .step_by(chunk_rows)
-                .map(|first| {
-                    let rows = rows.slice(first, chunk_rows.min(rows.len() - first));
-                    ChunkSource { rows, whole: None }
-                })
-                .collect()
+            let mut sources = Vec::with_capacity(chunks);
+            let mut first = 0;
+            while first < rows.len() {
+                let next = first..(first + chunk_rows).min(rows.len());
+                let count = rows_within(&rows.fields, next, CHUNK_TEXT_BYTES);
+                sources.push(ChunkSource { rows: rows.slice(first, count), whole: None });
+                first += count;
+            }
+            sources
         }
     }
 }
@@ -166,7 +171,14 @@ pub(crate) fn encode_piece(
             page_bytes[chunk * fields + field] = length(bytes.len() - before)?;
         }
     }
-    Ok(Piece { sensor, bytes, chunks, page_bytes, blocks })
+    let mut text_bytes_of = vec![0; fields];
+    for rows in stretches.iter().map(Stretch::rows) {
+        for (bytes, column) in text_bytes_of.iter_mut().zip(&rows.fields) {
+            *bytes +=
+                column.as_ref().map_or(0, |column| text_bytes(column, 0..column.len())) as u64;
+        }
+    }
+    Ok(Piece { sensor, bytes, chunks, page_bytes, text_bytes: text_bytes_of, blocks })
 }
 
 fn length(bytes: usize) -> Result<u32> {

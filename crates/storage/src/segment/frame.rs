@@ -15,6 +15,8 @@ use arrow_array::{Array, ArrayRef, Int64Array};
 use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page};
 use tidefall_types::{Error, FieldType, Result};
 
+use crate::texts::{CHUNK_TEXT_BYTES, first_within, text_bytes};
+
 /// Builds a frame.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
@@ -41,13 +43,17 @@ impl FrameWriter {
 
     pub(crate) fn put_column(&mut self, column: &dyn Array) -> Result<()> {
         let start = self.bytes.len();
-        for first in (0..column.len()).step_by(MAX_PAGE_ROWS) {
-            let rows = MAX_PAGE_ROWS.min(column.len() - first);
+        let mut first = 0;
+        while first < column.len() {
+            let rows_max = MAX_PAGE_ROWS.min(column.len() - first);
+            let bytes = |rows| text_bytes(column, first..first + rows);
+            let rows = first_within(rows_max, CHUNK_TEXT_BYTES, bytes);
             let length_at = self.bytes.len();
             self.bytes.extend_from_slice(&[0; 4]);
             encode_page(&*column.slice(first, rows), self.profile, &mut self.bytes)?;
             let length = length_u32(self.bytes.len() - length_at - 4)?;
             self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+            first += rows;
         }
         self.close_part(start)
     }

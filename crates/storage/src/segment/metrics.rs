@@ -3,12 +3,12 @@
 //!
 //! A block whose metrics cannot speak for its values exactly (it holds NaN or an infinity, or
 //! integers whose sum leaves 2^53) is stored with NaN as its `m2`; it is never answered from and
-//! never pruned.
+//! never pruned. Of timestamps there is no sum: it is stored as 0, and so is `m2`.
 
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
 use tidefall_codec::Profile;
 use tidefall_types::{Error, FieldType, Result};
@@ -314,6 +314,10 @@ impl FieldBlocks {
             NumberBlocks::None => {}
             NumberBlocks::Float(columns) => {
                 with_numbers!(values, Float, |slice| columns.append(slice, values, ranges, exact))
+            }
+            NumberBlocks::Int(columns) if *values.data_type() == FieldType::Timestamp.arrow() => {
+                let times = values.as_primitive::<TimestampNanosecondType>();
+                columns.append_ordered(times.values(), times.nulls(), ranges, exact);
             }
             NumberBlocks::Int(columns) => {
                 with_numbers!(values, Int, |slice| columns.append(slice, values, ranges, exact))

@@ -44,4 +44,8 @@ struct Description {
     block_ns: i64,
     rows: u64,
     sensors: u32,
+    /// The bytes of each field's texts before they were encoded, which tell readers how long they are. Nothing where
+    /// no field is a text, and in segments from before it was noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    text_bytes: Vec<u64>,
 }

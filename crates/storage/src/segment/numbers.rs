@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
 use tidefall_types::{FieldType, Result};
 
 use super::frame::{FrameReader, FrameWriter};
@@ -22,6 +23,7 @@ pub(crate) const fn number_kind(ty: FieldType) -> Option<NumberKind> {
         FieldType::F32 | FieldType::F64 => Some(NumberKind::Float),
         FieldType::U64 => Some(NumberKind::UInt),
         FieldType::Bool | FieldType::Text => None,
+        // Timestamps have no sum, but all else.
         _ => Some(NumberKind::Int),
     }
 }
@@ -32,9 +34,18 @@ macro_rules! with_numbers {
         with_numbers!(@ $array, $slice, $body, Float64 => Float64Type, Float32 => Float32Type)
     };
     ($array:expr, Int, |$slice:ident| $body:expr) => {
-        with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
-            Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type, UInt16 => UInt16Type,
-            UInt8 => UInt8Type)
+        // Timestamps are integers, too.
+        if let arrow_schema::DataType::Timestamp(..) = $array.data_type() {
+            let $slice: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                arrow_array::types::TimestampNanosecondType,
+            >($array)
+            .values();
+            $body
+        } else {
+            with_numbers!(@ $array, $slice, $body, Int64 => Int64Type, Int32 => Int32Type,
+                Int16 => Int16Type, Int8 => Int8Type, UInt32 => UInt32Type,
+                UInt16 => UInt16Type, UInt8 => UInt8Type)
+        }
     };
     ($array:expr, UInt, |$slice:ident| $body:expr) => {
         with_numbers!(@ $array, $slice, $body, UInt64 => UInt64Type)
@@ -140,52 +151,92 @@ integers!(i64, u64);
 /// Running totals side by side, so that an addition need not wait for the one before it.
 const LANES: usize = 8;
 
-/// The least, the greatest and the sum of some numbers.
-struct Summary<T> {
-    min: T,
-    max: T,
-    sum: T,
-    sum_f64: f64,
+/// What some numbers come to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Totals<T> {
+    pub(crate) min: T,
+    pub(crate) max: T,
+    pub(crate) sum: T,
+    pub(crate) sum_f64: f64,
+    /// The sum of the squared differences from the mean.
+    pub(crate) m2: f64,
 }
 
-impl<T: Number> Summary<T> {
-    /// `values` must not be empty.
-    fn of<N: Copy + Into<T>>(values: &[N]) -> Self {
-        let first: T = values[0].into();
-        let mut lanes = [(first, first, T::default(), 0.0); LANES];
-        let add = |lane: &mut (T, T, T, f64), value: N| {
-            let value: T = value.into();
-            lane.0 = if value < lane.0 { value } else { lane.0 };
-            lane.1 = if value > lane.1 { value } else { lane.1 };
-            lane.2 = lane.2.plus(value);
-            lane.3 += value.to_f64();
-        };
-        let (groups, rest) = values.as_chunks::<LANES>();
-        for group in groups {
-            lanes.iter_mut().zip(group).for_each(|(lane, value)| add(lane, *value));
-        }
-        lanes.iter_mut().zip(rest).for_each(|(lane, value)| add(lane, *value));
-        let [mut all, others @ ..] = lanes;
-        for lane in others {
-            all.0 = if lane.0 < all.0 { lane.0 } else { all.0 };
-            all.1 = if lane.1 > all.1 { lane.1 } else { all.1 };
-            all.2 = all.2.plus(lane.2);
-            all.3 += lane.3;
-        }
-        let (mut min, mut max, sum, sum_f64) = all;
-        if sum_f64.is_nan() {
+impl<T: Number> Totals<T> {
+    /// The totals of `values`, of which there must be one.
+    pub(crate) fn of<N: Copy + Into<T>>(values: &[N]) -> Self {
+        // To lay the lanes together takes longer than to go through so few values one by one.
+        let mut totals =
+            if values.len() < 2 * LANES { Self::of_few(values) } else { Self::of_many(values) };
+        if totals.sum_f64.is_nan() {
             // Comparisons pass over NaN, which has its own place in the order.
-            (min, max) = (first, first);
+            let first: T = values[0].into();
+            (totals.min, totals.max) = (first, first);
             for value in values.iter().map(|value| (*value).into()) {
-                min = if value.is_below(min) { value } else { min };
-                max = if max.is_below(value) { value } else { max };
+                totals.min = if value.is_below(totals.min) { value } else { totals.min };
+                totals.max = if totals.max.is_below(value) { value } else { totals.max };
             }
         }
-        Self { min, max, sum, sum_f64 }
+        let mean = totals.sum_f64 / values.len() as f64;
+        totals.m2 = sum_in_lanes(values, |value: T| {
+            let distance = value.to_f64() - mean;
+            distance * distance
+        });
+        totals
+    }
+
+    fn of_few<N: Copy + Into<T>>(values: &[N]) -> Self {
+        let first: T = values[0].into();
+        let mut totals = Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, m2: 0.0 };
+        for value in values {
+            totals.take((*value).into());
+        }
+        totals
+    }
+
+    fn of_many<N: Copy + Into<T>>(values: &[N]) -> Self {
+        let first: T = values[0].into();
+        let none = Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, m2: 0.0 };
+        let mut lanes = [none; LANES];
+        let (groups, rest) = values.as_chunks::<LANES>();
+        for group in groups {
+            lanes.iter_mut().zip(group).for_each(|(lane, value)| lane.take((*value).into()));
+        }
+        lanes.iter_mut().zip(rest).for_each(|(lane, value)| lane.take((*value).into()));
+        let [mut all, others @ ..] = lanes;
+        for lane in others {
+            all.min = if lane.min < all.min { lane.min } else { all.min };
+            all.max = if lane.max > all.max { lane.max } else { all.max };
+            all.sum = all.sum.plus(lane.sum);
+            all.sum_f64 += lane.sum_f64;
+        }
+        all
+    }
+
+    #[inline]
+    fn take(&mut self, value: T) {
+        self.min = if value < self.min { value } else { self.min };
+        self.max = if value > self.max { value } else { self.max };
+        self.sum = self.sum.plus(value);
+        self.sum_f64 += value.to_f64();
+    }
+
+    /// How far the values are from 0 at most.
+    fn magnitude(&self) -> f64 {
+        self.min.to_f64().abs().max(self.max.to_f64().abs())
+    }
+
+    /// Whether the sums of these `count` numbers are exact enough to answer from.
+    pub(crate) fn is_exact(&self, count: usize) -> bool {
+        // A NaN among the floats makes the mean and with it m2 NaN; an infinity does, too.
+        T::is_exact(count, self.magnitude()) && self.m2.is_finite()
     }
 }
 
 fn sum_in_lanes<T, N: Copy + Into<T>>(values: &[N], term: impl Fn(T) -> f64) -> f64 {
+    if values.len() < 2 * LANES {
+        return values.iter().map(|value| term((*value).into())).sum();
+    }
     let mut lanes = [0.0; LANES];
     let (groups, rest) = values.as_chunks::<LANES>();
     for group in groups {
@@ -229,24 +280,52 @@ impl<T: Number> Columns<T> {
             self.resize(self.min.len() + 1);
             return true;
         };
-        let Summary { min, max, sum, sum_f64 } = Summary::of(values);
-        let mean = sum_f64 / values.len() as f64;
-        let m2 = sum_in_lanes(values, |value: T| {
-            let distance = value.to_f64() - mean;
-            distance * distance
-        });
-        let magnitude = min.to_f64().abs().max(max.to_f64().abs());
-        // A NaN among the floats makes the mean and with it m2 NaN; an infinity does, too.
-        let exact = T::is_exact(values.len(), magnitude) && m2.is_finite();
-        self.min.push(min);
-        self.max.push(max);
+        let totals = Totals::of(values);
+        let (exact, magnitude) = (totals.is_exact(values.len()), totals.magnitude());
+        self.min.push(totals.min);
+        self.max.push(totals.max);
+        let sum = totals.sum;
         let sum = if exact { sum.settle_sum(values.len(), magnitude) } else { sum };
         self.sum.push(sum);
-        self.sum_f64.push(if exact { sum.to_f64() } else { sum_f64 });
+        self.sum_f64.push(if exact { sum.to_f64() } else { totals.sum_f64 });
         self.first.push(first.into());
         self.last.push(last.into());
+        let m2 = totals.m2;
         self.m2.push(if exact { shortest_decimal(m2, m2 * M2_PRECISION) } else { m2 });
         exact
+    }
+
+    /// Adds a block of each range of values that have an order but no sum: of none of them is it too large.
+    pub(super) fn append_ordered(
+        &mut self,
+        slice: &[T],
+        nulls: Option<&NullBuffer>,
+        ranges: &[Range<usize>],
+        exact: &mut Vec<bool>,
+    ) {
+        for range in ranges {
+            let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
+            let mut values = range.clone().filter(is_valid).map(|row| slice[row]);
+            let Some(first) = values.next() else {
+                self.resize(self.min.len() + 1);
+                exact.push(true);
+                continue;
+            };
+            let (mut min, mut max, mut last) = (first, first, first);
+            for value in values {
+                min = if value.is_below(min) { value } else { min };
+                max = if max.is_below(value) { value } else { max };
+                last = value;
+            }
+            self.min.push(min);
+            self.max.push(max);
+            self.sum.push(T::default());
+            self.sum_f64.push(0.0);
+            self.first.push(first);
+            self.last.push(last);
+            self.m2.push(0.0);
+            exact.push(true);
+        }
     }
 
     pub(crate) fn reserve(&mut self, more: usize) {

@@ -114,6 +114,17 @@ impl Segment {
         Ok(fields.iter().map(|(id, _)| place(id)).collect())
     }
 
+    /// The bytes of the texts of some fields, before they were encoded; nothing when it does not say.
+    pub(crate) fn text_bytes(&self, fields: &[FieldId]) -> Result<Option<u64>> {
+        let footer = self.footer()?;
+        let Description { fields: held, text_bytes, .. } = &footer.description;
+        if text_bytes.len() != held.len() {
+            return Ok(None);
+        }
+        let wanted = held.iter().zip(text_bytes).filter(|((id, _), _)| fields.contains(id));
+        Ok(Some(wanted.fold(0, |all, (_, bytes)| all.saturating_add(*bytes))))
+    }
+
     /// The interval of its metrics.
     pub(crate) fn block_ns(&self) -> Result<i64> {
         Ok(self.footer()?.description.block_ns)

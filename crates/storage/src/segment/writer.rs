@@ -1,7 +1,7 @@
 //! Writes a segment in one pass.
 
 use tidefall_codec::Profile;
-use tidefall_types::{Error, Result, TableId, TimeRange};
+use tidefall_types::{Error, FieldType, Result, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Piece};
 use super::frame::FrameWriter;
@@ -32,6 +32,7 @@ pub(crate) struct SegmentWriter {
     params: EncodeParams,
     rows: u64,
     sensors: u32,
+    text_bytes: Vec<u64>,
     last_sensor: Option<u32>,
     index: IndexBuilder,
     index_fence: Option<Fence>,
@@ -56,6 +57,7 @@ impl SegmentWriter {
             offset,
             rows: 0,
             sensors: 0,
+            text_bytes: vec![0; params.fields.len()],
             last_sensor: None,
             index: IndexBuilder::new(offset, params.fields.len()),
             index_fence: None,
@@ -88,6 +90,9 @@ impl SegmentWriter {
         self.out.append(&piece.bytes)?;
         self.offset += piece.bytes.len() as u64;
         self.rows += piece.chunks.iter().map(|chunk| u64::from(chunk.rows)).sum::<u64>();
+        for (all, bytes) in self.text_bytes.iter_mut().zip(&piece.text_bytes) {
+            *all += bytes;
+        }
         self.index.append(&piece);
         for fence in [&mut self.index_fence, &mut self.metrics_fence] {
             fence
@@ -114,6 +119,10 @@ impl SegmentWriter {
             block_ns: self.params.block_ns,
             rows: self.rows,
             sensors: self.sensors,
+            text_bytes: match self.params.fields.iter().any(|(_, ty)| *ty == FieldType::Text) {
+                true => std::mem::take(&mut self.text_bytes),
+                false => Vec::new(),
+            },
         };
         let json = serde_json::to_vec(&description)
             .map_err(|error| Error::invalid(format!("a segment's description: {error}")))?;

@@ -19,7 +19,8 @@ pub trait Disk: Send + Sync + Debug {
     /// Makes an empty file, for writing.
     ///
     /// # Errors
-    /// `Conflict` when the name exists, `NotFound` when its directory is missing.
+    /// `Conflict` when the name exists, `NotFound` when its directory is missing, `Full` when there is no room for
+    /// the name; the file does not exist then.
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>>;
 
     /// Opens a file for reading.
@@ -37,7 +38,7 @@ pub trait Disk: Send + Sync + Debug {
     /// Gives a file a second name in the same directory.
     ///
     /// # Errors
-    /// `Conflict` when `to` exists.
+    /// `Conflict` when `to` exists, `Full` when there is no room for the name; it does not exist then.
     fn link(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a name.
@@ -87,7 +88,7 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Writes `bytes` at `offset`.
     ///
     /// # Errors
-    /// `Io` when the disk fails; any part of the bytes may then be written.
+    /// `Io` when the disk fails, `Full` when it is full; any part of the bytes may then be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Makes everything written durable.

@@ -18,10 +18,12 @@ pub enum Fault {
     WriteError,
     /// A write fails after some of its bytes.
     ShortWrite,
-    /// A write or the creation of a file finds the disk full.
+    /// A write or the creation of a name finds the disk full.
     DiskFull,
     /// An fsync of a file or a directory fails.
     SyncError,
+    /// An fsync finds the disk full, as where room is only looked for then.
+    SyncFull,
     /// Creating, linking, removing or listing names fails.
     NameError,
     /// A read fails.
@@ -34,11 +36,12 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::WriteError,
         Self::ShortWrite,
         Self::DiskFull,
         Self::SyncError,
+        Self::SyncFull,
         Self::NameError,
         Self::ReadError,
         Self::FlippedBit,
@@ -146,7 +149,7 @@ impl Plan {
 
 fn failure(name: &str, fault: Fault) -> Error {
     let source = match fault {
-        Fault::DiskFull => io::Error::from_raw_os_error(ENOSPC),
+        Fault::DiskFull | Fault::SyncFull => io::Error::from_raw_os_error(ENOSPC),
         Fault::MissingFile => io::Error::from(io::ErrorKind::NotFound),
         _ => io::Error::from_raw_os_error(EIO),
     };
@@ -175,7 +178,7 @@ impl Disk for FaultDisk {
     }
 
     fn link(&self, from: &str, to: &str) -> Result<()> {
-        self.fail(to, &[Fault::NameError])?;
+        self.fail(to, &[Fault::NameError, Fault::DiskFull])?;
         self.inner.link(from, to)
     }
 
@@ -190,7 +193,7 @@ impl Disk for FaultDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.fail(dir, &[Fault::SyncError])?;
+        self.fail(dir, &[Fault::SyncError, Fault::SyncFull])?;
         self.inner.sync_dir(dir)
     }
 }
@@ -234,7 +237,7 @@ impl DiskFile for FaultFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.plan.fail(&self.name, &[Fault::SyncError])?;
+        self.plan.fail(&self.name, &[Fault::SyncError, Fault::SyncFull])?;
         self.inner.sync()
     }
 

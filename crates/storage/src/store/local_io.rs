@@ -6,7 +6,7 @@ use tidefall_types::{ErrorKind, Result};
 
 use super::handles::Handles;
 use super::names;
-use super::{Disk, DiskEntry, DiskFile, ObjectIo, ObjectWriter};
+use super::{Disk, DiskEntry, DiskFile, ObjectIo, ObjectWriter, final_error};
 
 /// Bytes that a streamed object gathers before they go to the disk: large enough that a write
 /// costs little beside its bytes, small enough that a few writers fit any budget.
@@ -190,14 +190,15 @@ impl FileWriter {
 
     fn publish(mut self) -> Result<()> {
         self.write_buffer()?;
-        self.file.sync()?;
+        self.file.sync().map_err(final_error)?;
         let disk = &self.shared.disk;
         if let Some(temp) = &self.temp {
             disk.link(temp, &self.name)?;
-            disk.remove(temp)?;
+            // From here on the object exists, and no error may say that it does not.
+            disk.remove(temp).map_err(final_error)?;
             self.temp = None;
         }
-        disk.sync_dir(names::parent(&self.name))
+        disk.sync_dir(names::parent(&self.name)).map_err(final_error)
     }
 }
 

@@ -26,6 +26,7 @@ mod random;
 
 pub use disk::{Disk, DiskEntry, DiskFile};
 pub use fault::{Fault, FaultDisk, Times};
+pub(crate) use guard::final_error;
 pub use guard::{GuardedDisk, SyncFailure};
 pub use local_disk::LocalDisk;
 pub use local_io::LocalIo;

@@ -10,6 +10,8 @@ pub const WAL_DIR: &str = "wal";
 pub const MANIFEST_DIR: &str = "manifest";
 /// The directory of everything that the manifest names.
 pub const OBJECTS_DIR: &str = "objects";
+/// The directory of files that a repair has replaced.
+pub const DAMAGED_DIR: &str = "damaged";
 /// How the names of files end that are not finished.
 pub const TEMP_SUFFIX: &str = ".tmp";
 
@@ -58,6 +60,16 @@ pub fn parse_object(name: &str) -> Option<ObjectId> {
     parse_digits(stem).map(ObjectId)
 }
 
+/// Where a repair keeps what it has replaced, with the names that it had; repairs are numbered from 1.
+pub fn damaged_dir(number: u64) -> String {
+    format!("{DAMAGED_DIR}/{number}")
+}
+
+/// The number of the repair that made a directory.
+pub fn parse_damaged_dir(name: &str) -> Option<u64> {
+    parse_digits(name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?)
+}
+
 /// The directory part of a name; empty for names at the top.
 pub fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(dir, _)| dir)
@@ -84,6 +96,7 @@ mod tests {
             assert_eq!(parse_wal_file(&wal_file(number)), Some(number));
             assert_eq!(parse_manifest_delta(&manifest_delta(number)), Some(number));
             assert_eq!(parse_manifest_checkpoint(&manifest_checkpoint(number)), Some(number));
+            assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
             assert_eq!(parse_object(&object(ObjectId(number), "run")), Some(ObjectId(number)));
         }
         assert_eq!(parse_manifest_delta(&manifest_checkpoint(1)), None);

@@ -13,7 +13,7 @@ pub trait ObjectIo: Send + Sync + Debug {
     ///
     /// # Errors
     /// `Conflict` when the name exists, which is then unchanged. `Io` when the disk fails; the
-    /// object may then exist or not.
+    /// object may then exist or not. `Full` when the disk is full; the object does not exist then.
     fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
     /// Starts an object that is too large for memory. It appears under `name` when its writer is
@@ -103,6 +103,6 @@ pub trait ObjectWriter: Send + Debug {
     /// Makes the object durable and visible under its name.
     ///
     /// # Errors
-    /// `Conflict` when the name exists, `Io` when the disk fails.
+    /// As [`ObjectIo::put_new`].
     fn finish(self: Box<Self>) -> Result<()>;
 }

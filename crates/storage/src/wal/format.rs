@@ -3,11 +3,14 @@
 //! ```text
 //! file    = header frame* seal?
 //! header  = magic[8] version:u32 crc:u32 number:u64 salt:u64 first_seq:u64          (40 bytes)
-//! frame   = magic[4] head_crc:u32 body_crc:u32 body_bytes:u32 records:u32 0:u32
+//! frame   = magic[4] head_crc:u32 body_crc:u32 body_bytes:u32 records:u32 part:u32
 //!           synced:u64 body                                                    (32 bytes + body)
 //! body    = record+            record = seq:u64 payload_bytes:u32 kind:u8 payload
 //! seal    = a frame without records: the file was ended on purpose
 //! ```
+//!
+//! A payload of more than [`PIECE_BYTES_MAX`] is cut into pieces, each the only record of a frame of its
+//! own, one frame behind the other in one file. The head of the frame says whether more pieces follow.
 //!
 //! All numbers are little-endian. Both checksums of a frame start from the salt of the file and the
 //! offset of the frame, so that bytes which merely look like a frame, inside of a payload or left
@@ -25,12 +28,17 @@ pub(super) const RECORD_HEAD_BYTES: usize = 13;
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"TFgr";
 
 const FILE_MAGIC: [u8; 8] = *b"TIDEFwal";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read: it had no pieces, and payloads of up to 32 MiB in one frame.
+const VERSION_MIN: u32 = 1;
 
-/// The longest payload of a record. Replay holds one frame at a time, so this bounds its memory.
-pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
-/// The longest body of a frame that a reader accepts.
-pub(super) const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + RECORD_HEAD_BYTES;
+/// The longest payload of a record, in all its pieces. Whoever reads the log holds one record at a time, so
+/// this bounds the memory that takes; the rows of a larger write would outgrow any budget many times over.
+pub const RECORD_BYTES_MAX: usize = 1 << 30;
+/// The longest payload that stays in one piece: as much as is written at once of small records, too.
+pub(super) const PIECE_BYTES_MAX: usize = 4 << 20;
+/// The longest body of a frame that a reader accepts: the longest of version 1.
+pub(super) const BODY_BYTES_MAX: usize = (32 << 20) + RECORD_HEAD_BYTES;
 
 /// What stands at the start of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +74,10 @@ impl FileHeader {
         if header_crc(bytes) != u32_at(bytes, 12) {
             return Err(Error::corrupt("the checksum of its header is wrong"));
         }
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(Error::unsupported(format!(
-                "it has format {version}, this program reads format {VERSION}"
+                "it has format {version}, this program reads formats {VERSION_MIN} to {VERSION}; open it with \
+                 the version of Tidefall that wrote it, or a newer one"
             )));
         }
         let header = Self {
@@ -90,12 +99,31 @@ fn header_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }
 
+/// What the body of a frame is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Whole records; or none, in a seal.
+    #[default]
+    Whole = 0,
+    /// A piece of a record that goes on in the next frame.
+    Piece = 1,
+    /// The last piece of a record.
+    LastPiece = 2,
+}
+
+impl Part {
+    fn from_u32(number: u32) -> Option<Self> {
+        [Self::Whole, Self::Piece, Self::LastPiece].into_iter().find(|part| *part as u32 == number)
+    }
+}
+
 /// What stands in front of the body of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHead {
     body_crc: u32,
     pub(super) body_bytes: usize,
     pub(super) records: u32,
+    pub(super) part: Part,
     /// The bytes of the file that were known to be durable when the frame was written.
     pub(super) synced: u64,
 }
@@ -116,8 +144,20 @@ impl Place {
     }
 }
 
+/// What a frame holds, by its head.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Content {
+    pub(super) records: u32,
+    pub(super) part: Part,
+}
+
+impl Content {
+    /// Nothing: the file ends here.
+    pub(super) const SEAL: Self = Self { records: 0, part: Part::Whole };
+}
+
 /// Fills in the head of `frame`, whose body is complete.
-pub(super) fn finish_frame(frame: &mut [u8], records: u32, synced: u64, place: Place) {
+pub(super) fn finish_frame(frame: &mut [u8], content: Content, synced: u64, place: Place) {
     let body_bytes = frame.len() - FRAME_HEAD_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX, "a frame of {body_bytes} bytes could not be read again");
     let seed = place.seed();
@@ -125,8 +165,8 @@ pub(super) fn finish_frame(frame: &mut [u8], records: u32, synced: u64, place: P
     head[0..4].copy_from_slice(&FRAME_MAGIC);
     head[8..12].copy_from_slice(&crc32c::crc32c_append(seed, body).to_le_bytes());
     head[12..16].copy_from_slice(&(body_bytes as u32).to_le_bytes());
-    head[16..20].copy_from_slice(&records.to_le_bytes());
-    head[20..24].fill(0);
+    head[16..20].copy_from_slice(&content.records.to_le_bytes());
+    head[20..24].copy_from_slice(&(content.part as u32).to_le_bytes());
     head[24..32].copy_from_slice(&synced.to_le_bytes());
     let head_crc = crc32c::crc32c_append(seed, &head[8..]);
     head[4..8].copy_from_slice(&head_crc.to_le_bytes());
@@ -141,6 +181,7 @@ impl FrameHead {
             body_crc: u32_at(bytes, 8),
             body_bytes: u32_at(bytes, 12) as usize,
             records: u32_at(bytes, 16),
+            part: Part::from_u32(u32_at(bytes, 20))?,
             synced: u64_at(bytes, 24),
         };
         (valid && head.body_bytes <= BODY_BYTES_MAX).then_some(head)

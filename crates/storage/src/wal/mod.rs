@@ -1,12 +1,16 @@
 //! The log: every acknowledged write is here until it is durable elsewhere.
 //!
 //! 1. Records gather in memory as one *group*; [`Wal::sync`] writes the group as one frame and
-//!    waits for the disk, so that any number of writers share one fsync.
-//! 2. A file that has grown past its limit is *sealed*: its last frame says that it ended on purpose.
-//!    Only then is the next one created, so that all files but the last are whole.
+//!    waits for the disk, so that any number of writers share one fsync. A large group is several frames; a
+//!    large record is cut into pieces, which are found again all of them or none.
+//! 2. A file that has grown past its limit is *sealed* before the next group: its last frame says that it ended
+//!    on purpose. Only then is the next one created, so that all files but the last are whole.
 //! 3. [`Wal::cut`] deletes files all of whose records are durable elsewhere.
 //! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
 //!    seals it. New records go to a new file; no file is written again after a crash.
+//!
+//! A full disk is no failure: all that was appended since the last sync is taken back, the torn frame is cut
+//! off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
 //!
 //! Torn tail or damage? Every frame carries the number of bytes of its file that were durable when
 //! it was written. An invalid frame below that number was once whole: damage, and an error that
@@ -16,30 +20,33 @@
 
 mod format;
 mod replay;
+mod salvage;
 mod scan;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
-pub use format::PAYLOAD_BYTES_MAX;
+pub use format::RECORD_BYTES_MAX;
 pub use replay::{Record, Replay};
+pub(crate) use salvage::{Found, Gap, NewLog, salvage};
 
 use crate::store::names;
-use crate::store::{Disk, DiskFile};
+use crate::store::{Disk, DiskFile, final_error};
 use format::{
-    FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, Place, RECORD_HEAD_BYTES, finish_frame,
-    push_record_head,
+    Content, FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, PIECE_BYTES_MAX, Part, Place,
+    RECORD_HEAD_BYTES, finish_frame, push_record_head,
 };
 use scan::{Survey, survey};
 
 /// A file is sealed when it has this many bytes. Larger files would be deleted later, smaller ones
-/// cost more fsyncs; a scan of the last file at open takes a small part of a second.
+/// cost more fsyncs; a scan of the last file at open takes a small part of a second. The group that passes the
+/// limit still goes into the file as a whole.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A group is written, though not synced, when it has this many bytes, to bound its memory.
-const GROUP_BYTES_MAX: usize = 4 << 20;
+const GROUP_BYTES_MAX: usize = PIECE_BYTES_MAX;
 
 /// The log of one database, for its one writer.
 #[derive(Debug)]
@@ -50,12 +57,15 @@ pub struct Wal {
     active: Option<Active>,
     next_number: u64,
     next_seq: Seq,
+    // Behind the last record that is durable.
+    synced_seq: Seq,
     // A frame without its head as yet; empty when nothing waits.
     group: Vec<u8>,
     group_records: u32,
     // Behind the last record of the last sealed file.
     sealed_end: Seq,
     file_bytes_max: u64,
+    piece_bytes_max: usize,
     failed: bool,
 }
 
@@ -72,7 +82,9 @@ struct Active {
     header: FileHeader,
     written: u64,
     synced: u64,
+    // Behind the last record in `written`, and in `synced`.
     end_seq: Seq,
+    synced_seq: Seq,
 }
 
 impl Wal {
@@ -100,20 +112,26 @@ impl Wal {
             sealed.push_back(Sealed { number: file.header.number, end_seq });
         }
         let next_number = sealed.back().map_or(1, |last| last.number + 1);
-        let wal = Self {
+        Ok((Self { sealed, next_number, ..Self::empty(disk, salt, next_seq) }, replay))
+    }
+
+    /// A log without files.
+    fn empty(disk: Arc<dyn Disk>, salt: u64, next_seq: Seq) -> Self {
+        Self {
             disk,
             salt,
-            sealed,
+            sealed: VecDeque::new(),
             active: None,
-            next_number,
+            next_number: 1,
             next_seq,
+            synced_seq: next_seq,
             group: Vec::new(),
             group_records: 0,
             sealed_end: next_seq,
             file_bytes_max: FILE_BYTES_MAX,
+            piece_bytes_max: PIECE_BYTES_MAX,
             failed: false,
-        };
-        Ok((wal, replay))
+        }
     }
 
     /// The least number that the next record may have: above all that the log has seen and not
@@ -122,13 +140,19 @@ impl Wal {
         self.next_seq
     }
 
+    /// Cuts records into pieces of this many bytes: fuzzers and tests cannot wait for large ones.
+    pub(crate) fn cut_pieces_of(&mut self, bytes: usize) {
+        self.piece_bytes_max = bytes.clamp(1, PIECE_BYTES_MAX);
+    }
+
     /// Adds a record to the group; its payload is `parts` laid end to end. Nothing is durable until
     /// [`Wal::sync`]. A record is found again whole or not at all; records of one group may be
     /// torn apart when it is larger than a few MiB.
     ///
     /// # Errors
-    /// `Limit` when the payload is longer than [`PAYLOAD_BYTES_MAX`], `Closed` after a failure,
-    /// `Io` when a large group is written and the disk fails.
+    /// `Limit` when the payload is longer than [`RECORD_BYTES_MAX`], `Closed` after a failure,
+    /// `Io` when a large group is written and the disk fails, `Full` when it is full: all that was appended since
+    /// the last [`Wal::sync`] is then taken back.
     ///
     /// # Panics
     /// When `seq` is below [`Wal::next_seq`].
@@ -136,15 +160,13 @@ impl Wal {
         self.check_open()?;
         assert!(seq >= self.next_seq, "record {seq} comes behind record {}", self.next_seq);
         let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if payload_bytes > PAYLOAD_BYTES_MAX {
-            return Err(Error::limit(format!(
-                "a write of {payload_bytes} bytes is too large for the log, which takes up to \
-                 {PAYLOAD_BYTES_MAX} at once; send it in parts"
-            )));
+        check_record_bytes(payload_bytes)?;
+        if payload_bytes > self.piece_bytes_max {
+            return self.guarded(|wal| wal.write_pieces(seq, kind, parts, payload_bytes));
         }
         let record_bytes = RECORD_HEAD_BYTES + payload_bytes;
         if self.group.len() + record_bytes > FRAME_HEAD_BYTES + GROUP_BYTES_MAX {
-            self.write_out()?;
+            self.guarded(Self::write_group)?;
         }
         if self.group.is_empty() {
             self.group.resize(FRAME_HEAD_BYTES, 0);
@@ -158,24 +180,18 @@ impl Wal {
         Ok(())
     }
 
-    /// Hands the group to the operating system: it survives the death of this process, but not
-    /// power loss.
-    ///
-    /// # Errors
-    /// `Io` when the disk fails, and `Closed` from then on.
-    pub fn write_out(&mut self) -> Result<()> {
-        self.guarded(Self::write_group)
-    }
-
     /// Makes everything appended durable.
     ///
     /// # Errors
     /// `Io` when the disk fails, and `Closed` from then on: what was appended since the last
-    /// `sync` that succeeded may then be in the log or not.
+    /// `sync` that succeeded may then be in the log or not. `Full` when the disk is full: what was appended since
+    /// then is taken back, and the log goes on.
     pub fn sync(&mut self) -> Result<()> {
         self.guarded(|wal| {
             wal.write_group()?;
-            wal.sync_active()
+            wal.sync_active()?;
+            wal.synced_seq = wal.next_seq;
+            Ok(())
         })
     }
 
@@ -186,8 +202,9 @@ impl Wal {
     /// `Io` when the disk fails, and `Closed` from then on.
     pub fn cut(&mut self, before: Seq) -> Result<usize> {
         self.guarded(|wal| {
-            if wal.active.as_ref().is_some_and(|active| active.end_seq <= before) {
-                wal.seal_active()?;
+            // The disk may be too full for a seal, and needs none: what comes back after power loss is unwanted.
+            if let Some(active) = wal.active.take_if(|active| active.end_seq <= before) {
+                wal.leave(&active);
             }
             let mut removed = 0;
             // Not waited for: a file that is back after power loss is known to be unwanted.
@@ -220,19 +237,78 @@ impl Wal {
     }
 
     // After a failed write or fsync nobody knows what is on disk, and trying again can hide the
-    // loss: only reading it again from the start tells.
+    // loss: only reading it again from the start tells. Of a full disk that is known, when nothing is kept of what
+    // was written since the last fsync.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check_open()?;
+        self.failed = true;
         let done = act(self);
-        self.failed = done.is_err();
+        let is_whole = match &done {
+            Err(error) if error.kind() == ErrorKind::Full => self.take_back(),
+            Err(_) => return done,
+            Ok(_) => Ok(()),
+        };
+        is_whole.map_err(|error| {
+            final_error(error.context("the log cannot be brought back into order on a full disk"))
+        })?;
+        self.failed = false;
         done
+    }
+
+    /// Forgets what was appended since the last sync, and cuts off what is in the file of it.
+    fn take_back(&mut self) -> Result<()> {
+        self.group.clear();
+        self.group_records = 0;
+        self.next_seq = self.synced_seq;
+        self.active.as_mut().map_or(Ok(()), Active::take_back)
+    }
+
+    /// Writes a record in pieces behind the group: one frame for each, so that they need no more memory than a
+    /// group.
+    fn write_pieces(
+        &mut self,
+        seq: Seq,
+        kind: u8,
+        parts: &[&[u8]],
+        payload_bytes: usize,
+    ) -> Result<()> {
+        self.write_group()?;
+        self.next_seq = Seq(seq.0 + 1);
+        let mut parts = parts.iter().copied();
+        let mut rest: &[u8] = &[];
+        let mut left = payload_bytes;
+        while left > 0 {
+            let piece_bytes = left.min(self.piece_bytes_max);
+            left -= piece_bytes;
+            self.group.resize(FRAME_HEAD_BYTES, 0);
+            push_record_head(&mut self.group, seq, kind, piece_bytes as u32);
+            let end = self.group.len() + piece_bytes;
+            while self.group.len() < end {
+                let (taken, behind) = rest.split_at(rest.len().min(end - self.group.len()));
+                self.group.extend_from_slice(taken);
+                // The lengths of the parts add up to that of the payload.
+                rest = if behind.is_empty() { parts.next().unwrap_or_default() } else { behind };
+            }
+            let part = if left > 0 { Part::Piece } else { Part::LastPiece };
+            self.write_frame(Content { records: 1, part })?;
+        }
+        Ok(())
     }
 
     fn write_group(&mut self) -> Result<()> {
         if self.group.is_empty() {
             return Ok(());
         }
-        if self.active.as_ref().is_some_and(|active| active.written >= self.file_bytes_max) {
+        self.write_frame(Content { records: self.group_records, part: Part::Whole })
+    }
+
+    /// Writes what is gathered as one frame. A file ends only between what is durable and what comes next, so
+    /// that all pieces of a record, and all that is acknowledged together, lie in one.
+    fn write_frame(&mut self, content: Content) -> Result<()> {
+        let is_full = |active: &Active| {
+            active.written >= self.file_bytes_max && active.written == active.synced
+        };
+        if self.active.as_ref().is_some_and(is_full) {
             self.seal_active()?;
         }
         let active = match &mut self.active {
@@ -241,11 +317,9 @@ impl Wal {
                 none.insert(create_file(&*self.disk, self.salt, self.next_number, self.sealed_end)?)
             }
         };
-        active.write_frame(&mut self.group, self.group_records)?;
+        active.write_frame(&mut self.group, content)?;
         active.end_seq = self.next_seq;
         self.group.clear();
-        // One large record must not hold its memory for ever.
-        self.group.shrink_to(GROUP_BYTES_MAX);
         self.group_records = 0;
         Ok(())
     }
@@ -258,20 +332,32 @@ impl Wal {
     }
 
     fn seal_active(&mut self) -> Result<()> {
-        let Some(mut active) = self.active.take() else { return Ok(()) };
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        let Some(active) = &mut self.active else { return Ok(()) };
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
+        if let Some(active) = self.active.take() {
+            self.leave(&active);
+        }
+        Ok(())
+    }
+
+    /// Writes no more to a file; what comes next goes to another.
+    fn leave(&mut self, active: &Active) {
         self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
         self.sealed_end = active.end_seq;
         self.next_number = active.header.number + 1;
-        Ok(())
     }
 }
 
 impl Active {
-    fn write_frame(&mut self, frame: &mut [u8], records: u32) -> Result<()> {
+    /// A file of which all is durable: so many bytes, with records before `end_seq`.
+    fn new(file: Arc<dyn DiskFile>, header: FileHeader, bytes: u64, end_seq: Seq) -> Self {
+        Self { file, header, written: bytes, synced: bytes, end_seq, synced_seq: end_seq }
+    }
+
+    fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
         let place = Place { salt: self.header.salt, offset: self.written };
-        finish_frame(frame, records, self.synced, place);
+        finish_frame(frame, content, self.synced, place);
         self.file.write_at(self.written, frame)?;
         self.written += frame.len() as u64;
         Ok(())
@@ -279,11 +365,36 @@ impl Active {
 
     fn sync(&mut self) -> Result<()> {
         if self.synced < self.written {
-            self.file.sync()?;
+            self.file.sync().map_err(final_error)?;
             self.synced = self.written;
+            self.synced_seq = self.end_seq;
         }
         Ok(())
     }
+
+    /// Cuts off what is not durable. That is made so: what is written next in its place could else be followed by
+    /// some of it after power loss.
+    fn take_back(&mut self) -> Result<()> {
+        self.file.truncate(self.synced)?;
+        self.file.sync().map_err(final_error)?;
+        self.written = self.synced;
+        self.end_seq = self.synced_seq;
+        Ok(())
+    }
+}
+
+/// Refuses a record that the log would not take, which is to be done before it is one of a group.
+///
+/// # Errors
+/// `Limit`.
+pub fn check_record_bytes(bytes: usize) -> Result<()> {
+    if bytes <= RECORD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::limit(format!(
+        "a write of {bytes} bytes is too large for the log, which takes up to {RECORD_BYTES_MAX} at once; send \
+         it in parts"
+    )))
 }
 
 fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Result<Active> {
@@ -292,12 +403,17 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     let salt = salt.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let header = FileHeader { number, salt, first_seq };
     let file = disk.create(&name)?;
-    file.write_at(0, &header.encode())?;
+    if let Err(error) = file.write_at(0, &header.encode()) {
+        if error.kind() == ErrorKind::Full {
+            // The next try shall find the name free.
+            disk.remove(&name)?;
+        }
+        return Err(error);
+    }
     // Durable before the first frame: a bad header in front of frames is then always damage.
-    file.sync()?;
-    disk.sync_dir(names::WAL_DIR)?;
-    let written = HEADER_BYTES as u64;
-    Ok(Active { file, header, written, synced: written, end_seq: first_seq })
+    file.sync().map_err(final_error)?;
+    disk.sync_dir(names::WAL_DIR).map_err(final_error)?;
+    Ok(Active::new(file, header, HEADER_BYTES as u64, first_seq))
 }
 
 // What is cut off is gone for good, so one read that went wrong must not be the reason.
@@ -334,10 +450,8 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
     file.sync()?;
     disk.sync_dir(names::WAL_DIR)?;
     if !tail.sealed {
-        let header = last.header;
-        let mut active =
-            Active { file, header, written: tail.end, synced: tail.end, end_seq: tail.next_seq };
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], 0)?;
+        let mut active = Active::new(file, last.header, tail.end, tail.next_seq);
+        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
         active.sync()?;
     }
     Ok(())

@@ -16,8 +16,8 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-/// The records of a log from a given one on, in order. It holds one frame in memory at a time, and
-/// ends after the first error.
+/// The records of a log from a given one on, in order. It holds one frame and one record in memory at a time,
+/// and ends after the first error.
 #[derive(Debug)]
 pub struct Replay {
     from: Seq,
@@ -25,6 +25,8 @@ pub struct Replay {
     frames: Option<(FrameReader, FileEnd)>,
     body: Vec<u8>,
     body_at: usize,
+    // The pieces of a record that has not ended yet.
+    pieces: Vec<u8>,
     cursor: RecordCursor,
 }
 
@@ -59,7 +61,8 @@ impl Replay {
             frames: None,
             body: Vec::new(),
             body_at: 0,
-            cursor: RecordCursor { offset: 0, next_seq: Seq(0) },
+            pieces: Vec::new(),
+            cursor: RecordCursor::new(Seq(0)),
         }
     }
 
@@ -71,8 +74,12 @@ impl Replay {
                 let left = &self.body[self.body_at..];
                 let (record, rest) = self.cursor.next(&frames.name, left)?;
                 self.body_at = self.body.len() - rest.len();
-                if record.seq >= self.from {
-                    let payload = record.payload.to_vec();
+                if record.seq < self.from {
+                    continue;
+                }
+                self.pieces.extend_from_slice(record.payload);
+                if record.is_last {
+                    let payload = std::mem::take(&mut self.pieces);
                     return Ok(Some(Record { seq: record.seq, kind: record.kind, payload }));
                 }
             } else if !self.next_body()? {
@@ -87,10 +94,9 @@ impl Replay {
         self.body_at = 0;
         let Some((frames, end)) = &mut self.frames else { return self.next_file() };
         match frames.next_frame(&mut self.body)? {
-            Some(Frame::Valid { head, .. }) if head.is_seal() => self.next_file(),
-            Some(Frame::Valid { offset, .. }) => {
-                self.cursor.offset = offset;
-                Ok(true)
+            Some(Frame::Valid { head, offset }) => {
+                self.cursor.enter(&frames.name, &head, offset)?;
+                if head.is_seal() { self.next_file() } else { Ok(true) }
             }
             Some(Frame::Invalid { why }) => Err(damaged(&frames.name, frames.offset, why)),
             None if *end == FileEnd::Seal => {
@@ -121,8 +127,9 @@ impl Iterator for Replay {
         if matches!(next, Some(Err(_)) | None) {
             self.frames = None;
             self.files.clear();
-            self.body.clear();
+            self.body = Vec::new();
             self.body_at = 0;
+            self.pieces = Vec::new();
         }
         next
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tidefall_types::{Error, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use super::format::{
-    BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Place,
-    split_record,
+    BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Part,
+    Place, RECORD_BYTES_MAX, split_record,
 };
+use crate::repair::ADVICE;
 use crate::store::names;
 use crate::store::{Disk, DiskEntry, DiskFile};
 
@@ -44,9 +45,15 @@ pub(super) struct LogFile {
     file: Arc<dyn DiskFile>,
 }
 
+impl LogFile {
+    pub(super) fn new(header: FileHeader, size: u64, file: Arc<dyn DiskFile>) -> Self {
+        Self { header, size, file }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// The offset behind the last valid frame.
+    /// The offset behind the last valid frame that ends a record.
     pub(super) end: u64,
     /// Whether that frame is a seal.
     pub(super) sealed: bool,
@@ -59,15 +66,7 @@ pub(super) struct Tail {
 /// # Errors
 /// `Corrupt` when a file is damaged or missing that is needed.
 pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
-    let mut listed = Vec::new();
-    for entry in disk.list(names::WAL_DIR)? {
-        if let DiskEntry::File { name, .. } = entry
-            && let Some(number) = names::parse_wal_file(&name)
-        {
-            listed.push(number);
-        }
-    }
-    listed.sort_unstable();
+    let mut listed = log_numbers(disk)?;
     let mut survey = Survey { files: Vec::new(), tail: None, unwanted: Vec::new(), unborn: None };
     // From the last to the first, and no further than to the file that holds `from`.
     while let Some(number) = listed.pop() {
@@ -97,6 +96,20 @@ pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
     Ok(survey)
 }
 
+/// The numbers of the files that there are, in order.
+pub(super) fn log_numbers(disk: &dyn Disk) -> Result<Vec<u64>> {
+    let mut listed = Vec::new();
+    for entry in disk.list(names::WAL_DIR)? {
+        if let DiskEntry::File { name, .. } = entry
+            && let Some(number) = names::parse_wal_file(&name)
+        {
+            listed.push(number);
+        }
+    }
+    listed.sort_unstable();
+    Ok(listed)
+}
+
 fn check_follows(later: &[LogFile], header: &FileHeader) -> Result<()> {
     let Some(next) = later.last() else { return Ok(()) };
     if next.header.number != header.number + 1 {
@@ -114,13 +127,13 @@ fn check_follows(later: &[LogFile], header: &FileHeader) -> Result<()> {
 
 fn missing(number: u64) -> Error {
     Error::corrupt(format!(
-        "{} is missing, and with it readings that are nowhere else; restore it from a copy",
+        "{} is missing, and with it readings that are nowhere else; {ADVICE}",
         names::wal_file(number)
     ))
 }
 
 pub(super) fn damaged(name: &str, offset: u64, why: &str) -> Error {
-    Error::corrupt(format!("{name} is damaged at offset {offset}: {why}; restore it from a copy"))
+    Error::corrupt(format!("{name} is damaged at offset {offset}: {why}; {ADVICE}"))
 }
 
 // None for a last file that was still being created: the header is made durable before anything is
@@ -138,6 +151,7 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
     match FileHeader::decode(&bytes, number) {
         Ok(header) => Ok(Some(LogFile { header, size, file })),
         Err(_) if unborn => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Err(damaged(&name, 0, error.message())),
         Err(error) => Err(error.context(format!("{name}, offset 0"))),
     }
 }
@@ -146,22 +160,27 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
 ///
 /// The first frame that is not valid is a torn tail, unless a later frame of the file says that
 /// the place was durable when that frame was written: then it was damaged afterwards, and what
-/// follows must not be thrown away.
+/// follows must not be thrown away. A record of which not all pieces are there is torn as a whole.
 fn find_tail(log: &LogFile) -> Result<Tail> {
     let mut frames = FrameReader::new(log, log.size);
     let mut tail = Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq };
+    let mut records = RecordCursor::new(tail.next_seq);
     let mut body = Vec::new();
     while !tail.sealed {
         match frames.next_frame(&mut body)? {
             Some(Frame::Valid { head, offset }) => {
-                tail.sealed = head.is_seal();
-                let mut records = RecordCursor { offset, next_seq: tail.next_seq };
+                records.enter(&frames.name, &head, offset)?;
                 let mut rest = &body[..];
                 while !rest.is_empty() {
                     (_, rest) = records.next(&frames.name, rest)?;
                 }
-                tail.next_seq = records.next_seq;
-                tail.end = frames.offset;
+                if !records.is_within_a_record() {
+                    tail = Tail {
+                        end: frames.offset,
+                        sealed: head.is_seal(),
+                        next_seq: records.next_seq,
+                    };
+                }
             }
             Some(Frame::Invalid { .. }) | None => break,
         }
@@ -176,36 +195,91 @@ fn find_tail(log: &LogFile) -> Result<Tail> {
     Ok(tail)
 }
 
-/// Checks the order of the records of a file as they are split off.
+/// Checks the order of the records of a file, and of their pieces, as they are split off.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordCursor {
-    /// The offset of the frame, for errors.
-    pub(super) offset: u64,
+    // The offset of the frame, for errors.
+    offset: u64,
+    part: Part,
+    // The record of which pieces have come, and more must.
+    unfinished: Option<Unfinished>,
     /// The least number that the next record may have.
     pub(super) next_seq: Seq,
 }
 
-/// A record where it lies.
+#[derive(Debug, Clone, Copy)]
+struct Unfinished {
+    seq: Seq,
+    kind: u8,
+    bytes: usize,
+}
+
+/// A record where it lies, or a piece of one.
 pub(super) struct RecordRef<'a> {
     pub(super) seq: Seq,
     pub(super) kind: u8,
     pub(super) payload: &'a [u8],
+    /// Whether the record ends here.
+    pub(super) is_last: bool,
 }
 
 impl RecordCursor {
-    /// The record at the start of `body`, and what is behind it.
+    /// In front of a file, none of whose records is before `next_seq`.
+    pub(super) fn new(next_seq: Seq) -> Self {
+        Self { offset: 0, part: Part::Whole, unfinished: None, next_seq }
+    }
+
+    /// Whether a record has begun and not ended.
+    pub(super) fn is_within_a_record(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    /// Goes on to a frame.
+    pub(super) fn enter(&mut self, name: &str, head: &FrameHead, offset: u64) -> Result<()> {
+        self.offset = offset;
+        self.part = head.part;
+        if let Some(unfinished) = self.unfinished.filter(|_| head.part == Part::Whole) {
+            return Err(self.lacks_its_end(name, unfinished.seq));
+        }
+        Ok(())
+    }
+
+    /// The record, or piece of one, at the start of `body`, and what is behind it.
     pub(super) fn next<'a>(
         &mut self,
         name: &str,
         body: &'a [u8],
     ) -> Result<(RecordRef<'a>, &'a [u8])> {
-        let (seq, kind, payload, rest) = split_record(body)
-            .ok_or_else(|| damaged(name, self.offset, "a record is longer than its frame"))?;
-        if seq < self.next_seq || seq.0 == u64::MAX {
-            return Err(damaged(name, self.offset, &format!("record {seq} is out of order")));
+        let damaged = |why: &str| Err(damaged(name, self.offset, why));
+        let Some((seq, kind, payload, rest)) = split_record(body) else {
+            return damaged("a record is longer than its frame");
+        };
+        if self.part != Part::Whole && !rest.is_empty() {
+            return damaged(&format!("a piece of record {seq} is not alone in its frame"));
         }
-        self.next_seq = Seq(seq.0 + 1);
-        Ok((RecordRef { seq, kind, payload }, rest))
+        let before = match self.unfinished {
+            Some(unfinished) if (unfinished.seq, unfinished.kind) != (seq, kind) => {
+                return Err(self.lacks_its_end(name, unfinished.seq));
+            }
+            None if seq < self.next_seq || seq.0 == u64::MAX => {
+                return damaged(&format!("record {seq} is out of order"));
+            }
+            unfinished => unfinished.map_or(0, |unfinished| unfinished.bytes),
+        };
+        let bytes = before + payload.len();
+        if bytes > RECORD_BYTES_MAX {
+            return damaged(&format!("record {seq} is longer than {RECORD_BYTES_MAX} bytes"));
+        }
+        let is_last = self.part != Part::Piece;
+        self.unfinished = (!is_last).then_some(Unfinished { seq, kind, bytes });
+        if is_last {
+            self.next_seq = Seq(seq.0 + 1);
+        }
+        Ok((RecordRef { seq, kind, payload, is_last }, rest))
+    }
+
+    fn lacks_its_end(&self, name: &str, seq: Seq) -> Error {
+        damaged(name, self.offset, &format!("record {seq} lacks its end"))
     }
 }
 
@@ -264,9 +338,24 @@ impl FrameReader {
         Ok(Some(Frame::Valid { head, offset }))
     }
 
-    // How many bytes were durable by the word of a frame behind `offset`, if that is more than
-    // `offset`. The head of a frame is enough: it is true also when its body is torn.
-    fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {
+    /// How many bytes were durable by the word of a frame behind `offset`, if that is more than
+    /// `offset`. The head of a frame is enough: it is true also when its body is torn.
+    pub(super) fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {
+        let found = self.find_head(offset, |head| head.synced > offset)?;
+        Ok(found.map(|(_, head)| head.synced))
+    }
+
+    /// Where the next frame begins behind this place, at which there is none.
+    pub(super) fn next_head(&self) -> Result<Option<u64>> {
+        Ok(self.find_head(self.offset + 1, |_| true)?.map(|(at, _)| at))
+    }
+
+    // The first head from `offset` on that is looked for.
+    fn find_head(
+        &self,
+        offset: u64,
+        is_it: impl Fn(&FrameHead) -> bool,
+    ) -> Result<Option<(u64, FrameHead)>> {
         let mut bytes = vec![0; SEARCH_BYTES.min(self.end.saturating_sub(offset) as usize)];
         let mut at = offset;
         while self.end.saturating_sub(at) >= FRAME_HEAD_BYTES as u64 {
@@ -279,9 +368,8 @@ impl FrameReader {
                 }
                 let Some(head) = candidate.first_chunk() else { continue };
                 let place = Place { salt: self.salt, offset: at + i as u64 };
-                let head = FrameHead::decode(head, place);
-                if let Some(head) = head.filter(|head| head.synced > offset) {
-                    return Ok(Some(head.synced));
+                if let Some(head) = FrameHead::decode(head, place).filter(&is_it) {
+                    return Ok(Some((place.offset, head)));
                 }
             }
             // Heads that lie across the edge of two windows are seen in the second.

@@ -6,13 +6,17 @@ use tidefall_types::{ErrorKind, Result, Seq};
 
 use super::format::HEADER_BYTES;
 use super::*;
+use crate::store::DiskEntry;
 use crate::store::{Disk, Fault, FaultDisk, LocalDisk, MemDisk, Times};
 
 const SMALL_FILE_BYTES: u64 = 2_000;
+/// Some records are in two pieces, some in twenty.
+const SMALL_PIECE_BYTES: usize = 150;
 
 fn open(disk: &dyn CloneDisk, from: u64) -> Result<(Wal, Vec<Record>)> {
     let (mut wal, replay) = Wal::open(disk.shared(), Seq(from), 42)?;
     wal.file_bytes_max = SMALL_FILE_BYTES;
+    wal.cut_pieces_of(SMALL_PIECE_BYTES);
     Ok((wal, replay.collect::<Result<_>>()?))
 }
 
@@ -59,8 +63,8 @@ fn log_files(disk: &MemDisk) -> Vec<String> {
         .unwrap()
         .into_iter()
         .map(|entry| match entry {
-            crate::store::DiskEntry::File { name, .. } => name,
-            dir @ crate::store::DiskEntry::Dir(_) => panic!("{dir:?} is no log file"),
+            DiskEntry::File { name, .. } => name,
+            dir @ DiskEntry::Dir(_) => panic!("{dir:?} is no log file"),
         })
         .collect();
     names.sort();
@@ -81,6 +85,10 @@ fn a_log_agrees_with_a_list() {
                     next += u64::from(random.random_ratio(1, 10)) * random.random_range(0..50);
                     model.push(record(next, &mut random));
                     append(&mut wal, &model[model.len() - 1]).unwrap();
+                    if model[model.len() - 1].payload.len() > SMALL_PIECE_BYTES {
+                        // Pieces are written at once, behind what waited.
+                        written = model.len();
+                    }
                     next += 1;
                 }
                 12..15 => {
@@ -88,7 +96,7 @@ fn a_log_agrees_with_a_list() {
                     written = model.len();
                 }
                 15 => {
-                    wal.write_out().unwrap();
+                    wal.guarded(Wal::write_group).unwrap();
                     written = model.len();
                 }
                 16 => {
@@ -116,7 +124,7 @@ fn a_log_agrees_with_a_list() {
     }
 }
 
-// Writes, cuts and reopens until something fails: (acknowledged, sent, cut before).
+// Writes, cuts and reopens until something fails for good: (acknowledged, sent, cut before).
 fn work(disk: &dyn CloneDisk, seed: u64) -> (usize, Vec<Record>, u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut sent, mut acknowledged, mut from) = (Vec::new(), 0, 1);
@@ -127,25 +135,33 @@ fn work(disk: &dyn CloneDisk, seed: u64) -> (usize, Vec<Record>, u64) {
                 sent.push(record(sent.len() as u64 + 1, &mut random));
                 append(&mut wal, &sent[sent.len() - 1])
             }
-            5 => wal.write_out(),
+            5 => wal.guarded(Wal::write_group),
             6 => {
                 from = random.random_range(from..=acknowledged as u64 + 1);
                 wal.cut(Seq(from)).map(|_| ())
             }
-            7 if random.random() => {
-                if wal.sync().is_err() {
-                    break;
+            7 if random.random() => match wal.sync() {
+                Ok(()) => {
+                    acknowledged = sent.len();
+                    let Ok((again, _)) = open(disk, from) else { break };
+                    wal = again;
+                    Ok(())
                 }
-                acknowledged = sent.len();
-                let Ok((again, _)) = open(disk, from) else { break };
-                wal = again;
-                Ok(())
-            }
+                failed => failed,
+            },
             _ => wal.sync().map(|()| acknowledged = sent.len()),
         };
-        if done.is_err() {
-            assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
-            break;
+        match done {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                // All of it is taken back, and the log goes on.
+                sent.truncate(acknowledged);
+                assert_eq!(wal.next_seq().0, acknowledged as u64 + 1);
+            }
+            Err(_) => {
+                assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
+                break;
+            }
+            Ok(()) => {}
         }
     }
     (acknowledged, sent, from)
@@ -255,6 +271,84 @@ fn every_fault_closes_the_log_and_keeps_what_was_synced() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn power_loss_after_a_full_disk_finds_what_was_synced_and_nothing_that_was_refused() {
+    const FULL_ROUNDS: u64 = 20;
+    let mut refused = 0;
+    for (seed, skip) in (0..10).flat_map(|seed| (0..12).map(move |skip| (seed, skip))) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let disk = MemDisk::new();
+        let faulty = FaultDisk::new(Arc::new(disk.clone()), seed * 100 + skip);
+        let (mut wal, _) = open(&faulty, 1).unwrap();
+        let mut acknowledged = Vec::new();
+        faulty.arm(Fault::DiskFull, skip, Times::Always);
+        for round in 0..FULL_ROUNDS + 10 {
+            if round == FULL_ROUNDS {
+                faulty.disarm();
+            }
+            let group: Vec<Record> = (0..random.random_range(1..4))
+                .map(|i| record(wal.next_seq().0 + i, &mut random))
+                .collect();
+            let appended = group.iter().try_for_each(|record| append(&mut wal, record));
+            match appended.and_then(|()| wal.sync()) {
+                Ok(()) => acknowledged.extend(group),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+                    assert!(round < FULL_ROUNDS, "there is room: {error}");
+                    refused += 1;
+                }
+            }
+            let (_, found) = open(&disk.crash(round), 1).unwrap();
+            assert!(found == acknowledged, "seed {seed}, skip {skip}, round {round}");
+        }
+        let from = acknowledged.len() as u64 / 2;
+        wal.cut(acknowledged[from as usize].seq).unwrap();
+        let (_, found) = open(&disk, acknowledged[from as usize].seq.0).unwrap();
+        assert!(found == acknowledged[from as usize..]);
+    }
+    assert!(refused > 1_000, "only {refused} groups were refused");
+}
+
+#[test]
+fn a_log_that_is_not_wanted_goes_also_from_a_full_disk() {
+    let disk = MemDisk::new();
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let (mut wal, _) = open(&faulty, 1).unwrap();
+    wal.append(Seq(1), 1, &[&[1; 300]]).unwrap();
+    wal.sync().unwrap();
+    faulty.arm(Fault::DiskFull, 0, Times::Always);
+    assert_eq!(wal.cut(Seq(2)).unwrap(), 1);
+    assert_eq!(log_files(&disk), Vec::<String>::new());
+    // It comes back when the power goes before the directory is durable.
+    for seed in 0..8 {
+        let (_, found) = open(&disk.crash(seed), 2).unwrap();
+        assert_eq!(found, Vec::new());
+    }
+    faulty.disarm();
+    wal.append(Seq(2), 1, &[&[2; 300]]).unwrap();
+    wal.sync().unwrap();
+    for seed in 0..8 {
+        let (_, found) = open(&disk.crash(seed), 2).unwrap();
+        assert_eq!(found.len(), 1);
+    }
+}
+
+#[test]
+fn an_fsync_that_finds_the_disk_full_is_final() {
+    for skip in 0..4 {
+        let disk = MemDisk::new();
+        let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+        let (mut wal, _) = open(&faulty, 1).unwrap();
+        faulty.arm(Fault::SyncFull, skip, Times::Once);
+        let failed = (1..9).find_map(|seq| {
+            let done = wal.append(Seq(seq), 1, &[b"x"]).and_then(|()| wal.sync());
+            done.err()
+        });
+        assert_eq!(failed.map(|error| error.kind()), Some(ErrorKind::Io));
+        assert_eq!(wal.sync().unwrap_err().kind(), ErrorKind::Closed);
     }
 }
 
@@ -385,19 +479,86 @@ fn arbitrary_bytes_never_panic() {
 #[test]
 fn large_records_and_groups_keep_to_their_bounds() {
     let disk = MemDisk::new();
-    let (mut wal, _) = open(&disk, 1).unwrap();
-    let large = vec![5; PAYLOAD_BYTES_MAX];
-    wal.append(Seq(1), 1, &[&large]).unwrap();
-    let error = wal.append(Seq(2), 1, &[&large, b"x"]).unwrap_err();
+    let (mut wal, _) = Wal::open(disk.shared(), Seq(1), 42).unwrap();
+    let large: Vec<u8> = (0..41_u32 << 20).map(|i| (i % 251) as u8).collect();
+    wal.append(Seq(1), 1, &[&large[..7], &[], &large[7..]]).unwrap();
+    assert!(wal.group.capacity() <= 2 * GROUP_BYTES_MAX);
+    let mib = &large[..1 << 20];
+    let too_large = vec![mib; (RECORD_BYTES_MAX >> 20) + 1];
+    let error = wal.append(Seq(2), 1, &too_large).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit);
     for seq in 2..20 {
-        wal.append(Seq(seq), 1, &[&large[..1 << 20]]).unwrap();
-        assert!(seq == 1 || wal.group.capacity() <= 2 * GROUP_BYTES_MAX);
+        wal.append(Seq(seq), 1, &[mib]).unwrap();
+        assert!(wal.group.capacity() <= 2 * GROUP_BYTES_MAX);
     }
     wal.sync().unwrap();
     let (_, found) = open(&disk, 1).unwrap();
     assert_eq!(found.len(), 19);
-    assert_eq!(found[0].payload.len(), PAYLOAD_BYTES_MAX);
+    assert!(found[0].payload == large);
+}
+
+#[test]
+fn a_record_in_pieces_is_found_whole_or_not_at_all() {
+    let disk = MemDisk::new();
+    let mut records = written(&disk, 3);
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    let acknowledged = records.len();
+    // Behind one that is whole, so that pieces come behind a frame that is not durable either.
+    for length in [30, 10 * SMALL_PIECE_BYTES + 7] {
+        let payload = (0..length).map(|i| i as u8).collect();
+        records.push(Record { seq: wal.next_seq(), kind: 2, payload });
+        append(&mut wal, &records[records.len() - 1]).unwrap();
+    }
+    wal.guarded(Wal::write_group).unwrap();
+    let name = log_files(&disk).pop().unwrap();
+    let whole = disk.contents(&name).unwrap();
+    let check = |bytes: &[u8], what: &str| {
+        let torn = disk.crash(0);
+        torn.place(&name, bytes);
+        let (mut wal, found) = open(&torn, 1).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(found.len() >= acknowledged && records.starts_with(&found), "{what}");
+        assert_eq!(found.len() == records.len(), bytes == whole, "{what}");
+        // What comes next is not taken for a part of it.
+        let next = Record { seq: wal.next_seq(), kind: 2, payload: vec![7; 1_000] };
+        append(&mut wal, &next).unwrap();
+        wal.sync().unwrap();
+        let (_, again) = open(&torn, 1).unwrap();
+        assert_eq!((again.len(), again.last()), (found.len() + 1, Some(&next)), "{what}");
+    };
+    for length in HEADER_BYTES..=whole.len() {
+        check(&whole[..length], &format!("cut to {length} of {}", whole.len()));
+    }
+    for at in (HEADER_BYTES..whole.len()).step_by(40) {
+        let mut bytes = whole.clone();
+        bytes.iter_mut().skip(at).take(40).for_each(|byte| *byte = !*byte);
+        check(&bytes, &format!("not arrived at {at}"));
+    }
+}
+
+#[test]
+fn pieces_that_do_not_belong_together_are_damage() {
+    let disk = MemDisk::new();
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    let payload = vec![1; 3 * SMALL_PIECE_BYTES];
+    let piece = |wal: &mut Wal, seq: u64, content| {
+        wal.group.resize(FRAME_HEAD_BYTES, 0);
+        push_record_head(&mut wal.group, Seq(seq), 1, payload.len() as u32);
+        wal.group.extend_from_slice(&payload);
+        wal.write_frame(content).unwrap();
+    };
+    let first = Content { records: 1, part: Part::Piece };
+    for (seq, part) in [(2, Part::LastPiece), (2, Part::Piece), (2, Part::Whole), (1, Part::Whole)]
+    {
+        piece(&mut wal, 1, first);
+        piece(&mut wal, seq, Content { records: 1, part });
+        wal.sync_active().unwrap();
+        let error = open(&disk, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.message().contains("record 1 lacks its end"), "{error}");
+        let name = log_files(&disk).pop().unwrap();
+        disk.remove(&name).unwrap();
+        wal = open(&disk, 1).unwrap().0;
+    }
 }
 
 #[test]

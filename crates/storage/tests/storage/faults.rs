@@ -57,7 +57,8 @@ impl Run {
             Err(error) => return self.check_error(&error, "open"),
         };
         for (number, op) in ops.iter().enumerate() {
-            let had_failed_fsync = self.fault == Fault::SyncError && self.disk.fired() > 0;
+            let is_of_fsync = matches!(self.fault, Fault::SyncError | Fault::SyncFull);
+            let had_failed_fsync = is_of_fsync && self.disk.fired() > 0;
             if let Op::Wait(pause_ns) = op {
                 self.clock.set(self.clock.now_ns() + pause_ns);
             }
@@ -114,6 +115,10 @@ impl Run {
     fn check_error(&self, error: &Error, what: &str) {
         self.errors.set(self.errors.get() + 1);
         let mut kinds = vec![ErrorKind::Io, ErrorKind::Corrupt, ErrorKind::Closed];
+        if self.fault == Fault::DiskFull {
+            // Nothing is lost by it, and nothing ends.
+            kinds = vec![ErrorKind::Full];
+        }
         if what == "open" {
             kinds.push(ErrorKind::NotFound);
         }

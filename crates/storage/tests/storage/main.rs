@@ -2,24 +2,31 @@
 //! Tests of the engine through its public face.
 
 mod asking;
+mod bins;
+mod blocks;
 mod closing;
 mod damage;
 mod deletes;
 mod faults;
 mod floats;
 mod formats;
+mod full;
 mod fuzz;
 mod history;
 mod hooks;
 mod image;
+mod kept;
+mod long;
 mod model;
 mod order;
 mod panics;
 mod power;
 mod reading;
 mod recovery;
+mod repair;
 mod retention;
 mod schema;
+mod sensors;
 mod small;
 
 /// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.

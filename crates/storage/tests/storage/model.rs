@@ -429,9 +429,9 @@ impl World {
     fn check_aggregate(&mut self, range: TimeRange) {
         let snapshot = self.db().snapshot(TABLE).unwrap();
         let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
-        let width = [NS_PER_HOUR, NS_PER_DAY, 7 * NS_PER_MINUTE, 31 * NS_PER_DAY];
+        let width = [NS_PER_HOUR, NS_PER_DAY, 7 * NS_PER_MINUTE, 31 * NS_PER_DAY, NS_PER_MINUTE];
         let bin = self.rng.random_bool(0.8).then(|| Bin {
-            width_ns: width[self.rng.random_range(0..4)],
+            width_ns: width[self.rng.random_range(0..width.len())],
             origin_ns: self.rng.random_range(0..2) * 13 * NS_PER_MINUTE,
         });
         let by_sensor = self.rng.random_bool(0.5);

@@ -550,7 +550,7 @@ fn show_column(sample: &Sample<'_>, column: usize) -> String {
     show(&sample.columns[column], &values)
 }
 
-fn either(name: &str, values: &[&[u8]], one: &TimeFormat, other: &TimeFormat) -> Error {
+pub(super) fn either(name: &str, values: &[&[u8]], one: &TimeFormat, other: &TimeFormat) -> Error {
     Error::invalid(format!(
         "{} may be of the form {one} or {other}: say the time format with --time-format",
         show(name, values)

@@ -3,6 +3,7 @@
 use tidefall_types::{Error, Result};
 
 use super::list;
+use super::look::Look;
 use crate::csv::records::{Dialect, Index, Records, count_lines, first_record};
 use crate::csv::scalar::{self, NullTexts, Numerals};
 use crate::{CsvOptions, Header};
@@ -23,6 +24,8 @@ pub(super) struct Head {
     pub data_start: usize,
     /// Advice for a file in which nothing can be found, if there is some.
     pub hint: String,
+    /// What the caller should know about the choice.
+    pub note: Option<String>,
 }
 
 impl Head {
@@ -62,9 +65,15 @@ impl Head {
             return Ok(head);
         }
         let columns = column_names(&first, has_header)?;
-        let data_start = remarks_end + if has_header { first_end } else { 0 };
+        let units = match has_header {
+            true => units_below(&rest[first_end..], (dialect, first.len()), nulls),
+            false => None,
+        };
+        let names_end = if has_header { first_end } else { 0 };
+        let (units_end, note) = units.map_or((0, None), |(end, note)| (end, Some(note)));
+        let data_start = remarks_end + names_end + units_end;
         let hint = lines_above(sample, dialect);
-        Ok(Self { dialect, has_header, columns, data_start, hint })
+        Ok(Self { dialect, has_header, columns, data_start, hint, note })
     }
 
     /// Takes the last remark above the data for the names of the columns: `# time, value`.
@@ -73,8 +82,57 @@ impl Head {
         let line = sample[start..end].strip_prefix(&[REMARK])?.trim_ascii_start();
         let (names, _) = first_record(line, dialect)?;
         let columns = column_names(&names, true).ok().filter(|columns| columns.len() > 1)?;
-        Some(Self { dialect, has_header: true, columns, data_start: end, hint: String::new() })
+        let hint = String::new();
+        Some(Self { dialect, has_header: true, columns, data_start: end, hint, note: None })
     }
+}
+
+/// Where a line of units below the names ends, and a remark about it: it has neither numbers nor times where all lines
+/// below it have.
+fn units_below(
+    rest: &[u8],
+    (dialect, columns): (Dialect, usize),
+    nulls: &NullTexts,
+) -> Option<(usize, String)> {
+    const RECORDS_MAX: usize = 100;
+    /// One line may be as broken as the other.
+    const RECORDS_MIN: usize = 2;
+    let (units, end) = first_record(rest, dialect)?;
+    let mut index = Index::default();
+    index.fill(&rest[end..], dialect, columns);
+    let records = index.records(&rest[end..]);
+    if units.len() != columns || records.len() < RECORDS_MIN {
+        return None;
+    }
+    let (mut times, mut named) = (0, Vec::new());
+    for (column, unit) in units.iter().enumerate() {
+        let texts: Vec<&[u8]> = (0..records.len().min(RECORDS_MAX))
+            .map(|row| records.field(row, column).trim_ascii())
+            .filter(|text| !nulls.contains(text))
+            .collect();
+        let is_time = is_time(&texts);
+        let are_values = texts.iter().all(|text| kind(text) != Kind::Text);
+        if texts.is_empty() || !is_time && !are_values {
+            continue;
+        }
+        let unit = unit.trim_ascii();
+        // F and T are units as well as truth values.
+        if is_time_or_number(unit) {
+            return None;
+        }
+        times += usize::from(is_time);
+        if !unit.is_empty() && !nulls.contains(unit) {
+            named.push(scalar::quoted(unit));
+        }
+    }
+    // A row of data may lack numbers, but it has a time.
+    (times > 0 && !named.is_empty()).then(|| {
+        let note = format!(
+            "the line below the names is taken for units ({}) and passed over",
+            named.join(", ")
+        );
+        (end, note)
+    })
 }
 
 /// Advice for a file most of whose first records have more columns than the first one.
@@ -157,11 +215,7 @@ fn sniff_separator(sample: &[u8], comment: Option<u8>) -> u8 {
 /// called by numbers.
 fn looks_like_header(first: &[Vec<u8>], records: Records<'_>, nulls: &NullTexts) -> bool {
     const RECORDS_MAX: usize = 100;
-    let typed = |text: &[u8]| {
-        let text = text.trim_ascii();
-        let time = std::str::from_utf8(text).is_ok_and(|t| tidefall_types::parse_time(t).is_ok());
-        (time || scalar::parse_f64(text).is_some() || scalar::parse_bool(text).is_some(), time)
-    };
+    let typed = |text: &[u8]| (kind(text) != Kind::Text, kind(text) == Kind::Time);
     if records.len() == 0 {
         return !first.iter().any(|text| typed(text).0);
     }
@@ -191,6 +245,34 @@ fn looks_like_header(first: &[Vec<u8>], records: Records<'_>, nulls: &NullTexts)
         0 => !has_duplicates(first),
         _ => time_is_named || header >= data.max(1),
     }
+}
+
+/// What a text is, at first sight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    /// A number or a truth value.
+    Value,
+    Text,
+}
+
+fn kind(text: &[u8]) -> Kind {
+    let text = text.trim_ascii();
+    let is_time = std::str::from_utf8(text).is_ok_and(|t| tidefall_types::parse_time(t).is_ok());
+    match is_time {
+        true => Kind::Time,
+        false if scalar::parse_f64(text).is_some() => Kind::Value,
+        false if scalar::parse_bool(text).is_some() => Kind::Value,
+        false => Kind::Text,
+    }
+}
+
+fn is_time(texts: &[&[u8]]) -> bool {
+    matches!(Look::at(texts), Look::Moments(_) | Look::Dates(_) | Look::Either(..))
+}
+
+fn is_time_or_number(text: &[u8]) -> bool {
+    scalar::parse_f64(text).is_some() || is_time(&[text])
 }
 
 fn has_duplicates(names: &[Vec<u8>]) -> bool {

@@ -6,11 +6,15 @@ use crate::CsvOptions;
 use crate::csv::scalar::{Numerals, parse_f64};
 
 /// Marks that are tried beside plain ones, the simplest first.
-const TRIED: [Numerals; 3] = [
+const TRIED: [Numerals; 4] = [
     Numerals { decimal: b',', thousands: None },
     Numerals { decimal: b',', thousands: Some(b'.') },
     Numerals { decimal: b'.', thousands: Some(b',') },
+    Numerals { decimal: b'.', thousands: Some(APOSTROPHE) },
 ];
+
+/// What stands between thousands in Switzerland, and nowhere before decimals.
+const APOSTROPHE: u8 = b'\'';
 
 /// The marks of the numbers in `columns`, and what the caller should know about them.
 ///
@@ -46,20 +50,21 @@ pub(super) fn find(
         })
     };
     let has_both = |numerals: &Numerals| match numerals.thousands {
+        None | Some(APOSTROPHE) => true,
         Some(mark) => {
             texts.iter().any(|text| text.contains(&mark) && text.contains(&numerals.decimal))
         }
-        None => true,
     };
     match all.iter().find(|numerals| is_proven(numerals) && has_both(numerals)) {
         Some(numerals) => {
-            let thousands = match numerals.thousands {
-                Some(mark) => format!(" and {:?} between thousands", char::from(mark)),
-                None => String::new(),
+            let decimal = match numerals.decimal {
+                b'.' => None,
+                mark => Some(format!("{:?} before the decimals", char::from(mark))),
             };
-            let decimal = char::from(numerals.decimal);
-            let note =
-                format!("the numbers of {names} have {decimal:?} before the decimals{thousands}");
+            let thousands =
+                numerals.thousands.map(|mark| format!("{:?} between thousands", char::from(mark)));
+            let marks: Vec<String> = decimal.into_iter().chain(thousands).collect();
+            let note = format!("the numbers of {names} have {}", marks.join(" and "));
             (*numerals, Some(note))
         }
         None => {
@@ -72,22 +77,17 @@ pub(super) fn find(
     }
 }
 
-/// The columns of numbers with commas, and all numbers with commas or points.
+/// The columns of numbers with commas or apostrophes, and all numbers with marks.
 fn marked<'a>(sample: &Sample<'a>, columns: &[usize]) -> (Vec<String>, Vec<&'a [u8]>) {
     let mut marked = Vec::new();
     let mut texts: Vec<&[u8]> = Vec::new();
     for &column in columns {
         let values: Vec<&[u8]> = sample.values(column).collect();
-        let values = if spread(&values).iter().any(|text| text.contains(&b',')) {
-            values
-        } else {
-            spread(&values)
-        };
+        let has_mark = |text: &&[u8]| text.iter().any(|&byte| matches!(byte, b',' | APOSTROPHE));
+        let values = if spread(&values).iter().any(has_mark) { values } else { spread(&values) };
         let numbers: Vec<&[u8]> = values.iter().copied().filter(|text| is_marked(text)).collect();
         let plain = values.iter().filter(|text| parse_f64(text).is_some()).count();
-        if numbers.iter().any(|text| text.contains(&b','))
-            && nearly(plain + numbers.len(), values.len())
-        {
+        if numbers.iter().any(has_mark) && nearly(plain + numbers.len(), values.len()) {
             marked.push(sample.columns[column].clone());
         }
         texts.extend(numbers);
@@ -97,7 +97,7 @@ fn marked<'a>(sample: &Sample<'a>, columns: &[usize]) -> (Vec<String>, Vec<&'a [
 
 /// Whether a text is a number but for marks, or has a decimal point.
 fn is_marked(text: &[u8]) -> bool {
-    let has_mark = text.iter().any(|byte| matches!(byte, b',' | b'.'));
+    let has_mark = text.iter().any(|&byte| matches!(byte, b',' | b'.' | APOSTROPHE));
     has_mark
         && (parse_f64(text).is_some()
             || TRIED.iter().any(|numerals| numerals.read(text, parse_f64).is_some()))

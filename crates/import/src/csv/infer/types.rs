@@ -3,6 +3,7 @@
 use tidefall_types::FieldType;
 
 use crate::csv::scalar::{self, Numerals};
+use crate::csv::time::TimeParser;
 
 /// Fewer values than this decide nothing by majority.
 const MAJORITY_VALUES_MIN: usize = 100;
@@ -52,14 +53,24 @@ pub(in crate::csv) struct Seen {
     boolean: usize,
     /// Whole numbers with zeros in front, such as 00123: they name something.
     padded: usize,
+    /// Times in the form of the column.
+    times: usize,
     /// A text that is neither number nor boolean, and how often it was there.
     odd: (Vec<u8>, usize),
 }
 
+/// How the values of a column may be written.
+#[derive(Debug, Clone)]
+pub(in crate::csv) struct Forms {
+    pub numerals: Numerals,
+    /// That of times, if they look like some.
+    pub times: Option<TimeParser>,
+}
+
 impl Seen {
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>, numerals: Numerals) -> Self {
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>, forms: &mut Forms) -> Self {
         let mut seen = Self::default();
-        values.for_each(|text| seen.add(text, numerals));
+        values.for_each(|text| seen.add(text, forms));
         seen
     }
 
@@ -76,6 +87,7 @@ impl Seen {
         self.decimal += other.decimal;
         self.boolean += other.boolean;
         self.padded += other.padded;
+        self.times += other.times;
         if self.odd.0 == other.odd.0 {
             self.odd.1 += other.odd.1;
         } else if other.odd.1 > self.odd.1 {
@@ -89,7 +101,8 @@ impl Seen {
         self.all == 0 || !matches!(ty, FieldType::F64 | FieldType::Text)
     }
 
-    pub fn add(&mut self, text: &[u8], numerals: Numerals) {
+    pub fn add(&mut self, text: &[u8], forms: &mut Forms) {
+        let numerals = forms.numerals;
         self.all += 1;
         if matches!(text, [b'0', b'0'..=b'9', ..]) && text.iter().all(u8::is_ascii_digit) {
             self.padded += 1;
@@ -102,6 +115,8 @@ impl Seen {
             self.decimal += 1;
         } else if scalar::parse_bool(text).is_some() {
             self.boolean += 1;
+        } else if forms.times.as_mut().is_some_and(|times| times.parse(text).is_ok()) {
+            self.times += 1;
         } else if self.odd.1 == 0 {
             self.odd = (text.to_vec(), 1);
         } else if self.odd.0 == text {
@@ -142,6 +157,8 @@ impl Seen {
         let nearly_all = self.all >= MAJORITY_VALUES_MIN && numbers * 100 >= self.all * 99;
         if self.all > 0 && self.boolean == self.all {
             FieldType::Bool
+        } else if self.all > 0 && self.times == self.all {
+            FieldType::Timestamp
         } else if numbers < self.all && !nearly_all {
             FieldType::Text
         } else if self.decimal > 0 || self.all == 0 || (self.large > 0 && self.negative > 0) {

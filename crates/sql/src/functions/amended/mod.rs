@@ -1,13 +1,15 @@
-//! Aggregates of floats, where those of DataFusion lose readings beside a NaN or an infinity, or are not exact;
-//! everything else is left to them.
+//! Aggregates of floats, where those of DataFusion lose readings beside a NaN or an infinity, or are not exact,
+//! and one of texts that takes memory without need; everything else is left to them.
 //!
 //! - Extremes of groups: compared as if nothing were above or below a NaN, whatever came before one is
 //!   forgotten. Here NaN is the greatest number, as everywhere in SQL.
 //! - Sums and means over a window that slides: subtracting what leaves it leaves NaN behind for good, and
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Percentiles and medians: see `percentile.rs`.
+//! - Distinct texts that are counted by group: see `distinct.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod distinct;
 mod outcome;
 mod percentile;
 mod sliding;
@@ -32,12 +34,14 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use distinct::{DistinctTexts, text_type};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
 
-/// The names of the aggregates that may answer with a float of their own making.
-pub(super) const NAMES: [&str; 24] = [
+/// The names of the aggregates that may answer with a float of their own making, and of the one that counts texts.
+pub(super) const NAMES: [&str; 25] = [
+    "count",
     "min",
     "max",
     "sum",
@@ -67,6 +71,7 @@ pub(super) const NAMES: [&str; 24] = [
 /// What is amended in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Amendment {
+    Count,
     Min,
     Max,
     Sum,
@@ -89,6 +94,7 @@ impl Amended {
     /// The amended form of one of [`NAMES`].
     pub(super) fn of(inner: &AggregateUDF) -> Self {
         let amendment = match inner.name() {
+            "count" => Amendment::Count,
             "min" => Amendment::Min,
             "max" => Amendment::Max,
             "sum" => Amendment::Sum,
@@ -110,6 +116,14 @@ impl Amended {
             Amendment::Median if is_float(args.return_type()) => Ok(Some(Part::HALF)),
             Amendment::Percentile if is_float(args.return_type()) => Part::of(args).map(Some),
             _ => Ok(None),
+        }
+    }
+
+    /// The type of the texts, if distinct ones are counted.
+    fn distinct_texts<'a>(&self, args: &AccumulatorArgs<'a>) -> Option<&'a DataType> {
+        match (self.amendment, args.expr_fields) {
+            (Amendment::Count, [field]) if args.is_distinct => text_type(field.data_type()),
+            _ => None,
         }
     }
 
@@ -165,6 +179,9 @@ impl AggregateUDFImpl for Amended {
     ) -> Result<Box<dyn GroupsAccumulator>> {
         if let Some(part) = self.part(&args)? {
             return Ok(percentile::of_groups(part, args.return_type()));
+        }
+        if let Some(text_type) = self.distinct_texts(&args) {
+            return Ok(Box::new(DistinctTexts::new(text_type)));
         }
         let extremes = match args.return_type() {
             DataType::Float32 => self.extremes::<Float32Type>(args.return_type()),
@@ -285,7 +302,7 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.inner().groups_accumulator_supported(args)
+        self.distinct_texts(&args).is_some() || self.inner().groups_accumulator_supported(args)
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

@@ -1,0 +1,209 @@
+//! Sensors lie whole in one partition, in order, and plans make use of it: medians, windows and distinct counts by
+//! tags run sensor by sensor. They are asked wherever the rows have fallen to, and held against stock DataFusion
+//! over the same rows in memory, which knows nothing of any order.
+
+use std::sync::Arc;
+
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tidefall_sql::Session;
+use tidefall_storage::{DbOptions, Target};
+
+use crate::TestDb;
+use crate::compare::{Model, TABLE, cascade, normal};
+use crate::plans::check;
+
+/// Sensors of three regions, of which two are as large as the third; hosts of one region never have the name of
+/// one of another.
+async fn plant() -> TestDb {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, region TEXT, host TEXT, half TEXT, v DOUBLE, k BIGINT, \
+               PRIMARY KEY (half, region, host, time));
+             INSERT INTO m SELECT to_timestamp(1704067200 + n), 'r' || (n % 12 / 4), 'h' || (n % 12), \
+               CASE WHEN n % 12 < 6 THEN 'low' ELSE 'upper' END, n % 7, n % 5 \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(0, 1199))",
+        )
+        .await;
+    test_db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_of_tags_run_one_by_one() {
+    let test_db = plant().await;
+    for sql in [
+        "SELECT half, region, host, median(v) FROM m GROUP BY half, region, host",
+        // Tags that nobody wants stand before it.
+        "SELECT host, median(v) FROM m GROUP BY host",
+        "SELECT half, median(v) FROM m GROUP BY half",
+        "SELECT host AS h, median(w) FROM (SELECT host, v + 1 AS w FROM m WHERE k > 2) GROUP BY h",
+        "SELECT host, date_bin(INTERVAL '1 hour', time) AS hour, median(v) FROM m GROUP BY host, hour",
+        "SELECT host, half, array_agg(v) FROM m GROUP BY host, half",
+    ] {
+        check(&test_db, sql, &["mode=SinglePartitioned", "ordering_mode=Sorted"], &["Repartition"])
+            .await;
+    }
+    for sql in [
+        "SELECT host, count(DISTINCT k) FROM m GROUP BY host",
+        "SELECT host, k, median(v) FROM m GROUP BY host, k",
+        "SELECT host, count(DISTINCT k), count(DISTINCT v), sum(v) FROM m WHERE v > 0 GROUP BY host",
+        "SELECT host, lag(v) OVER (PARTITION BY host ORDER BY time) FROM m",
+        "SELECT time, row_number() OVER (PARTITION BY region, host, half ORDER BY time) FROM m",
+        "SELECT sum(v) OVER (PARTITION BY half, host ORDER BY time) FROM m",
+        "SELECT host, v FROM m QUALIFY row_number() OVER (PARTITION BY host ORDER BY time) <= 2",
+    ] {
+        check(&test_db, sql, &["partitions=2"], &["RepartitionExec", "SortExec"]).await;
+    }
+}
+
+/// What is not so must not be said.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_across_partitions_are_put_together() {
+    let test_db = plant().await;
+    for sql in [
+        // Three regions are no two parts of about the same size.
+        "SELECT region, median(v) FROM m GROUP BY region",
+        "SELECT k, median(v) FROM m GROUP BY k",
+        "SELECT upper(host), median(v) FROM m GROUP BY 1",
+        "SELECT region, lag(v) OVER (PARTITION BY region ORDER BY time) FROM m",
+    ] {
+        check(&test_db, sql, &["RepartitionExec", "partitions=2"], &[]).await;
+    }
+    // Rows of several sensors follow each other: time begins anew in the middle of a group.
+    let sql = "SELECT half, lag(v) OVER (PARTITION BY half ORDER BY time) FROM m";
+    check(&test_db, sql, &["SortExec"], &[]).await;
+}
+
+/// Times are never the same twice, and sums of eighths are exact: every answer is one alone.
+const QUESTIONS: [&str; 18] = [
+    "SELECT a, b, median(x), count(DISTINCT s), count(x) FROM t GROUP BY a, b",
+    "SELECT a, median(x) FROM t GROUP BY a",
+    "SELECT b, median(x), count(DISTINCT s), count(DISTINCT i) FROM t WHERE x > -30 GROUP BY b",
+    "SELECT b, count(DISTINCT a) FROM t GROUP BY b",
+    "SELECT s, count(DISTINCT a), count(DISTINCT b), count(*) FROM t GROUP BY s",
+    "SELECT b, s, median(x), sum(i) FROM t GROUP BY b, s",
+    "SELECT a, count(DISTINCT s) FILTER (WHERE i > 0), count(DISTINCT b), max(x) FROM t GROUP BY a",
+    "SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT s) FROM t",
+    "SELECT a, b, date_trunc('day', time) AS d, median(x) FROM t GROUP BY a, b, d",
+    "SELECT b, first_value(x ORDER BY time), last_value(s ORDER BY time), nth_value(i, 2 ORDER BY time) \
+     FROM t GROUP BY b",
+    "SELECT time, x, lag(x) OVER (PARTITION BY a, b ORDER BY time) FROM t",
+    "SELECT time, a, row_number() OVER (PARTITION BY a ORDER BY time DESC) FROM t WHERE b IS NOT NULL",
+    "SELECT time, b, sum(i) OVER (PARTITION BY b ORDER BY time) FROM t",
+    "SELECT time, avg(x) OVER (PARTITION BY b, a ORDER BY time ROWS 3 PRECEDING) FROM t",
+    "SELECT time, last_value(i) OVER (PARTITION BY a, b ORDER BY time ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) \
+     FROM t WHERE a IS NULL OR b <> 'b2'",
+    "SELECT count(*), sum(l.i), sum(r.i) FROM t l JOIN t r ON l.a = r.a AND l.b = r.b WHERE l.x > 20 AND r.x < -20",
+    "SELECT a, count(*) FROM (SELECT a, b, median(x) AS m FROM t GROUP BY a, b) GROUP BY a",
+    "SELECT b, median(x) FROM (SELECT * FROM t WHERE i > 0 UNION ALL SELECT * FROM t WHERE i <= 0) GROUP BY b",
+];
+
+async fn compare_all(test_db: &TestDb, model: &Model, place: &str) {
+    let stock = SessionContext::new();
+    let batch = model.batch();
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("a table");
+    stock.register_table("t", Arc::new(table)).expect("a table");
+    let options = |threads| DbOptions { threads, ..DbOptions::default() };
+    let sessions =
+        [1, 2, 3, 8].map(|threads| Session::with_options(test_db.db.clone(), &options(threads)));
+    for sql in QUESTIONS {
+        let expected = stock.sql(sql).await.expect(sql).collect().await.expect(sql);
+        for (at, session) in sessions.iter().enumerate() {
+            let found = match session.collect(sql).await {
+                Ok(found) => found,
+                Err(error) => panic!("{place}, {at}: {sql}\n{error}"),
+            };
+            assert_eq!(normal(&found), normal(&expected), "{place}, {at}: {sql}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_equal_datafusion_in_every_placement() {
+    for seed in 20..22 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let test_db = TestDb::new();
+        test_db.text(TABLE).await;
+        let mut model = Model::default();
+        model.write(&test_db, &mut rng, 600).await;
+        compare_all(&test_db, &model, "kv").await;
+        cascade(&test_db, Target::Short);
+        model.write(&test_db, &mut rng, 200).await;
+        model.delete(&test_db, &mut rng).await;
+        compare_all(&test_db, &model, "short with late rows and deletes").await;
+        cascade(&test_db, Target::Long);
+        model.delete(&test_db, &mut rng).await;
+        model.write(&test_db, &mut rng, 200).await;
+        cascade(&test_db, Target::Short);
+        model.write(&test_db, &mut rng, 50).await;
+        compare_all(&test_db, &model, "all models").await;
+    }
+}
+
+/// A session whose queries have a quarter of `mebibytes`.
+fn with_little(test_db: &TestDb, mebibytes: usize) -> Session {
+    let options = DbOptions { memory_bytes: mebibytes << 20, threads: 2, ..DbOptions::default() };
+    Session::with_options(test_db.db.clone(), &options)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn medians_take_the_memory_of_one_sensor() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time));
+             INSERT INTO m SELECT to_timestamp(1704067200 + n), 'h' || (n % 100), n / 100 \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(0, 599999))",
+        )
+        .await;
+    let session = with_little(&test_db, 16);
+    // All values at once are more than there is.
+    let all = session.collect("SELECT median(v) FROM m").await;
+    let error = all.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("--memory") && error.contains("memory_mib"), "{error}");
+    for (sql, expected) in [
+        (
+            "SELECT count(*), min(mid), max(mid) FROM (SELECT median(v) AS mid FROM m GROUP BY host)",
+            "100 2999.5 2999.5",
+        ),
+        (
+            "SELECT count(*), sum(step) FROM \
+             (SELECT v - lag(v) OVER (PARTITION BY host ORDER BY time) AS step FROM m)",
+            "600000 599900.0",
+        ),
+    ] {
+        let batches = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert_eq!(crate::lines(&batches), [expected], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_texts_of_many_groups_take_little_memory() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, host TEXT, s TEXT, PRIMARY KEY (host, time));
+             INSERT INTO m SELECT to_timestamp(1704067200 + n), 'h' || (n % 10), 's' || (n % 9) \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(0, 49999))",
+        )
+        .await;
+    let session = with_little(&test_db, 64);
+    for (sql, expected) in [
+        (
+            "SELECT count(*), sum(hosts), sum(n) FROM (SELECT date_bin(INTERVAL '5 seconds', time), \
+             count(DISTINCT host) AS hosts, count(*) AS n FROM m GROUP BY 1)",
+            "10000 50000 50000",
+        ),
+        (
+            "SELECT count(*), sum(texts), sum(hosts) FROM (SELECT date_bin(INTERVAL '10 seconds', time), \
+             count(DISTINCT s) AS texts, count(DISTINCT host) AS hosts FROM m GROUP BY 1)",
+            "5000 45000 50000",
+        ),
+    ] {
+        let batches = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert_eq!(crate::lines(&batches), [expected], "{sql}");
+    }
+}

@@ -1,0 +1,405 @@
+//! The metrics of fields while they grow, a line for each group and bin.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
+use arrow_buffer::NullBuffer;
+use arrow_cast::cast;
+use tidefall_types::{FieldType, Result, TimeRange};
+
+use super::aggregate::block_time;
+use super::request::FieldMetrics;
+use crate::rows::arrow_error;
+use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks};
+use crate::segment::numbers::{Number, NumberKind, Totals, number_kind, reorder, with_numbers};
+
+/// The metrics of one field.
+#[derive(Debug)]
+pub(super) enum FieldSums {
+    Count(Vec<u64>),
+    Float(Sums<f64>),
+    Int(Sums<i64>),
+    UInt(Sums<u64>),
+}
+
+/// The metrics of the numbers of one field, one entry a line; where `count` is 0 the others mean nothing.
+#[derive(Debug, Default)]
+pub(super) struct Sums<T> {
+    count: Vec<u64>,
+    columns: Columns<T>,
+    first_ns: Vec<i64>,
+    last_ns: Vec<i64>,
+}
+
+/// The metrics of one field of one line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum<T> {
+    count: u64,
+    min: T,
+    max: T,
+    sum: T,
+    sum_f64: f64,
+    m2: f64,
+    first: T,
+    first_ns: i64,
+    last: T,
+    last_ns: i64,
+}
+
+impl<T: Number> Sum<T> {
+    /// Adds what is known of other rows; means and squared differences are combined as by Chan,
+    /// Golub and LeVeque (1979).
+    fn add(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        let (mine, theirs) = (self.count as f64, other.count as f64);
+        let distance = other.sum_f64 / theirs - self.sum_f64 / mine;
+        self.m2 += other.m2 + distance * distance * mine * theirs / (mine + theirs);
+        self.count += other.count;
+        self.sum = self.sum.plus(other.sum);
+        self.sum_f64 += other.sum_f64;
+        if other.min.is_below(self.min) {
+            self.min = other.min;
+        }
+        if self.max.is_below(other.max) {
+            self.max = other.max;
+        }
+        if other.first_ns < self.first_ns {
+            (self.first, self.first_ns) = (other.first, other.first_ns);
+        }
+        if other.last_ns >= self.last_ns {
+            (self.last, self.last_ns) = (other.last, other.last_ns);
+        }
+    }
+
+    /// The sum of values, of which there must be one, with the times of the first and the last.
+    fn of_values<N: Copy + Into<T>>(values: &[N], times: (i64, i64)) -> Self {
+        let totals = Totals::of(values);
+        let is_exact = totals.is_exact(values.len());
+        Self {
+            count: values.len() as u64,
+            min: totals.min,
+            max: totals.max,
+            sum: totals.sum,
+            sum_f64: if is_exact { totals.sum.to_f64() } else { totals.sum_f64 },
+            m2: totals.m2,
+            first: values[0].into(),
+            first_ns: times.0,
+            last: values[values.len() - 1].into(),
+            last_ns: times.1,
+        }
+    }
+
+    /// An entry of columns, with its count and the times of its first and last value.
+    fn of(columns: &Columns<T>, entry: usize, count: u64, times: (i64, i64)) -> Self {
+        Self {
+            count,
+            min: columns.min[entry],
+            max: columns.max[entry],
+            sum: columns.sum[entry],
+            sum_f64: columns.sum_f64[entry],
+            m2: columns.m2[entry],
+            first: columns.first[entry],
+            first_ns: times.0,
+            last: columns.last[entry],
+            last_ns: times.1,
+        }
+    }
+}
+
+/// Rows of a batch that count into one line.
+#[derive(Debug)]
+pub(super) struct Dealt {
+    pub(super) line: usize,
+    /// Never empty.
+    pub(super) rows: Range<usize>,
+}
+
+/// Blocks of a sensor, and the times at which the first and the last of their rows lie.
+pub(super) struct TimedBlocks<'a> {
+    pub(super) blocks: &'a Blocks,
+    pub(super) block_ns: i64,
+}
+
+impl TimedBlocks<'_> {
+    pub(super) fn time(&self, block: usize) -> TimeRange {
+        block_time(self.blocks, block, self.block_ns)
+    }
+
+    /// When the first and the last value of a field came.
+    fn value_times(&self, field: &FieldBlocks, block: usize) -> (i64, i64) {
+        let rows = self.time(block);
+        let first_ns = rows.first_ns.saturating_add(field.first_delay_ns[block]);
+        (first_ns, rows.last_ns.saturating_sub(field.last_lead_ns[block]))
+    }
+}
+
+impl FieldSums {
+    /// The metrics of a field of a type, without a line.
+    pub(super) fn new(ty: FieldType) -> Self {
+        match number_kind(ty) {
+            None => Self::Count(Vec::new()),
+            Some(NumberKind::Float) => Self::Float(Sums::default()),
+            Some(NumberKind::Int) => Self::Int(Sums::default()),
+            Some(NumberKind::UInt) => Self::UInt(Sums::default()),
+        }
+    }
+
+    /// Makes room for so many more lines.
+    pub(super) fn reserve(&mut self, lines: usize) {
+        match self {
+            Self::Count(counts) => counts.reserve(lines),
+            Self::Float(sums) => sums.reserve(lines),
+            Self::Int(sums) => sums.reserve(lines),
+            Self::UInt(sums) => sums.reserve(lines),
+        }
+    }
+
+    pub(super) fn resize(&mut self, lines: usize) {
+        match self {
+            Self::Count(counts) => counts.resize(lines, 0),
+            Self::Float(sums) => sums.resize(lines),
+            Self::Int(sums) => sums.resize(lines),
+            Self::UInt(sums) => sums.resize(lines),
+        }
+    }
+
+    pub(super) fn append(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+        range: Range<usize>,
+    ) {
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => {
+                counts.extend(field.count[range].iter().map(|count| *count as u64));
+            }
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                sums.append(blocks, field, columns, range);
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                sums.append(blocks, field, columns, range);
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                sums.append(blocks, field, columns, range);
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        line: usize,
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+        block: usize,
+    ) {
+        let count = field.count[block] as u64;
+        let times = blocks.value_times(field, block);
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => counts[line] += count,
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                sums.add(line, &Sum::of(columns, block, count, times));
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                sums.add(line, &Sum::of(columns, block, count, times));
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                sums.add(line, &Sum::of(columns, block, count, times));
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    /// Adds rows, of which `values` is the column of this field.
+    pub(super) fn add_rows(&mut self, times: &[i64], values: &ArrayRef, dealt: &[Dealt]) {
+        match self {
+            Self::Count(counts) => {
+                for Dealt { line, rows } in dealt {
+                    let nulls = values.nulls().map(|nulls| nulls.slice(rows.start, rows.len()));
+                    let nulls = nulls.map_or(0, |nulls| nulls.null_count());
+                    counts[*line] += (rows.len() - nulls) as u64;
+                }
+            }
+            Self::Float(sums) => {
+                with_numbers!(values, Float, |slice| sums.add_rows(times, slice, values, dealt))
+            }
+            Self::Int(sums) => {
+                with_numbers!(values, Int, |slice| sums.add_rows(times, slice, values, dealt))
+            }
+            Self::UInt(sums) => {
+                with_numbers!(values, UInt, |slice| sums.add_rows(times, slice, values, dealt))
+            }
+        }
+    }
+
+    /// Adds the lines of `other`, each to the one of `lines` in its place.
+    pub(super) fn absorb(&mut self, lines: &[usize], other: &Self) {
+        match (self, other) {
+            (Self::Count(counts), Self::Count(others)) => {
+                lines.iter().zip(others).for_each(|(line, other)| counts[*line] += other);
+            }
+            (Self::Float(sums), Self::Float(others)) => sums.absorb(lines, others),
+            (Self::Int(sums), Self::Int(others)) => sums.absorb(lines, others),
+            (Self::UInt(sums), Self::UInt(others)) => sums.absorb(lines, others),
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    /// Puts the lines into another order.
+    pub(super) fn reorder(&mut self, order: &[usize]) {
+        match self {
+            Self::Count(counts) => *counts = reorder(counts, order),
+            Self::Float(sums) => *sums = sums.reordered(order),
+            Self::Int(sums) => *sums = sums.reordered(order),
+            Self::UInt(sums) => *sums = sums.reordered(order),
+        }
+    }
+
+    pub(super) fn finish(self, ty: FieldType) -> Result<FieldMetrics> {
+        match self {
+            Self::Count(count) => {
+                let lines = count.len();
+                let nothing = arrow_array::new_null_array(&ty.arrow(), lines);
+                Ok(FieldMetrics {
+                    count,
+                    min: Arc::clone(&nothing),
+                    max: Arc::clone(&nothing),
+                    sum: arrow_array::new_null_array(&FieldType::F64.arrow(), lines),
+                    sum_f64: vec![0.0; lines],
+                    m2: vec![0.0; lines],
+                    first: Arc::clone(&nothing),
+                    last: nothing,
+                })
+            }
+            Self::Float(sums) => finish(sums, ty, |v, n| Arc::new(Float64Array::new(v.into(), n))),
+            Self::Int(sums) => finish(sums, ty, |v, n| Arc::new(Int64Array::new(v.into(), n))),
+            Self::UInt(sums) => finish(sums, ty, |v, n| Arc::new(UInt64Array::new(v.into(), n))),
+        }
+    }
+}
+
+impl<T: Number> Sums<T> {
+    fn reserve(&mut self, lines: usize) {
+        self.count.reserve(lines);
+        self.columns.reserve(lines);
+        self.first_ns.reserve(lines);
+        self.last_ns.reserve(lines);
+    }
+
+    fn resize(&mut self, lines: usize) {
+        self.count.resize(lines, 0);
+        self.columns.resize(lines);
+        self.first_ns.resize(lines, 0);
+        self.last_ns.resize(lines, 0);
+    }
+
+    fn append(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+        columns: &Columns<T>,
+        range: Range<usize>,
+    ) {
+        self.count.extend(field.count[range.clone()].iter().map(|count| *count as u64));
+        self.columns.extend_from(columns, range.clone());
+        self.first_ns.extend(range.clone().map(|block| blocks.value_times(field, block).0));
+        self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
+    }
+
+    fn add(&mut self, line: usize, more: &Sum<T>) {
+        let times = (self.first_ns[line], self.last_ns[line]);
+        let mut sum = Sum::of(&self.columns, line, self.count[line], times);
+        sum.add(more);
+        let columns = &mut self.columns;
+        self.count[line] = sum.count;
+        columns.min[line] = sum.min;
+        columns.max[line] = sum.max;
+        columns.sum[line] = sum.sum;
+        columns.sum_f64[line] = sum.sum_f64;
+        columns.m2[line] = sum.m2;
+        columns.first[line] = sum.first;
+        columns.last[line] = sum.last;
+        self.first_ns[line] = sum.first_ns;
+        self.last_ns[line] = sum.last_ns;
+    }
+
+    fn add_rows<N: Copy + Into<T>>(
+        &mut self,
+        times: &[i64],
+        slice: &[N],
+        array: &ArrayRef,
+        dealt: &[Dealt],
+    ) {
+        let mut valid: Vec<N> = Vec::new();
+        for Dealt { line, rows } in dealt {
+            let (values, first, last) = match array.nulls() {
+                None => (&slice[rows.clone()], rows.start, rows.end - 1),
+                Some(nulls) => {
+                    valid.clear();
+                    let mut ends = (rows.start, rows.start);
+                    for row in rows.clone().filter(|row| nulls.is_valid(*row)) {
+                        ends = (if valid.is_empty() { row } else { ends.0 }, row);
+                        valid.push(slice[row]);
+                    }
+                    (&valid[..], ends.0, ends.1)
+                }
+            };
+            if !values.is_empty() {
+                self.add(*line, &Sum::of_values(values, (times[first], times[last])));
+            }
+        }
+    }
+
+    fn absorb(&mut self, lines: &[usize], other: &Self) {
+        for (entry, line) in lines.iter().enumerate() {
+            let times = (other.first_ns[entry], other.last_ns[entry]);
+            self.add(*line, &Sum::of(&other.columns, entry, other.count[entry], times));
+        }
+    }
+
+    fn reordered(&self, order: &[usize]) -> Self {
+        Self {
+            count: reorder(&self.count, order),
+            columns: self.columns.reordered(order),
+            first_ns: reorder(&self.first_ns, order),
+            last_ns: reorder(&self.last_ns, order),
+        }
+    }
+}
+
+fn finish<T: Number>(
+    sums: Sums<T>,
+    ty: FieldType,
+    to_array: impl Fn(Vec<T>, Option<NullBuffer>) -> ArrayRef,
+) -> Result<FieldMetrics> {
+    let has_value = |count: &u64| *count > 0;
+    let nulls: Option<NullBuffer> = match sums.count.iter().all(has_value) {
+        true => None,
+        false => Some(sums.count.iter().map(has_value).collect::<Vec<_>>().into()),
+    };
+    let typed = |values: Vec<T>| -> Result<ArrayRef> {
+        let column = to_array(values, nulls.clone());
+        if *column.data_type() == ty.arrow() {
+            return Ok(column);
+        }
+        cast(&column, &ty.arrow()).map_err(arrow_error)
+    };
+    let columns = sums.columns;
+    Ok(FieldMetrics {
+        min: typed(columns.min)?,
+        max: typed(columns.max)?,
+        sum: to_array(columns.sum, nulls.clone()),
+        first: typed(columns.first)?,
+        last: typed(columns.last)?,
+        count: sums.count,
+        sum_f64: columns.sum_f64,
+        m2: columns.m2,
+    })
+}

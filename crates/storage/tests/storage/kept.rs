@@ -1,0 +1,199 @@
+//! What a database keeps: memory of rows is charged as what it is and given back, and a step that
+//! fails leaves no objects behind.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
+use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::{Ack, CascadeRequest, Db, Target, Unknown, WriteOptions};
+use tidefall_types::{
+    ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, Result, Series, SeriesBatch, WriteBatch,
+};
+
+use crate::asking::open;
+use crate::history::START_NS;
+use crate::hooks::{Does, Gate, HookDisk};
+use crate::small::{read, write};
+
+const TABLE: &str = "plant";
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(START_NS))
+}
+
+fn in_memory() -> WriteOptions {
+    WriteOptions { ack: Ack::Memory, unknown: Unknown::Create, ..WriteOptions::default() }
+}
+
+/// Each slice was charged with the whole column, so that memory seemed full after a few of them.
+#[test]
+fn slices_are_charged_with_what_they_show() {
+    const ROWS: usize = 100_000;
+    const SLICE: usize = 1_000;
+    let db = open(MemDisk::new(), &clock()).unwrap();
+    let times: Int64Array = (0..ROWS as i64).map(|row| START_NS + row).collect();
+    let floats: ArrayRef =
+        Arc::new(Float64Array::from_iter_values((0..ROWS).map(|row| row as f64)));
+    let texts: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..ROWS).map(|row| format!("{row:08}"))));
+    for first in (0..ROWS).step_by(SLICE) {
+        let fields = [("value", &floats), ("note", &texts)].map(|(name, column)| FieldColumn {
+            name: name.into(),
+            values: column.slice(first, SLICE),
+        });
+        let time = times.slice(first, SLICE).values().clone();
+        let batch = WriteBatch { time, tags: Vec::new(), fields: fields.into() };
+        db.write(TABLE, &batch, &in_memory()).unwrap();
+    }
+    // Sensor, time, the number, and a text with its offset.
+    let shown = (ROWS * (4 + 8 + 8 + 8 + 4)) as u64;
+    let charged = db.stats().kv_bytes;
+    assert!((shown..shown * 3 / 2).contains(&charged), "{charged} bytes for {shown}");
+    let models = &db.inspect().unwrap()[0].models;
+    assert!(models.iter().all(|model| model.objects == 0), "it was drained: {models:?}");
+    db.flush().unwrap();
+    assert_eq!(db.stats().kv_bytes, 0);
+}
+
+/// Small writes are laid together to a run that takes less than they do; the difference was never given back.
+#[test]
+fn small_writes_give_all_their_memory_back() {
+    let db = open(MemDisk::new(), &clock()).unwrap();
+    for round in 0..3 {
+        for row in 0..1_000 {
+            write(&db, TABLE, &[(START_NS + row, row)]);
+            if row % 100 == 0 {
+                assert!(read(&db, TABLE).len() as i64 > row);
+            }
+        }
+        assert!(db.stats().kv_bytes > 0);
+        db.flush().unwrap();
+        assert_eq!(db.stats().kv_bytes, 0, "round {round}");
+    }
+}
+
+/// Rows of a table that is dropped were counted for ever: those in its tail, and those that were on their way.
+#[test]
+fn a_dropped_table_gives_all_its_memory_back() {
+    let gate = Arc::new(Gate::default());
+    let waiting = Arc::clone(&gate);
+    let disk = HookDisk::new(MemDisk::new(), move |does, name| {
+        if does == Does::Sync && name.starts_with("wal/") {
+            waiting.pass();
+        }
+    });
+    let db = open(disk, &clock()).unwrap();
+    let rows: Vec<(i64, i64)> = (0..5_000).map(|row| (START_NS + row, row)).collect();
+    write(&db, TABLE, &rows);
+    write(&db, TABLE, &rows[..10]);
+    gate.shut();
+    let late = {
+        let db = db.clone();
+        std::thread::spawn(move || write(&db, TABLE, &[(START_NS, 1), (START_NS + 7, 2)]))
+    };
+    gate.wait_for_one();
+    db.drop_table(TABLE).unwrap();
+    assert_eq!(db.stats().kv_bytes, 0, "of what was there");
+    gate.open();
+    late.join().unwrap();
+    assert_eq!(db.stats().kv_bytes, 0, "of what came late");
+    write(&db, TABLE, &rows);
+    assert_eq!(read(&db, TABLE), rows);
+}
+
+fn files(disk: &MemDisk, dir: &str) -> BTreeSet<String> {
+    let name = |entry| match entry {
+        DiskEntry::File { name, .. } => Some(name),
+        DiskEntry::Dir(_) => None,
+    };
+    disk.list(dir).unwrap().into_iter().filter_map(name).collect()
+}
+
+/// The objects that nothing names: those that an open deletes. A copy is opened.
+fn strays(disk: &MemDisk, clock: &Arc<ManualClock>) -> Vec<String> {
+    let copy = MemDisk::new();
+    for dir in ["wal", "manifest", "objects"] {
+        for name in files(disk, dir) {
+            copy.place(&name, &disk.contents(&name).unwrap());
+        }
+    }
+    let before = files(&copy, "objects");
+    let opened = open(copy.clone(), clock).unwrap();
+    let after = files(&copy, "objects");
+    drop(opened);
+    before.difference(&after).cloned().collect()
+}
+
+/// Rows of some days, nine days apart, the last of them so many days ago: of short columns and of long ones.
+fn days(last: i64, count: i64) -> Vec<(i64, i64)> {
+    let day = |at: i64| START_NS - (last + 9 * at) * NS_PER_DAY;
+    (0..count).rev().flat_map(|at| (0..20).map(move |row| (day(at) + row, row))).collect()
+}
+
+type Deed = (&'static str, fn(&Db) -> Result<()>);
+
+const DEEDS: [Deed; 3] = [
+    ("flush", |db| db.flush().map(drop)),
+    ("load", |db| {
+        let (times, values): (Vec<i64>, Vec<i64>) = days(2, 6).into_iter().unzip();
+        let values: ArrayRef = Arc::new(Int64Array::from(values));
+        let series = vec![Series { time: times.into(), fields: vec![values] }];
+        let batch = SeriesBatch { tags: Vec::new(), fields: vec!["value".into()], series };
+        db.load(TABLE, &batch, Unknown::Create).map(drop)
+    }),
+    ("cascade", |db| db.cascade(&CascadeRequest { table: None, target: Target::Long }).map(drop)),
+];
+
+/// The objects that a failed step had finished stayed until the next open, and each retry added as many.
+#[test]
+fn a_step_that_fails_leaves_no_objects() {
+    let faults =
+        [Fault::WriteError, Fault::ShortWrite, Fault::DiskFull, Fault::NameError, Fault::ReadError];
+    for (what, deed) in DEEDS {
+        let mut failures = 0;
+        for fault in faults {
+            for skip in 0.. {
+                let clock = clock();
+                let disk = MemDisk::new();
+                let faulty = FaultDisk::new(Arc::new(disk.clone()), skip);
+                let db = open(faulty.clone(), &clock).unwrap();
+                // Some in objects, late ones over them, and some in memory.
+                write(&db, TABLE, &days(4, 3));
+                db.flush().unwrap();
+                write(&db, TABLE, &days(4, 5));
+                if what == "cascade" {
+                    db.flush().unwrap();
+                }
+                let mut has_struck = false;
+                for attempt in 0..2 {
+                    faulty.arm(fault, skip, Times::Once);
+                    let outcome = deed(&db);
+                    has_struck |= faulty.fired() > 0;
+                    faulty.disarm();
+                    let Err(error) = outcome else { break };
+                    // After a commit that failed nobody knows what the manifest names.
+                    let probe = db.delete(TABLE, &tidefall_storage::TagFilter::All, nothing());
+                    let is_closed = [&error, &probe.err().unwrap_or(error.clone())]
+                        .iter()
+                        .any(|error| error.kind() == ErrorKind::Closed);
+                    if is_closed {
+                        break;
+                    }
+                    failures += 1;
+                    let found = strays(&disk, &clock);
+                    assert!(found.is_empty(), "{what}, {fault:?} {skip}, {attempt}: {found:?}");
+                }
+                if !has_struck {
+                    break;
+                }
+            }
+        }
+        assert!(failures > 20, "{what} failed {failures} times only");
+    }
+}
+
+/// A time at which there is nothing to delete.
+fn nothing() -> tidefall_types::TimeRange {
+    tidefall_types::TimeRange::new(0, 1)
+}
