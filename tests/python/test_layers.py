@@ -357,7 +357,7 @@ def check_times(db):
     assert len(expected) == 4
     for every in ("15min", "900s", datetime.timedelta(minutes=15), pandas.Timedelta("15min"), numpy.timedelta64(15, "m")):
         pandas.testing.assert_frame_equal(plant.resample(every).to_pandas(), expected)
-    for every in ("1H", "60min", "h", "D", "1D", "1 day", "W", "w", "1M", "MS", "ME", "month", "2 quarters", "Y"):
+    for every in ("1H", "60min", "h", "D", "1D", "1 day", "W", "w", "1M", "MS", "ME", "month", "2 quarters", "Y", "1y"):
         assert len(plant.resample(every)) == 1, every
     for every in (datetime.timedelta(0), "0s", "0M", "0W", "10000Y", "9999999999W", "T", "W-SUN", "", "-1h", pandas.NaT, numpy.timedelta64(1, "M"), 5, None):
         with pytest.raises(tidefall.InvalidError):

@@ -59,7 +59,7 @@ class Written(int):
 
 def plain(column: pyarrow.Array | pyarrow.ChunkedArray) -> numpy.ndarray:
     """A column as numpy has it: text as objects, booleans too where some are missing, which are None then; integers
-    with gaps as floats."""
+    with gaps as floats; times with NaT where some are missing."""
     if isinstance(column, pyarrow.ChunkedArray):
         column = column.combine_chunks()
     if pyarrow.types.is_dictionary(column.type):
@@ -98,6 +98,20 @@ def _times(time: numpy.ndarray, tz: str | None) -> pyarrow.Array:
     return pyarrow.array(time, pyarrow.timestamp("ns")).view(pyarrow.timestamp("ns", tz))
 
 
+def _column(values: numpy.ndarray, tz: str | None, has_gaps: bool = False) -> pyarrow.Array:
+    """Values as an array of Arrow, times of them in the zone if there is one; with gaps, NaN is none."""
+    return _times(values, tz) if values.dtype.kind == "M" else pyarrow.array(values, from_pandas=has_gaps and values.dtype.kind == "f")
+
+
+def _series(values: numpy.ndarray, tz: str | None) -> Any:
+    """Values as pandas takes them for a column, times of them in the zone if there is one."""
+    import pandas
+
+    if values.dtype.kind != "M" or tz is None:
+        return values
+    return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(tz)
+
+
 def _zoned(type_: pyarrow.DataType, tz: str | None) -> pyarrow.DataType:
     """Of times without a zone, which are in UTC, the type that shows them in a zone."""
     is_plain = pyarrow.types.is_timestamp(type_) and type_.tz is None
@@ -123,11 +137,12 @@ class Frame(_Notebook):
     """Sensors side by side.
 
     `time` has the time of each row, `values` a line for each sensor and in it a place for each row; NaN where
-    a sensor has no value, which `missing` counts. Integers with gaps are floats; text and booleans have None there.
+    a sensor has no value, which `missing` counts. Integers with gaps are floats; text and booleans have None there,
+    times NaT.
     `sensors` names the lines; a name that comes again has a number behind it, as in "a#2". `tags` has the tags of each
     line. Where several aggregates were asked for, a sensor has a line for each, called "a.mean" and so on.
 
-    `time` is in UTC. Frames and tables made of it have a zone if the database was opened with `tz`.
+    All times are in UTC. In frames and tables made of them they have a zone if the database was opened with `tz`.
     """
 
     def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, missing: int, tz: str | None = None, what: Sequence[tuple[str, ...]] = ()):
@@ -158,12 +173,14 @@ class Frame(_Notebook):
 
         several = self._parts and len(self._parts[0]) > 1
         columns = pandas.MultiIndex.from_tuples(self._parts) if several else self.sensors
-        return pandas.DataFrame(self.values.T, index=_index(self.time, self._tz), columns=columns, copy=False)
+        index = _index(self.time, self._tz)
+        if self.values.dtype.kind == "M" and self._tz is not None:
+            return pandas.DataFrame({name: _series(line, self._tz) for name, line in zip(self.sensors, self.values)}, index=index)
+        return pandas.DataFrame(self.values.T, index=index, columns=columns, copy=False)
 
     def to_arrow(self) -> pyarrow.Table:
         """A table with a column of times and one for each sensor."""
-        is_float = self.values.dtype.kind == "f"
-        columns = [pyarrow.array(line, from_pandas=is_float and self.missing > 0) for line in self.values]
+        columns = [_column(line, self._tz, self.missing > 0) for line in self.values]
         return pyarrow.table([_times(self.time, self._tz), *columns], names=["time", *self._names()])
 
     def to_dict(self) -> dict[str, numpy.ndarray]:
@@ -201,7 +218,7 @@ class Columns(_Notebook):
         offsets = pyarrow.array(numpy.cumsum([0, *(len(time) for time, _ in self.series)]))
         time, values = self._together()
         lists = lambda column: pyarrow.LargeListArray.from_arrays(offsets, column)
-        return pyarrow.table({**tags, "time": lists(_times(time, self._tz)), "value": lists(pyarrow.array(values))})
+        return pyarrow.table({**tags, "time": lists(_times(time, self._tz)), "value": lists(_column(values, self._tz))})
 
     def to_pandas(self) -> Any:
         """A long data frame: tags, time and value of every reading."""
@@ -210,7 +227,7 @@ class Columns(_Notebook):
         counts = [len(time) for time, _ in self.series]
         tags = {name: numpy.repeat(numpy.array(values, dtype=object), counts) for name, values in self.tags.items()}
         time, values = self._together()
-        return pandas.DataFrame({**tags, "time": _index(time, self._tz), "value": values})
+        return pandas.DataFrame({**tags, "time": _index(time, self._tz), "value": _series(values, self._tz)})
 
     def _together(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         empty = numpy.array([], "datetime64[ns]"), numpy.array([])
@@ -233,7 +250,9 @@ class Values(_Notebook):
 
     def to_dict(self) -> dict[str, Any]:
         """The value of every sensor under its name."""
-        return dict(zip(self.sensors, self.values.tolist()))
+        # Times are moments of numpy, of which a list has the nanoseconds alone.
+        values = list(self.values) if self.values.dtype.kind == "M" else self.values.tolist()
+        return dict(zip(self.sensors, values))
 
     def to_numpy(self) -> numpy.ndarray:
         """The values."""
@@ -242,13 +261,13 @@ class Values(_Notebook):
     def to_arrow(self) -> pyarrow.Table:
         """A row for each sensor: its tags, the time and the value."""
         tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in self.tags.items()}
-        return pyarrow.table({**tags, "time": _times(self.time, self._tz), "value": pyarrow.array(self.values)})
+        return pyarrow.table({**tags, "time": _times(self.time, self._tz), "value": _column(self.values, self._tz)})
 
     def to_pandas(self) -> Any:
         """A data frame with a row for each sensor."""
         import pandas
 
-        return pandas.DataFrame({**self.tags, "time": _index(self.time, self._tz), "value": self.values})
+        return pandas.DataFrame({**self.tags, "time": _index(self.time, self._tz), "value": _series(self.values, self._tz)})
 
 
 class Rows(_Notebook):

@@ -102,7 +102,9 @@ def _kind(type_: pyarrow.DataType) -> str:
         return _kind(type_.value_type)
     for name, fits in {
         "float": types.is_floating, "decimal": types.is_decimal, "unsigned": types.is_unsigned_integer,
-        "signed": types.is_signed_integer, "time": types.is_temporal, "boolean": types.is_boolean,
+        "signed": types.is_signed_integer, "time": lambda type_: types.is_timestamp(type_) or types.is_date(type_),
+        # These are counts of their units.
+        "count": lambda type_: types.is_time(type_) or types.is_duration(type_), "boolean": types.is_boolean,
     }.items():
         if fits(type_):
             return name
@@ -122,8 +124,8 @@ def _common_type(fields: list[pyarrow.Field]) -> pyarrow.DataType | None:
         return pyarrow.float64()
     if found == {"unsigned"}:
         return {8: pyarrow.uint8(), 16: pyarrow.uint16(), 32: pyarrow.uint32(), 64: pyarrow.uint64()}[max(widths("unsigned"))]
-    if found <= {"signed", "unsigned", "time"}:
-        needed = max(widths("signed") + [2 * width for width in widths("unsigned")] + [64] * ("time" in found))
+    if found <= {"signed", "unsigned", "count"}:
+        needed = max(widths("signed") + [2 * width for width in widths("unsigned")] + [64] * ("count" in found))
         return {8: pyarrow.int8(), 16: pyarrow.int16(), 32: pyarrow.int32()}.get(needed, pyarrow.int64())
     first = fields[0]
     other = next(field for field in fields if kinds[field.name] != kinds[first.name])
@@ -141,8 +143,9 @@ def _cast(name: str, column: pyarrow.ChunkedArray, type_: pyarrow.DataType) -> p
         column = column.cast(column.type.value_type)
     if pyarrow.types.is_integer(column.type) and pyarrow.types.is_floating(type_):
         _check_whole(name, column)
-    if pyarrow.types.is_temporal(column.type):
-        column = column.cast(pyarrow.timestamp("ns")) if not pyarrow.types.is_time(column.type) and not pyarrow.types.is_duration(column.type) else column
+    if pyarrow.types.is_time32(column.type):
+        # Nothing leads from it to wider integers.
+        column = column.cast(pyarrow.int32())
     try:
         return column.cast(type_)
     except pyarrow.ArrowInvalid as error:

@@ -46,7 +46,8 @@ def open(
     if not folder:
         raise _tidefall.InvalidError("the path of the database is empty")
     zone = _zone(tz)
-    return Database(_tidefall.Database(folder, read_only, memory_mib), zone)
+    # The process may move to another directory while the database is open.
+    return Database(_tidefall.Database(os.path.abspath(folder), read_only, memory_mib), zone)
 
 
 def connect(url: str, *, tz: str | datetime.tzinfo | None = None) -> "Database":

@@ -20,7 +20,7 @@ Bins = tuple[int, bool, int]
 """Bins: how wide in nanoseconds, or, if the second is true, in months; and a time at which one begins."""
 
 # Widths that follow the calendar: months, and weeks that begin on Mondays.
-CALENDAR = re.compile(r"\s*(\d*)\s*(?:(?P<months>M[SE]?|months?)|(?P<quarters>Q[SE]?|quarters?)|(?P<years>Y[SE]?|years?)|(?P<weeks>W|w|weeks?))\s*")
+CALENDAR = re.compile(r"\s*(\d*)\s*(?:(?P<months>M[SE]?|months?)|(?P<quarters>Q[SE]?|quarters?)|(?P<years>Y[SE]?|y|years?)|(?P<weeks>W|w|weeks?))\s*")
 MONTHS = {"months": 1, "quarters": 3, "years": 12}
 # A bin of more months would be longer than time itself, from 1677 to 2262.
 MONTHS_MAX = 12 * 600
