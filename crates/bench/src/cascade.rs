@@ -363,6 +363,7 @@ impl Asker<'_> {
                     time: *time,
                     bin: Some(Bin { width_ns: NS_PER_HOUR, origin_ns: 0 }),
                     fields: vec![VALUE],
+                    deviations: false,
                 };
                 snapshot.aggregate(&request, &ReadStats::default().into())?.rows.len()
             }

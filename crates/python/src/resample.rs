@@ -143,6 +143,7 @@ impl Question {
             time,
             bin,
             fields: vec![self.field],
+            deviations: true,
         };
         self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))
     }

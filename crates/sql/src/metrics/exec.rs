@@ -141,6 +141,7 @@ impl Answers {
             time: piece.time,
             bin: self.bin(),
             fields: fields(&self.question),
+            deviations: self.question.measures.iter().any(|one| one.is_deviation()),
         }
     }
 

@@ -88,6 +88,11 @@ impl Measure {
         }
     }
 
+    /// Whether it is about differences from the mean.
+    pub(crate) fn is_deviation(self) -> bool {
+        matches!(self, Self::Variance(..) | Self::Deviation(..))
+    }
+
     /// The measure that an aggregate expression asks for, if metrics have it.
     pub(crate) fn of(expr: &Expr, schema: &TableSchema) -> Option<Self> {
         match expr {

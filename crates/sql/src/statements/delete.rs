@@ -102,6 +102,7 @@ fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {
         time: conditions.time,
         bin: None,
         fields: Vec::new(),
+        deviations: false,
     };
     let result = view.snapshot().aggregate(&request, &Arc::new(ReadStats::default()))?;
     Ok(result.rows.iter().sum())

@@ -127,6 +127,7 @@ fn read(snapshot: &TableSnapshot, time: TimeRange) -> Result<()> {
             time,
             bin,
             fields: fields.clone(),
+            deviations: true,
         };
         snapshot.plan_aggregate(&request)?;
         snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;

@@ -58,7 +58,7 @@ impl Accumulator {
             rows: Vec::new(),
             first_ns: Vec::new(),
             last_ns: Vec::new(),
-            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty)).collect(),
+            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty, request.deviations)).collect(),
             dealt: Vec::new(),
         }
     }

@@ -73,6 +73,7 @@ fn narrow<T: PageValue>(
         time: *time,
         bin: Some(bin),
         fields: vec![fields[0].0],
+        deviations: false,
     };
     let found = aggregate(sources, &request, fields, 1, &Arc::new(ReadStats::default()))?;
     let metrics = &found.fields[0];

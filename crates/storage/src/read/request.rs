@@ -106,6 +106,8 @@ pub struct AggregateRequest {
     pub bin: Option<Bin>,
     /// The numeric fields whose metrics are wanted.
     pub fields: Vec<FieldId>,
+    /// Whether [`FieldMetrics::m2`] is wanted, which takes as long as all the others do.
+    pub deviations: bool,
 }
 
 /// Metrics by group and bin, ordered by them; groups and bins without a row are left out.
@@ -138,7 +140,8 @@ pub struct FieldMetrics {
     pub sum: ArrayRef,
     /// The sum as `f64` also for integers, from which an average is made.
     pub sum_f64: Vec<f64>,
-    /// The sum of the squared differences from the mean, from which a variance is made.
+    /// The sum of the squared differences from the mean, from which a variance is made; of no
+    /// meaning where the request does not want it.
     pub m2: Vec<f64>,
     /// The value of the earliest row in which the field is not null.
     pub first: ArrayRef,

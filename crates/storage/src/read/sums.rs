@@ -30,6 +30,8 @@ pub(super) struct Sums<T> {
     columns: Columns<T>,
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
+    /// Whether the squared differences are wanted.
+    deviations: bool,
 }
 
 /// The metrics of one field of one line.
@@ -50,7 +52,7 @@ struct Sum<T> {
 impl<T: Number> Sum<T> {
     /// Adds what is known of other rows; means and squared differences are combined as by Chan,
     /// Golub and LeVeque (1979).
-    fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self, deviations: bool) {
         if other.count == 0 {
             return;
         }
@@ -58,9 +60,11 @@ impl<T: Number> Sum<T> {
             *self = *other;
             return;
         }
-        let (mine, theirs) = (self.count as f64, other.count as f64);
-        let distance = other.sum_f64 / theirs - self.sum_f64 / mine;
-        self.m2 += other.m2 + distance * distance * mine * theirs / (mine + theirs);
+        if deviations {
+            let (mine, theirs) = (self.count as f64, other.count as f64);
+            let distance = other.sum_f64 / theirs - self.sum_f64 / mine;
+            self.m2 += other.m2 + distance * distance * mine * theirs / (mine + theirs);
+        }
         self.count += other.count;
         self.sum = self.sum.plus(other.sum);
         self.sum_f64 += other.sum_f64;
@@ -79,8 +83,11 @@ impl<T: Number> Sum<T> {
     }
 
     /// The sum of values, of which there must be one, with the times of the first and the last.
-    fn of_values<N: Copy + Into<T>>(values: &[N], times: (i64, i64)) -> Self {
-        let totals = Totals::of(values);
+    fn of_values<N: Copy + Into<T>>(values: &[N], times: (i64, i64), deviations: bool) -> Self {
+        let totals = match deviations {
+            true => Totals::of(values),
+            false => Totals::without_deviations(values),
+        };
         let is_exact = totals.is_exact(values.len());
         Self {
             count: values.len() as u64,
@@ -142,12 +149,12 @@ impl TimedBlocks<'_> {
 
 impl FieldSums {
     /// The metrics of a field of a type, without a line.
-    pub(super) fn new(ty: FieldType) -> Self {
+    pub(super) fn new(ty: FieldType, deviations: bool) -> Self {
         match number_kind(ty) {
             None => Self::Count(Vec::new()),
-            Some(NumberKind::Float) => Self::Float(Sums::default()),
-            Some(NumberKind::Int) => Self::Int(Sums::default()),
-            Some(NumberKind::UInt) => Self::UInt(Sums::default()),
+            Some(NumberKind::Float) => Self::Float(Sums { deviations, ..Sums::default() }),
+            Some(NumberKind::Int) => Self::Int(Sums { deviations, ..Sums::default() }),
+            Some(NumberKind::UInt) => Self::UInt(Sums { deviations, ..Sums::default() }),
         }
     }
 
@@ -316,7 +323,7 @@ impl<T: Number> Sums<T> {
     fn add(&mut self, line: usize, more: &Sum<T>) {
         let times = (self.first_ns[line], self.last_ns[line]);
         let mut sum = Sum::of(&self.columns, line, self.count[line], times);
-        sum.add(more);
+        sum.add(more, self.deviations);
         let columns = &mut self.columns;
         self.count[line] = sum.count;
         columns.min[line] = sum.min;
@@ -352,7 +359,8 @@ impl<T: Number> Sums<T> {
                 }
             };
             if !values.is_empty() {
-                self.add(*line, &Sum::of_values(values, (times[first], times[last])));
+                let times = (times[first], times[last]);
+                self.add(*line, &Sum::of_values(values, times, self.deviations));
             }
         }
     }
@@ -370,6 +378,7 @@ impl<T: Number> Sums<T> {
             columns: self.columns.reordered(order),
             first_ns: reorder(&self.first_ns, order),
             last_ns: reorder(&self.last_ns, order),
+            deviations: self.deviations,
         }
     }
 }

@@ -165,6 +165,17 @@ pub(crate) struct Totals<T> {
 impl<T: Number> Totals<T> {
     /// The totals of `values`, of which there must be one.
     pub(crate) fn of<N: Copy + Into<T>>(values: &[N]) -> Self {
+        let mut totals = Self::without_deviations(values);
+        let mean = totals.sum_f64 / values.len() as f64;
+        totals.m2 = sum_in_lanes(values, |value: T| {
+            let distance = value.to_f64() - mean;
+            distance * distance
+        });
+        totals
+    }
+
+    /// The same with an `m2` of 0.
+    pub(crate) fn without_deviations<N: Copy + Into<T>>(values: &[N]) -> Self {
         // To lay the lanes together takes longer than to go through so few values one by one.
         let mut totals =
             if values.len() < 2 * LANES { Self::of_few(values) } else { Self::of_many(values) };
@@ -177,11 +188,6 @@ impl<T: Number> Totals<T> {
                 totals.max = if totals.max.is_below(value) { value } else { totals.max };
             }
         }
-        let mean = totals.sum_f64 / values.len() as f64;
-        totals.m2 = sum_in_lanes(values, |value: T| {
-            let distance = value.to_f64() - mean;
-            distance * distance
-        });
         totals
     }
 

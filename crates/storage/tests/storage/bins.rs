@@ -100,6 +100,7 @@ fn ask(db: &Db, bin: Option<Bin>, groups: u32, time: TimeRange, threads: usize) 
         time,
         bin,
         fields: vec![FieldId(0)],
+        deviations: true,
     };
     snapshot.aggregate_on(threads, &request, &Arc::new(ReadStats::default())).unwrap()
 }
@@ -234,6 +235,7 @@ fn pages_are_decoded_once_however_narrow_the_bins() {
             time: TimeRange::ALL,
             bin,
             fields: fields.clone(),
+            deviations: true,
         };
         let stats = Arc::new(ReadStats::default());
         snapshot.aggregate(&request, &stats).unwrap();

@@ -39,6 +39,7 @@ fn counts(db: &Db, time: TimeRange, bin: Option<Bin>) -> (Vec<(i64, u64, u64)>, 
         time,
         bin,
         fields: vec![FieldId(0)],
+        deviations: true,
     };
     let stats = Arc::new(ReadStats::default());
     let found = snapshot.aggregate(&request, &stats).unwrap();

@@ -84,6 +84,7 @@ fn check(db: &Db, writes: usize) {
         time: TimeRange::ALL,
         bin: None,
         fields: vec![FieldId(0)],
+        deviations: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();
     let field = &found.fields[0];

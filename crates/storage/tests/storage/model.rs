@@ -447,6 +447,7 @@ impl World {
             time: range,
             bin,
             fields,
+            deviations: true,
         };
         let stats = Arc::new(ReadStats::default());
         let found = snapshot.aggregate(&request, &stats).unwrap();

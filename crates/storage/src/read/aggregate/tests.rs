@@ -67,6 +67,7 @@ fn found(
         time,
         bin,
         fields: vec![FIELD.0],
+        deviations: true,
     };
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([FIELD]);
     let stats = Arc::new(ReadStats::default());
