@@ -1,6 +1,6 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended/` mends what goes
+//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what goes
 //! wrong beside a NaN or is not exact, `bounded.rs` what takes memory without end. What DataFusion can say already, only longer, is put into its words before a
 //! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
 //! long form.
@@ -9,11 +9,11 @@ mod alike;
 mod amended;
 mod bounded;
 mod counters;
+mod forward;
 mod histogram;
 mod interpolate;
 mod short_forms;
-
-use std::sync::Arc;
+pub(crate) mod time_bucket;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
@@ -23,6 +23,7 @@ use alike::Alike;
 use amended::Amended;
 use bounded::Bounded;
 pub(crate) use short_forms::ShortForms;
+use time_bucket::TimeBucket;
 
 /// Makes all functions known.
 pub(crate) fn register(context: &SessionContext) {
@@ -47,6 +48,6 @@ pub(crate) fn register(context: &SessionContext) {
         }
     }
     if let Ok(date_bin) = context.udf("date_bin") {
-        context.register_udf(Arc::unwrap_or_clone(date_bin).with_aliases(["time_bucket"]));
+        context.register_udf(ScalarUDF::new_from_impl(TimeBucket(date_bin)));
     }
 }

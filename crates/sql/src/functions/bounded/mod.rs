@@ -8,11 +8,10 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use tidefall_types::Error;
 
+use super::forward::forward_identity;
 use crate::error::to_datafusion;
 
 /// The names of the functions that are bounded.
@@ -50,6 +49,8 @@ impl Bounded {
 }
 
 impl ScalarUDFImpl for Bounded {
+    forward_identity!();
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let bytes = self.text_bytes(&args.args)?;
         if bytes > TEXT_BYTES_MAX {
@@ -61,27 +62,7 @@ impl ScalarUDFImpl for Bounded {
         self.0.invoke_with_args(args)
     }
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(types)
-    }
-
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         self.0.coerce_types(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
     }
 }
