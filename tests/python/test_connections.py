@@ -119,3 +119,11 @@ def test_a_question_is_sent_again(between):
         between.swallows = 1
         assert count(db) == 10
         assert len(between.swallowed) == 1
+
+
+def test_a_closed_client_leaves_no_connection_behind(between):
+    db = tidefall.connect(between.url)
+    kept = db._core.server.local.connection.sock
+    db.close()
+    assert kept.fileno() == -1
+    db.close()

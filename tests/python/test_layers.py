@@ -187,7 +187,7 @@ def test_several_aggregates_of_several_fields(db):
     assert found.to_arrow().column_names == ["time", *found.sensors]
     assert plant.resample("D", ["mean"], field="x").sensors == ["a.mean", "b.mean"]
     assert plant.resample("D", "mean", field="x").sensors == ["a", "b"]
-    for how in ([], {}, {"x": []}, ["mean", "mean"], "median", {"x": "median"}):
+    for how in ([], {}, {"x": []}, ["mean", "mean"], "median", {"x": "median"}, None, 5, [1], {"x": None}):
         with pytest.raises(tidefall.InvalidError):
             plant.resample("D", how, field=None if isinstance(how, dict) else "x")
     with pytest.raises(tidefall.NotFoundError):

@@ -148,3 +148,16 @@ def test_times_out_of_reach_are_named(db):
     with pytest.raises(tidefall.InvalidError, match="seen"):
         db.write("t", frame, time="time")
     assert db.tables() == []
+
+
+def test_periods_are_their_beginnings(db):
+    months = pandas.period_range("2024-01", periods=3, freq="M")
+    assert db.write("t", pandas.DataFrame({"day": pandas.period_range("2024-05-01", periods=3, freq="D"), "v": [1, 2, 3]}, index=months)) == 3
+    table = db.table("t")
+    assert table.fields == {"day": "TIMESTAMP", "v": "BIGINT"}
+    pandas.testing.assert_index_equal(table.rows(field="v").to_pandas().index, months.to_timestamp(), check_names=False, exact="equiv")
+    assert table.latest(field="day").to_dict() == {"value": numpy.datetime64("2024-05-03")}
+    assert db.write_wide("w", pandas.DataFrame({"a": [1.0, 2.0, 3.0]}, index=months)) == 3
+    assert db.table("w").rows().time.tolist() == months.to_timestamp().to_numpy().tolist()
+    with pytest.raises(tidefall.InvalidError):
+        db.write("t", pandas.DataFrame({"v": [1]}, index=pandas.PeriodIndex(["3000-01"], freq="M")))

@@ -42,6 +42,9 @@ def check_zone(db, frame, tz):
     pandas.testing.assert_frame_equal(db.sql(query).to_pandas().set_index("time"), there[["a"]].rename(columns={"a": "value"}), check_freq=False)
     assert (polars.DataFrame(db.sql(query)).schema["time"].time_zone is None) == (tz is None)
     assert pyarrow.table(db.sql(query)).schema.field("time").type == type_
+    lists = db.sql("SELECT times FROM columns('plant', sensors => 'a')")
+    assert lists.schema.field("times").type.value_type == type_
+    assert lists.to_arrow()["times"][0].as_py()[0] == there.index[0]
     # What has a zone in SQL keeps it.
     assert db.sql("SELECT time AT TIME ZONE 'Asia/Tokyo' AS there FROM plant").schema.field("there").type.tz == "Asia/Tokyo"
 

@@ -113,7 +113,10 @@ def _series(values: numpy.ndarray, tz: str | None) -> Any:
 
 
 def _zoned(type_: pyarrow.DataType, tz: str | None) -> pyarrow.DataType:
-    """Of times without a zone, which are in UTC, the type that shows them in a zone."""
+    """Of times without a zone, which are in UTC, the type that shows them in a zone; of lists of them, too."""
+    if pyarrow.types.is_list(type_) or pyarrow.types.is_large_list(type_):
+        kind = pyarrow.list_ if pyarrow.types.is_list(type_) else pyarrow.large_list
+        return kind(type_.value_field.with_type(_zoned(type_.value_type, tz)))
     is_plain = pyarrow.types.is_timestamp(type_) and type_.tz is None
     return pyarrow.timestamp(type_.unit, tz) if is_plain and tz is not None else type_
 
@@ -297,7 +300,7 @@ class Rows(_Notebook):
     def _in_zone(self, batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
         if self._tz is None:
             return batch
-        columns = [column if column.type == type_ else column.view(type_) for column, type_ in zip(batch.columns, schema.types)]
+        columns = [column if column.type == type_ else column.cast(type_) for column, type_ in zip(batch.columns, schema.types)]
         return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ def to_arrow(data: Any) -> Any:
         if isinstance(data, Mapping):
             return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
         if type(data).__module__.partition(".")[0] == "pandas":
-            return pyarrow.Table.from_pandas(_with_index(data).rename(columns=str), preserve_index=False)
+            return pyarrow.Table.from_pandas(_without_periods(_with_index(data)).rename(columns=str), preserve_index=False)
         if isinstance(data, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([data])
         if hasattr(data, "__arrow_c_stream__"):
@@ -29,7 +29,12 @@ def to_arrow(data: Any) -> Any:
 
 def _with_index(data: Any) -> Any:
     """A pandas frame whose index has become columns, unless it only counts the rows."""
+    import pandas
+
     index = data.index
+    if isinstance(index, pandas.PeriodIndex):
+        data = data.set_axis(index.to_timestamp())
+        index = data.index
     if index.nlevels == 1 and index.name is None and (index.dtype.kind in "iu" or not len(index)) and index.dtype.kind != "M":
         return data.reset_index(drop=True)
     names = []
@@ -38,6 +43,17 @@ def _with_index(data: Any) -> Any:
             raise _tidefall.InvalidError("the index has no name: name it, so that it becomes a column, or reset_index(drop=True)")
         names.append("time" if name is None else name)
     return data.rename_axis(index=names).reset_index()
+
+
+def _without_periods(data: Any) -> Any:
+    """The frame with the beginnings of periods, such as months, in their place."""
+    import pandas
+
+    starts = {place: column.dt.to_timestamp() for place, (_, column) in enumerate(data.items()) if isinstance(column.dtype, pandas.PeriodDtype)}
+    if not starts:
+        return data
+    columns = [starts.get(place, data.iloc[:, place]) for place in range(data.shape[1])]
+    return pandas.concat(columns, axis=1)
 
 
 def _to_array(values: Any) -> Any:

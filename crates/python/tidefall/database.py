@@ -246,7 +246,8 @@ class Table:
 
         `how` is mean, min, max, sum, count, std, first or last; or several of them, of which each sensor has a line; or
         a dictionary of fields and what is made of each. All values are floats. Answered from metrics where whole
-        blocks lie in a bin. A bin without a reading of any sensor is left out.
+        blocks lie in a bin. A bin without a reading of any sensor is left out. Bins are cut in UTC, also where times are
+        shown in a zone.
         """
         width, chosen, period = bins(every), self._chosen(sensors), (to_ns(start), to_ns(end))
         asked = _aggregates(how, field)
@@ -284,15 +285,18 @@ def _to_floats(bounds: Bounds) -> tuple[float, float]:
 
 def _aggregates(how: How, field: str | None) -> list[tuple[str | None, list[str]]]:
     """What is made of which field."""
+    several = lambda one: [one] if isinstance(one, str) else list(one) if isinstance(one, Iterable) else [one]
     if isinstance(how, Mapping):
         if field is not None:
             raise _tidefall.InvalidError("say the field either with field= or in the dictionary of aggregates")
-        asked = [(name, [one] if isinstance(one, str) else list(one)) for name, one in how.items()]
+        asked = [(name, several(one)) for name, one in how.items()]
     else:
-        asked = [(field, [how] if isinstance(how, str) else list(how))]
+        asked = [(field, several(how))]
     if not asked or not all(aggregates for _, aggregates in asked):
         raise _tidefall.InvalidError("name at least one aggregate, such as mean")
     for _, aggregates in asked:
+        if strange := [one for one in aggregates if not isinstance(one, str)]:
+            raise _tidefall.InvalidError(f"{strange[0]!r} is no aggregate: name some, such as mean, or ['min', 'max']")
         if repeated := [one for place, one in enumerate(aggregates) if one in aggregates[:place]]:
             raise _tidefall.InvalidError(f"the aggregate {repeated[0]!r} stands there twice")
     return asked

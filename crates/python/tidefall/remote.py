@@ -192,6 +192,12 @@ class Server:
             return self.kind(self.address)
         return kept
 
+    def close(self) -> None:
+        """Lets go of the connection of this thread; those of others are let go of with their threads."""
+        self.is_closed = True
+        if self.process == os.getpid() and (kept := getattr(self.local, "connection", None)) is not None:
+            kept.close()
+
     def give_back(self, connection: http.client.HTTPConnection) -> None:
         self.local.connection, self.local.idle_since = connection, clock.monotonic()
 
@@ -290,7 +296,7 @@ class Database:
         self.ask("SELECT 1")
 
     def close(self) -> None:
-        self.server.is_closed = True
+        self.server.close()
 
     def sql(self, query: str) -> Stream:
         answer = self.send("".join(self.settings.values()) + query, READING.fullmatch(query) is not None)
