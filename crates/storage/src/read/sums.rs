@@ -50,38 +50,6 @@ struct Sum<T> {
 }
 
 impl<T: Number> Sum<T> {
-    /// Adds what is known of other rows; means and squared differences are combined as by Chan,
-    /// Golub and LeVeque (1979).
-    fn add(&mut self, other: &Self, deviations: bool) {
-        if other.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = *other;
-            return;
-        }
-        if deviations {
-            let (mine, theirs) = (self.count as f64, other.count as f64);
-            let distance = other.sum_f64 / theirs - self.sum_f64 / mine;
-            self.m2 += other.m2 + distance * distance * mine * theirs / (mine + theirs);
-        }
-        self.count += other.count;
-        self.sum = self.sum.plus(other.sum);
-        self.sum_f64 += other.sum_f64;
-        if other.min.is_below(self.min) {
-            self.min = other.min;
-        }
-        if self.max.is_below(other.max) {
-            self.max = other.max;
-        }
-        if other.first_ns < self.first_ns {
-            (self.first, self.first_ns) = (other.first, other.first_ns);
-        }
-        if other.last_ns >= self.last_ns {
-            (self.last, self.last_ns) = (other.last, other.last_ns);
-        }
-    }
-
     /// The sum of values, of which there must be one, with the times of the first and the last.
     fn of_values<N: Copy + Into<T>>(values: &[N], times: (i64, i64), deviations: bool) -> Self {
         let totals = match deviations {
@@ -320,10 +288,42 @@ impl<T: Number> Sums<T> {
         self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
     }
 
+    /// Adds what is known of other rows; means and squared differences are combined as by Chan,
+    /// Golub and LeVeque (1979).
+    #[inline]
     fn add(&mut self, line: usize, more: &Sum<T>) {
-        let times = (self.first_ns[line], self.last_ns[line]);
-        let mut sum = Sum::of(&self.columns, line, self.count[line], times);
-        sum.add(more, self.deviations);
+        if more.count == 0 {
+            return;
+        }
+        let (count, columns) = (self.count[line], &mut self.columns);
+        if count == 0 {
+            self.set(line, more);
+            return;
+        }
+        let sum_f64 = columns.sum_f64[line];
+        if self.deviations {
+            let (mine, theirs) = (count as f64, more.count as f64);
+            let distance = more.sum_f64 / theirs - sum_f64 / mine;
+            columns.m2[line] += more.m2 + distance * distance * mine * theirs / (mine + theirs);
+        }
+        self.count[line] = count + more.count;
+        columns.sum[line] = columns.sum[line].plus(more.sum);
+        columns.sum_f64[line] = sum_f64 + more.sum_f64;
+        if more.min.is_below(columns.min[line]) {
+            columns.min[line] = more.min;
+        }
+        if columns.max[line].is_below(more.max) {
+            columns.max[line] = more.max;
+        }
+        if more.first_ns < self.first_ns[line] {
+            (columns.first[line], self.first_ns[line]) = (more.first, more.first_ns);
+        }
+        if more.last_ns >= self.last_ns[line] {
+            (columns.last[line], self.last_ns[line]) = (more.last, more.last_ns);
+        }
+    }
+
+    fn set(&mut self, line: usize, sum: &Sum<T>) {
         let columns = &mut self.columns;
         self.count[line] = sum.count;
         columns.min[line] = sum.min;
@@ -344,9 +344,9 @@ impl<T: Number> Sums<T> {
         array: &ArrayRef,
         dealt: &[Dealt],
     ) {
-        let mut valid: Vec<N> = Vec::new();
+        let (mut valid, nulls): (Vec<N>, _) = (Vec::new(), array.nulls());
         for Dealt { line, rows } in dealt {
-            let (values, first, last) = match array.nulls() {
+            let (values, first, last) = match nulls {
                 None => (&slice[rows.clone()], rows.start, rows.end - 1),
                 Some(nulls) => {
                     valid.clear();

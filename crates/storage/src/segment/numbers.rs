@@ -175,6 +175,7 @@ impl<T: Number> Totals<T> {
     }
 
     /// The same with an `m2` of 0.
+    #[inline]
     pub(crate) fn without_deviations<N: Copy + Into<T>>(values: &[N]) -> Self {
         // To lay the lanes together takes longer than to go through so few values one by one.
         let mut totals =
@@ -191,6 +192,7 @@ impl<T: Number> Totals<T> {
         totals
     }
 
+    #[inline]
     fn of_few<N: Copy + Into<T>>(values: &[N]) -> Self {
         let first: T = values[0].into();
         let mut totals = Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, m2: 0.0 };
