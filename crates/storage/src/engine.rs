@@ -385,9 +385,14 @@ impl Engine {
 
     /// Wakes the drain when so many bytes of rows, which have come into memory, are too many.
     pub(crate) fn rows_came(&self, bytes: usize) {
-        if bytes > 0 && self.kv_bytes() >= self.kv_share(KV_SHARE) {
+        if bytes > 0 && self.is_full() {
             self.raise(|alarm| alarm.is_full = true);
         }
+    }
+
+    /// Whether there are so many bytes of rows in memory that they shall be drained.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kv_bytes() >= self.kv_share(KV_SHARE)
     }
 
     /// Wakes those who wait for room.
@@ -418,6 +423,9 @@ impl Engine {
             if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {
                 return Err(failure);
             }
+            // Rows take more memory also without a write that would have called for the drain: when a reader has small
+            // runs laid together.
+            self.raise(|alarm| alarm.is_full = true);
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
             if !self.has_room() {
                 // Woken by the drain; the time-out only lets a failure or a close be noticed.

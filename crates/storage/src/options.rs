@@ -59,7 +59,8 @@ impl Default for DbOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ack {
     /// When it is in memory. It is not logged: a crash loses what was written after the last
-    /// [`crate::Db::flush`], which makes everything before it durable.
+    /// [`crate::Db::flush`], which makes everything before it durable. A write of many megabytes of texts comes into
+    /// memory in parts, which readers may see one by one.
     Memory,
     /// When it is in the log on disk.
     #[default]

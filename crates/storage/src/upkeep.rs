@@ -145,7 +145,8 @@ fn wait_for_alarm(engine: &Engine) -> Option<Alarm> {
         })
         .unwrap_or_else(PoisonError::into_inner);
     let mut alarm = std::mem::take(&mut *guard);
-    alarm.is_full |= is_blocked;
+    // As it is now: the drain may have ended since somebody called for it, or nobody may have.
+    alarm.is_full = is_blocked || engine.is_full();
     (!alarm.is_closing).then_some(alarm)
 }
 

@@ -124,8 +124,10 @@ impl Db {
         }
     }
 
-    /// Brings rows into memory without logging them: those with many long texts in parts, for each of which there is
-    /// room before the next one comes.
+    /// Brings rows into memory without logging them: those with many long texts in parts, each of which waits for
+    /// room. When the first is there nothing short of a failure of the disk keeps the others out, or an error would
+    /// leave a part of the write behind: while a full disk holds everything in memory, and while the database closes,
+    /// they come in without waiting.
     fn keep(
         &self,
         table: Arc<Table>,
@@ -135,25 +137,32 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         let mut done = Some(done);
+        let failure = Arc::new(OnceLock::new());
         let mut first = 0;
         while let Some(tell) = done.take() {
             let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
             let part = rows.part(first..first + count)?;
             // For the first one the write has waited.
-            let is_first = first == 0;
+            if first > 0
+                && let Err(error) = engine.wait_for_room()
+            {
+                tracing::debug!(%error, "the rest of a write comes into memory all the same");
+            }
             first += count;
+            let failed = Arc::clone(&failure);
             let tell: Done = match first < rows.time.len() {
-                // Should it fail, so does all that comes behind it.
                 true => {
                     done = Some(tell);
-                    Box::new(|_: Result<Seq>| {})
+                    Box::new(move |outcome| {
+                        // The first error is the one that counts.
+                        outcome.err().map(|error| failed.set(error));
+                    })
                 }
-                false => tell,
+                false => Box::new(move |outcome| {
+                    tell(failed.get().cloned().map_or(outcome, Err));
+                }),
             };
             let unlogged = Arc::clone(engine);
-            if !is_first {
-                engine.wait_for_room()?;
-            }
             engine.commits.submit(Commit {
                 table: Arc::clone(&table),
                 change: Change::Rows(part),

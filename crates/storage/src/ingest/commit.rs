@@ -228,7 +228,14 @@ impl CommitQueue {
         let Some(mut wal) = place.take() else { return Err(Error::closed("the log is closed")) };
         let logged = log_group(&mut wal, group);
         *place = Some(wal);
-        logged
+        match logged {
+            // The log has taken back all of the group, and goes on. What needs no log is not refused for that.
+            Err(error) if error.kind() == ErrorKind::Full => {
+                let needs_log = group.iter().filter(|(_, commit)| commit.record.is_some());
+                Ok(needs_log.map(|(seq, _)| (*seq, error.clone())).collect())
+            }
+            logged => logged,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -4,18 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
-    Ack, CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target, WriteOptions,
+    Ack, CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, ScanRequest, TagFilter, Target, Unknown,
+    WriteOptions,
 };
-use tidefall_types::{Clock, ErrorKind, FieldColumn, ManualClock, WriteBatch};
+use tidefall_types::{
+    Clock, ErrorKind, FieldColumn, FieldId, ManualClock, Result, TimeRange, WriteBatch,
+};
 
 use crate::asking::{ask, open, read, read_all};
 use crate::history::{History, Op, Rows, START_NS, TABLES, When, requests};
-use crate::hooks::within_a_minute;
+use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::rounds;
 use crate::small;
 
@@ -155,4 +158,126 @@ fn an_fsync_that_finds_the_disk_full_ends_all_writes() {
     drop(db);
     let found = small::read(&small_open(disk), "plant");
     assert!(found == [(0, 0)] || found == [(0, 0), (1, 1)], "{found:?}");
+}
+
+const MEMORY: WriteOptions = WriteOptions {
+    ack: Ack::Memory,
+    unknown: Unknown::Create,
+    bad_rows: tidefall_storage::BadRows::Reject,
+    existing: tidefall_storage::Existing::Replace,
+};
+
+/// Rows of long texts, which come into memory in many parts.
+const TEXTS: i64 = 8_000;
+
+fn texts() -> WriteBatch {
+    let text = "x".repeat(10_000);
+    let values = StringArray::from_iter_values((0..TEXTS).map(|_| &text));
+    let fields = vec![FieldColumn { name: "text".into(), values: Arc::new(values) }];
+    WriteBatch { time: (0..TEXTS).collect(), tags: Vec::new(), fields }
+}
+
+/// The rows with texts.
+fn texts_in(db: &Db) -> i64 {
+    let snapshot = db.snapshot("notes").unwrap();
+    let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
+    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+    let batches = snapshot.scan(&request).unwrap().map(Result::unwrap);
+    batches.map(|batch| (batch.fields[0].len() - batch.fields[0].null_count()) as i64).sum()
+}
+
+/// An error means that nothing was written, and the other way round.
+fn check_texts(written: &Result<()>, db: &Db) {
+    assert_eq!(texts_in(db), if written.is_ok() { TEXTS } else { 0 }, "{written:?}");
+}
+
+/// A database with a table for texts, and a gate before each operation of a kind on some files.
+fn gated(disk: FaultDisk, memory_bytes: usize, does: Does, dir: &'static str) -> (Db, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let at_gate = Arc::clone(&gate);
+    let hooked = HookDisk::new(disk, move |what, name| {
+        if what == does && name.starts_with(dir) {
+            at_gate.pass();
+        }
+    });
+    let options = DbOptions { memory_bytes, ..DbOptions::default() };
+    let db = Db::open_on(Arc::new(hooked), options).unwrap();
+    let mut none = texts();
+    none.time = none.time.slice(0, 1);
+    none.fields[0].values = Arc::new(StringArray::from(vec![None::<&str>]));
+    db.write("notes", &none, &MEMORY).unwrap();
+    small::write(&db, "plant", &[(0, 0)]);
+    (db, gate)
+}
+
+/// Parts of a write that needs no log were refused with a group of those that do, and nobody heard of it.
+#[test]
+fn a_write_from_memory_in_parts_is_whole_when_the_log_finds_the_disk_full() {
+    let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
+    let (db, gate) = gated(disk.clone(), 512 << 20, Does::Sync, "wal/");
+    gate.shut();
+    let durable = |time: i64| {
+        let db = db.clone();
+        move || db.write("plant", &batch(time..time + 1), &WriteOptions::default())
+    };
+    let held = std::thread::spawn(durable(1));
+    gate.wait_for_one();
+    let (send, receive) = std::sync::mpsc::channel();
+    db.submit("plant", &batch(2..3), &WriteOptions::default(), move |outcome| {
+        send.send(outcome.map(drop)).unwrap();
+    })
+    .unwrap();
+    let writing = db.clone();
+    let written = std::thread::spawn(move || writing.write("notes", &texts(), &MEMORY).map(drop));
+    // So many of its parts wait that the others do not fit behind them.
+    while db.is_ready_for("plant", &batch(0..1)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    gate.open();
+    held.join().unwrap().unwrap();
+    assert_eq!(receive.recv().unwrap().unwrap_err().kind(), ErrorKind::Full);
+    let written = within_a_minute("the write", move || written.join().unwrap());
+    check_texts(&written, &db);
+    disk.disarm();
+    assert_eq!(small::read(&db, "plant"), [(0, 0), (1, 1)]);
+}
+
+/// A write in parts was refused when some of them were in memory already.
+#[test]
+fn a_write_from_memory_in_parts_is_whole_when_memory_cannot_be_drained() {
+    let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
+    let (db, _) = gated(disk.clone(), MEMORY_BYTES_MIN, Does::Sync, "nothing");
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    let writing = db.clone();
+    let written =
+        within_a_minute("the write", move || writing.write("notes", &texts(), &MEMORY).map(drop));
+    check_texts(&written, &db);
+    let writing = db.clone();
+    let error = within_a_minute("the next write", move || {
+        writing.write("notes", &texts(), &MEMORY).unwrap_err()
+    });
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    disk.disarm();
+    db.flush().unwrap();
+    check_texts(&written, &db);
+}
+
+#[test]
+fn a_write_from_memory_in_parts_is_whole_when_the_database_closes() {
+    let mem = MemDisk::new();
+    let disk = FaultDisk::new(Arc::new(mem.clone()), 1);
+    let (db, gate) = gated(disk.clone(), MEMORY_BYTES_MIN, Does::Create, "objects/");
+    gate.shut();
+    let writing = db.clone();
+    let written = std::thread::spawn(move || writing.write("notes", &texts(), &MEMORY).map(drop));
+    // What drains the memory stands there; the rest of the write waits for it.
+    gate.wait_for_one();
+    let closing = db.clone();
+    let close = std::thread::spawn(move || closing.close());
+    let written = within_a_minute("the write", move || written.join().unwrap());
+    gate.open();
+    within_a_minute("the close", move || close.join().unwrap()).unwrap();
+    check_texts(&written, &small_open(disk));
 }

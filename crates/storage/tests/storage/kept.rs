@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
-use tidefall_storage::{Ack, CascadeRequest, Db, Target, Unknown, WriteOptions};
+use tidefall_storage::{Ack, CascadeRequest, Db, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions};
 use tidefall_types::{
     ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, Result, Series, SeriesBatch, WriteBatch,
 };
 
 use crate::asking::open;
 use crate::history::START_NS;
-use crate::hooks::{Does, Gate, HookDisk};
+use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::small::{read, write};
 
 const TABLE: &str = "plant";
@@ -100,6 +100,33 @@ fn a_dropped_table_gives_all_its_memory_back() {
     assert_eq!(db.stats().kv_bytes, 0, "of what came late");
     write(&db, TABLE, &rows);
     assert_eq!(read(&db, TABLE), rows);
+}
+
+/// Rows of small writes with different fields take several times as much when a reader has them laid together: more
+/// than lets a writer in, without a write that would call for a drain.
+#[test]
+fn writers_go_on_after_a_read_has_made_memory_full() {
+    const FIELDS: usize = 110;
+    const ROWS: i64 = 2_000;
+    let db = open(MemDisk::new(), &clock()).unwrap();
+    let wide = |number: i64| {
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![1.5; ROWS as usize]));
+        let first = number as usize * FIELDS;
+        let field = |field| FieldColumn { name: format!("f{field}"), values: Arc::clone(&values) };
+        let time = (START_NS + number * ROWS..).take(ROWS as usize).collect();
+        let fields = (first..first + FIELDS).map(field).collect();
+        WriteBatch { time, tags: Vec::new(), fields }
+    };
+    (0..4).for_each(|number| drop(db.write(TABLE, &wide(number), &in_memory()).unwrap()));
+    let before = db.stats().kv_bytes;
+    let share = MEMORY_BYTES_MIN as u64 * 36 / 100;
+    assert!(before < share / 2, "{before} bytes: they are drained at once");
+    drop(db.snapshot(TABLE).unwrap());
+    let after = db.stats().kv_bytes;
+    assert!(after > share, "{after} bytes: a writer need not wait");
+    let (writing, one) = (db.clone(), wide(0));
+    within_a_minute("a write", move || writing.write(TABLE, &one, &in_memory()).unwrap());
+    assert!(db.stats().kv_bytes < share / 2);
 }
 
 fn files(disk: &MemDisk, dir: &str) -> BTreeSet<String> {
