@@ -17,9 +17,11 @@ pub struct LocalDisk {
 }
 
 impl LocalDisk {
-    /// The disk whose names are relative to `root`. Nothing is touched until it is used.
+    /// The disk whose names are relative to `root`, which stays where it is when the process goes to another working
+    /// directory. Nothing is touched until it is used.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let root = root.into();
+        Self { root: std::path::absolute(&root).unwrap_or(root) }
     }
 
     /// The directory that names are relative to.

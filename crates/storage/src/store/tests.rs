@@ -192,3 +192,10 @@ fn the_memory_disk_keeps_what_is_synced_and_only_that() {
     }
     assert!(lost > 50, "power loss did too little harm: {lost}");
 }
+
+#[test]
+fn a_local_disk_does_not_follow_the_working_directory() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(LocalDisk::new("a/b").root(), here.join("a/b"));
+    assert_eq!(LocalDisk::new("/a/b").root(), std::path::Path::new("/a/b"));
+}
