@@ -21,6 +21,26 @@ const PARTS_MAX: usize = 64 * 1024;
 struct Weight {
     time: TimeRange,
     rows: f64,
+    /// Rows of a nanosecond.
+    density: f64,
+}
+
+impl Weight {
+    fn new(time: TimeRange, rows: f64) -> Self {
+        Self { time, rows, density: rows / (time.last_ns.abs_diff(time.first_ns) as f64 + 1.0) }
+    }
+
+    /// The rows at `from_ns` and later.
+    #[inline]
+    fn rows_from(&self, from_ns: i64) -> f64 {
+        if from_ns <= self.time.first_ns {
+            self.rows
+        } else if from_ns > self.time.last_ns {
+            0.0
+        } else {
+            (self.time.last_ns.abs_diff(from_ns) as f64 + 1.0) * self.density
+        }
+    }
 }
 
 /// Stretches that together are `time` and overlap nowhere, in the given order.
@@ -36,7 +56,7 @@ pub(super) fn stretches(
     }
     for sensor in sensors {
         let parts = sources.parts(*sensor, time)?;
-        let weight = |part: &Part| Weight { time: part.time, rows: part.rows_within(time) as f64 };
+        let weight = |part: &Part| Weight::new(part.time, part.rows_within(time) as f64);
         weights.extend(parts.iter().map(weight));
         if weights.len() > PARTS_MAX {
             return Ok(vec![*time]);
@@ -94,12 +114,7 @@ fn last_with(range: &TimeRange, holds: impl Fn(i64) -> bool) -> i64 {
 
 /// The rows at `from_ns` and later.
 fn rows_from(weights: &[Weight], from_ns: i64) -> f64 {
-    let rows = |weight: &Weight| {
-        let span = i128::from(weight.time.last_ns) - i128::from(weight.time.first_ns) + 1;
-        let behind = i128::from(weight.time.last_ns) - i128::from(from_ns) + 1;
-        weight.rows * (behind.clamp(0, span) as f64 / span as f64)
-    };
-    weights.iter().map(rows).sum()
+    weights.iter().map(|weight| weight.rows_from(from_ns)).sum()
 }
 
 #[cfg(test)]
@@ -125,7 +140,7 @@ mod tests {
                     let first = rng.random_range(-50..60);
                     let last = first + rng.random_range(0..[1, 30][round % 2]);
                     let rows = f64::from(rng.random_range(1..900));
-                    Weight { time: TimeRange::new(first, last), rows }
+                    Weight::new(TimeRange::new(first, last), rows)
                 })
                 .collect();
             for order in [TimeOrder::NewestFirst, TimeOrder::OldestFirst] {
@@ -146,8 +161,8 @@ mod tests {
     #[test]
     fn a_lone_row_far_off_does_not_count_as_time() {
         let weights = [
-            Weight { time: TimeRange::new(0, 999_999), rows: 100_000.0 },
-            Weight { time: TimeRange::new(1 << 60, 1 << 60), rows: 1.0 },
+            Weight::new(TimeRange::new(0, 999_999), 100_000.0),
+            Weight::new(TimeRange::new(1 << 60, 1 << 60), 1.0),
         ];
         let found = cut(&weights, &TimeRange::ALL, 1000.0, TimeOrder::NewestFirst);
         let firsts: Vec<i64> = found.iter().map(|one| one.first_ns).collect();
