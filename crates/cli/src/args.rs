@@ -136,7 +136,8 @@ pub(crate) struct ImportArgs {
     /// Columns to leave out
     #[arg(long, value_delimiter = ',')]
     pub(crate) skip: Vec<String>,
-    /// A text that stands for a missing value, beside the usual ones; may be repeated
+    /// A text that stands for a missing value in every column, as an empty one does; may be repeated. NA, N/A, null and
+    /// NULL do so among numbers, and among the texts of a file that has them among its numbers
     #[arg(long = "null")]
     pub(crate) null_texts: Vec<String>,
     /// A tag that every row gets, as name=value; may be repeated

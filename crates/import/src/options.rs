@@ -30,8 +30,11 @@ pub struct CsvOptions {
     pub fields: Option<Vec<String>>,
     /// Columns to leave out.
     pub skip: Vec<String>,
-    /// Texts that stand for a missing value, quoted or not.
+    /// Texts that stand for a missing value in every column, quoted or not.
     pub null_texts: Vec<String>,
+    /// Texts that stand for a missing value among numbers, times and booleans, and among the texts of a file that has
+    /// them there; elsewhere they are texts, as the code of Namibia is. They never stand for a missing tag.
+    pub usual_nulls: Vec<String>,
     /// Types of fields, instead of the inferred ones; names that the file does not have are of no
     /// meaning.
     pub types: BTreeMap<String, FieldType>,
@@ -66,7 +69,8 @@ impl Default for CsvOptions {
             fields: None,
             skip: Vec::new(),
             // NaN is a value, not a missing one, and stays NaN.
-            null_texts: ["", "NA", "N/A", "null", "NULL", "\\N"].map(str::to_owned).to_vec(),
+            null_texts: ["", "\\N"].map(str::to_owned).to_vec(),
+            usual_nulls: ["NA", "N/A", "null", "NULL"].map(str::to_owned).to_vec(),
             types: BTreeMap::new(),
             table: None,
             layout: Layout::Long,

@@ -199,7 +199,8 @@ impl Survey {
 
 /// Decides how to read a file of which `sample` holds the first records, whole.
 pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
-    let nulls = NullTexts::new(&options.null_texts);
+    let everywhere = NullTexts::new(&options.null_texts);
+    let nulls = NullTexts::new(&[&options.null_texts[..], &options.usual_nulls].concat());
     let Head { dialect, has_header, columns: names, data_start, hint, note } =
         Head::of(sample, options, &nulls)?;
     let (columns, are_named): (Vec<String>, Vec<bool>) = names.into_iter().unzip();
@@ -228,10 +229,14 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
             Layout::Long => None,
             Layout::Wide { tag } => Some(tag.clone()),
         },
-        nulls,
+        text_nulls: everywhere.clone(),
+        tag_nulls: everywhere,
+        nulls: nulls.clone(),
         numerals,
     };
     settle_types(&mut plan, &evidence, options);
+    let usual = usual_nulls(&plan, records, options);
+    plan.text_nulls = NullTexts::new(&[&options.null_texts[..], &usual].concat());
     let schema = CsvSchema {
         separator: dialect.separator,
         has_header,
@@ -352,6 +357,17 @@ fn settle_types(plan: &mut Plan, evidence: &[Evidence], options: &CsvOptions) {
         let ty = wide_type(options).or(common).unwrap_or(FieldType::F64);
         plan.fields.iter_mut().for_each(|field| field.ty = ty);
     }
+}
+
+/// Those of the usual texts for missing values that stand among the numbers, times and booleans of some records.
+fn usual_nulls(plan: &Plan, records: Records<'_>, options: &CsvOptions) -> Vec<String> {
+    let mut unseen = options.usual_nulls.clone();
+    for field in plan.fields.iter().filter(|field| field.ty != FieldType::Text) {
+        for text in records.column(field.column).filter(|text| plan.nulls.contains(text)) {
+            unseen.retain(|usual| usual.as_bytes() != text);
+        }
+    }
+    options.usual_nulls.iter().filter(|usual| !unseen.contains(usual)).cloned().collect()
 }
 
 fn plan_tags(plan: &Plan) -> Vec<String> {

@@ -6,10 +6,10 @@ use arrow_schema::ArrowError;
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use memchr::memchr;
-use tidefall_types::{Error, FieldColumn, Result, TagColumn, WriteBatch};
+use tidefall_types::{Error, FieldColumn, FieldType, Result, TagColumn, WriteBatch};
 
 use super::columns::{BadRecords, TextColumn};
-use super::plan::Plan;
+use super::plan::{Plan, TagPlan};
 use super::records::{Fault, Index, Ragged, Records, count_lines};
 use crate::{BadLine, WIDE_FIELD};
 
@@ -117,15 +117,22 @@ impl Rows {
                 bad.push(record, reason.context("time"));
             }
         });
-        let (nulls, numerals) = (&plan.nulls, plan.numerals);
-        let text = |column, name| TextColumn { records, column, name, nulls, numerals };
-        let tags = plan.tags.iter().map(|tag| text(tag.column, &tag.name).parse_tag(bad)).collect();
+        let numerals = plan.numerals;
+        let text = |column, name, nulls| TextColumn { records, column, name, nulls, numerals };
+        let mut tags = Vec::with_capacity(plan.tags.len());
+        for TagPlan { column, name } in &plan.tags {
+            tags.push(text(*column, name, &plan.tag_nulls).parse_tag(bad));
+        }
+        let nulls_of = |ty| match ty {
+            FieldType::Text => &plan.text_nulls,
+            _ => &plan.nulls,
+        };
         let fields = plan
             .fields
             .iter()
             .map(|field| FieldColumn {
                 name: field.name.clone(),
-                values: text(field.column, &field.name).parse_field(
+                values: text(field.column, &field.name, nulls_of(field.ty)).parse_field(
                     field.ty,
                     field.times.as_ref(),
                     bad,

@@ -18,7 +18,12 @@ pub(super) struct Plan {
     pub fields: Vec<FieldPlan>,
     /// The tag that takes the names of `fields`, when each of them is a sensor.
     pub wide_tag: Option<String>,
+    /// What stands for a missing number, time or boolean.
     pub nulls: NullTexts,
+    /// What stands for a missing text.
+    pub text_nulls: NullTexts,
+    /// What stands for a missing tag.
+    pub tag_nulls: NullTexts,
     pub numerals: Numerals,
 }
 

@@ -101,6 +101,22 @@ fn types_and_missing_values_are_inferred() {
         2024-01-02T00:00:00Z f=NaN b=false big=0
         2024-01-03T00:00:00Z f=-inf t=7 big=3",
     );
+    // NA is Namibia where it is not among numbers, and nothing where it is; tags are what they are.
+    let options = CsvOptions { tags: vec!["s".to_owned()], ..CsvOptions::default() };
+    check(
+        "time,s,country,v\n2024-01-01,NA,NA,1\n2024-01-02,null,NULL,2\n2024-01-03,,DE,\\N\n",
+        &options,
+        "2024-01-01T00:00:00Z s=NA country=NA v=1
+        2024-01-02T00:00:00Z s=null country=NULL v=2
+        2024-01-03T00:00:00Z country=DE",
+    );
+    check(
+        "time,s,wind,v\n2024-01-01,NA,NA,1\n2024-01-02,null,NULL,NA\n2024-01-03,,NW,3\n",
+        &options,
+        "2024-01-01T00:00:00Z s=NA v=1
+        2024-01-02T00:00:00Z s=null wind=NULL
+        2024-01-03T00:00:00Z wind=NW v=3",
+    );
     let types = [("v".to_owned(), FieldType::U8)].into();
     let options = CsvOptions { types, null_texts: vec!["-9".to_owned()], ..CsvOptions::default() };
     check(
