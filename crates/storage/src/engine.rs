@@ -227,14 +227,19 @@ impl Engine {
     }
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
-    /// room for the names.
+    /// room for the names, or when nobody has tried to name them because an earlier commit has failed.
     fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
-        let outcome = self.commit(&mut self.manifest(), edits);
-        match &outcome {
-            Err(error) if error.kind() == ErrorKind::Full => drop(written),
-            _ => written.hand_over(),
+        let (is_named, outcome) = {
+            let mut manifest = self.manifest();
+            manifest.check_open()?;
+            let outcome = self.commit(&mut manifest, edits);
+            let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+            (!is_full, outcome)
+        };
+        if is_named {
+            written.hand_over();
         }
-        outcome.map(drop)
+        outcome
     }
 
     /// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together

@@ -128,6 +128,10 @@ struct Due {
 /// Does a part of the upkeep. While the database closes none begins, and one that is under way may end early.
 fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl FnOnce(Result<()>)) {
     let Ok(_step) = engine.steps.begin() else { return };
+    if engine.commits.failure().is_some() {
+        // Nothing can be written any more, and whoever asks is told why.
+        return;
+    }
     let done = caught(|| {
         let _maintenance = engine.maintain()?;
         act(engine)
