@@ -245,6 +245,10 @@ impl Db {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
         };
+        // First of all: it makes room for what comes.
+        if let Err(error) = engine.delete_replaced() {
+            tracing::warn!(%error, "what was replaced stays for now");
+        }
         let report = for_all(&tables, |table| cascade_table(engine, table, request.target));
         caught(|| forget(engine))?;
         report

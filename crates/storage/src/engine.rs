@@ -227,14 +227,19 @@ impl Engine {
     }
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
-    /// room for the names.
+    /// room for the names, or when nobody has tried to name them because an earlier commit has failed.
     fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
-        let outcome = self.commit(&mut self.manifest(), edits);
-        match &outcome {
-            Err(error) if error.kind() == ErrorKind::Full => drop(written),
-            _ => written.hand_over(),
+        let (is_named, outcome) = {
+            let mut manifest = self.manifest();
+            manifest.check_open()?;
+            let outcome = self.commit(&mut manifest, edits);
+            let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+            (!is_full, outcome)
+        };
+        if is_named {
+            written.hand_over();
         }
-        outcome.map(drop)
+        outcome
     }
 
     /// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together
@@ -246,7 +251,10 @@ impl Engine {
         mut edits: Vec<Edit>,
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
-        self.add_what_the_log_holds(&mut edits, &written)?;
+        // What only goes needs nothing beside it, and no room for that.
+        if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
+            self.add_what_the_log_holds(&mut edits, &written)?;
+        }
         self.commit_written(written, &edits)?;
         let mut live = table.live();
         change(&mut live);
@@ -364,21 +372,23 @@ impl Engine {
     /// Deletes objects that were replaced some time ago and that nobody reads any more, and versions of the
     /// manifest that nobody needs.
     pub(crate) fn sweep(&self) -> Result<()> {
-        self.delete_replaced()?;
-        self.manifest().gc(MANIFEST_VERSIONS)?;
-        Ok(())
+        let deleted = self.delete_replaced();
+        let forgotten = self.manifest().gc(MANIFEST_VERSIONS);
+        deleted.and(forgotten.map(drop))
     }
 
     /// Deletes objects that were replaced some time ago and that nobody reads any more.
     pub(crate) fn delete_replaced(&self) -> Result<()> {
+        let mut outcome = Ok(());
         for name in self.graveyard.due(self.now_ns()) {
             if let Some(id) = names::parse_object(&name) {
                 self.caches.forget(id);
             }
-            self.io.delete(&name)?;
-            self.graveyard.forget(&name);
+            let deleted = self.io.delete(&name).map(|()| self.graveyard.forget(&name));
+            // One that cannot go keeps no other.
+            outcome = outcome.and(deleted);
         }
-        Ok(())
+        outcome
     }
 
     // ---- memory ----

@@ -56,16 +56,25 @@ pub fn spread<W: Send, S: Default, R: Send>(
     if work.len() <= share {
         return act(work);
     }
+    let mut parts = Vec::new();
+    while work.len() > share {
+        let part = work.split_off(work.len() - share);
+        parts.push(Mutex::new(Some(part)));
+    }
+    let act_on = |part: &Mutex<Option<Vec<W>>>| {
+        let part = part.lock().unwrap_or_else(PoisonError::into_inner).take();
+        act(part.unwrap_or_default())
+    };
     std::thread::scope(|scope| {
-        let mut others = Vec::new();
-        while work.len() > share {
-            let part = work.split_off(work.len() - share);
-            others.push(scope.spawn(|| act(part)));
-        }
+        let start = |part| std::thread::Builder::new().spawn_scoped(scope, move || act_on(part));
+        let others: Vec<_> = parts.iter().map(start).collect();
         let mut done = act(work)?;
-        for other in others.into_iter().rev() {
-            let part = other.join();
-            done.extend(part.map_err(|panic| error_of(&*panic))??);
+        for (part, other) in parts.iter().zip(others).rev() {
+            done.extend(match other {
+                Ok(other) => other.join().map_err(|panic| error_of(&*panic))??,
+                // The system has no more threads for us.
+                Err(_) => act_on(part)?,
+            });
         }
         Ok(done)
     })
@@ -102,29 +111,33 @@ fn ordered_singly<T: Sync, R: Send>(
         Mutex::new(Shared { next: 0, consumed: 0, ready: BTreeMap::new(), is_over: false });
     let changed = Condvar::new();
     let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let mut state = lock();
-                    while state.next >= state.consumed + window && !state.is_over {
-                        state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    }
-                    let item = state.next;
-                    if state.is_over || item >= items.len() {
-                        return;
-                    }
-                    state.next += 1;
-                    drop(state);
-                    // A panic must not leave the consumer waiting for ever.
-                    let result = caught(|| work(&items[item]));
-                    lock().ready.insert(item, result);
-                    changed.notify_all();
-                }
-            });
+    let worker = || {
+        loop {
+            let mut state = lock();
+            while state.next >= state.consumed + window && !state.is_over {
+                state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let item = state.next;
+            if state.is_over || item >= items.len() {
+                return;
+            }
+            state.next += 1;
+            drop(state);
+            // A panic must not leave the consumer waiting for ever.
+            let result = caught(|| work(&items[item]));
+            lock().ready.insert(item, result);
+            changed.notify_all();
         }
-        // Nor must one of the consumer leave the workers so.
+    };
+    std::thread::scope(|scope| {
+        // Nor must one of the consumer leave the workers so, from the first of them on.
         let _over = Over { shared: &shared, changed: &changed };
+        let start = || std::thread::Builder::new().spawn_scoped(scope, worker);
+        // When the system has no more threads for us, those that there are do it.
+        let workers = (0..threads).take_while(|_| start().is_ok()).count();
+        if workers == 0 {
+            return items.iter().try_for_each(|item| consume(work(item)?));
+        }
         (0..items.len()).try_for_each(|item| {
             let mut state = lock();
             let result = loop {
@@ -156,8 +169,9 @@ impl<R> Drop for Over<'_, R> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::sync::mpsc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use tidefall_types::ErrorKind;
 
@@ -192,5 +206,56 @@ mod tests {
         });
         let outcome = receive.recv_timeout(Duration::from_secs(60));
         assert_eq!(outcome, Ok(Err(ErrorKind::Internal)), "the workers wait for ever");
+    }
+
+    /// In a process that has room for the stacks of a few threads only.
+    #[test]
+    fn threads_that_cannot_be_had_are_done_without() {
+        const CHILD: &str = "TIDEFALL_TEST_FEW_THREADS";
+        if std::env::var_os(CHILD).is_some() {
+            return do_with_few_threads();
+        }
+        let name = "parallel::tests::threads_that_cannot_be_had_are_done_without";
+        let mut child = Command::new("sh")
+            .args(["-c", r#"ulimit -v 2097152 && exec "$0" "$@""#])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .envs([(CHILD, "1"), ("RUST_MIN_STACK", "268435456")])
+            .spawn()
+            .unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() > end => {
+                    child.kill().unwrap();
+                    panic!("it hangs: {}", child.wait().unwrap());
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        assert!(status.success(), "{status}");
+    }
+
+    fn do_with_few_threads() {
+        const THREADS: usize = 64;
+        let shut = Mutex::new(());
+        std::thread::scope(|scope| {
+            let _guard = shut.lock();
+            let wait = || drop(shut.lock());
+            let thread = |_| std::thread::Builder::new().spawn_scoped(scope, wait).is_ok();
+            let threads = (0..THREADS).map(thread).filter(|is_there| *is_there).count();
+            assert!((1..THREADS).contains(&threads), "{threads} threads can be had");
+        });
+        let items: Vec<usize> = (0..ITEMS).collect();
+        let mut consumed = Vec::new();
+        let consume = |item| {
+            consumed.push(item);
+            Ok(())
+        };
+        ordered(THREADS, &items, |item| Ok(*item), consume).unwrap();
+        assert_eq!(consumed, items);
+        let done = spread(THREADS, items.clone(), |item, _: &mut ()| Ok(item)).unwrap();
+        assert_eq!(done, items);
     }
 }

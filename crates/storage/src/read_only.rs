@@ -8,7 +8,8 @@
 //! 3. Read what the manifest has become. When the log was cut meanwhile, or tables have changed that its records
 //!    may be of, start again with that. Otherwise the two say together what there was at the moment of step 2.
 //! 4. Read the sensors and the records. The objects that the manifest names stay for a minute after they were
-//!    replaced, so they are there unless that takes longer.
+//!    replaced, so they are there unless that takes longer. Records that were not durable yet may go: a writer that
+//!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,10 +33,14 @@ const MOMENT_TRIES: usize = 64;
 /// How often a state is read of which objects are gone before they are read. It takes as long as they stay.
 const LOAD_TRIES: usize = 3;
 
+/// How often an error is tried again that does not come twice from the same state. A writer on a full disk takes back
+/// frames of the log that a reader has seen, once for each group of writes that is refused.
+const ERROR_TRIES: usize = 16;
+
 impl Db {
     /// Opens the database in `dir` only for reading, also while another process writes it: all that
-    /// was acknowledged as durable before, and maybe what came meanwhile. It shows one moment; open it
-    /// again to see what was written since. What the writer replaces stays readable for a minute.
+    /// was acknowledged as durable before, and maybe what came meanwhile, also when that was on its way and is refused
+    /// later. It shows one moment; open it again to see what was written since. What the writer replaces stays readable for a minute.
     ///
     /// # Errors
     /// `NotFound` when there is no database, `Limit` when it changes too fast to find it at rest,
@@ -56,18 +61,27 @@ impl Db {
         options.check()?;
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
         let mut tries = 0;
+        let mut last_error = None;
         loop {
             let (manifest, records) = moment(&io, &*disk)?;
-            let version = manifest.version();
-            let loaded = load(&io, &options, manifest, records);
+            let (version, tail) = (manifest.version(), records.tail());
             tries += 1;
-            let is_whole =
-                |engine: &Arc<Engine>| engine.tables().iter().all(|t| t.damage.is_none());
-            if loaded.as_ref().is_ok_and(is_whole)
-                || tries == LOAD_TRIES
-                || ManifestLog::<State>::open(Arc::clone(&io))?.version() == version
-            {
-                return loaded.map(Self::read_only);
+            match load(&io, &options, manifest, records) {
+                Ok(engine) => {
+                    if engine.tables().iter().all(|table| table.damage.is_none())
+                        || tries >= LOAD_TRIES
+                        || ManifestLog::<State>::open(Arc::clone(&io))?.version() == version
+                    {
+                        return Ok(Self::read_only(engine));
+                    }
+                }
+                Err(error) => {
+                    let seen = Some((version, tail, error.clone()));
+                    if tries >= ERROR_TRIES || seen == last_error {
+                        return Err(error);
+                    }
+                    last_error = seen;
+                }
             }
         }
     }

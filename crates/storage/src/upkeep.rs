@@ -4,12 +4,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidefall_types::{Error, ErrorKind, Result};
 
 use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
-use crate::engine::{Alarm, Engine};
+use crate::engine::Engine;
 use crate::manifest::Edit;
 use crate::options::{CascadeReport, Target};
 use crate::panics::caught;
@@ -63,10 +63,13 @@ pub(crate) fn cascade_table(
     table.check_whole()?;
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
-    let mut report = drain(engine, table, &boundaries, take)?;
+    let drained = drain(engine, table, &boundaries, take);
     engine.steps.check()?;
-    // Behind the drain, which may bring readings that are too old already.
-    report += crate::cascade::retain(engine, table)?;
+    // Behind the drain, which may bring readings that are too old already; and also when there was no room for it, as
+    // this makes some.
+    let retained = crate::cascade::retain(engine, table);
+    let mut report = drained?;
+    report += retained?;
     report += kv_to_short(engine, table, &boundaries)?;
     report += short_to_long(engine, table, &boundaries, target)?;
     Ok(report)
@@ -75,8 +78,9 @@ pub(crate) fn cascade_table(
 /// Forgets what is not needed any more after readings have fallen: the log of what is in objects, and deletes that
 /// hide nothing.
 pub(crate) fn forget(engine: &Engine) -> Result<()> {
-    engine.cut_log()?;
-    engine.tables().iter().try_for_each(|table| engine.retire_tombstones(table))
+    let cut = engine.cut_log();
+    let retired = engine.tables().into_iter().map(|table| engine.retire_tombstones(&table));
+    retired.fold(cut, Result::and)
 }
 
 /// Starts the thread that writes the log and shows what is in it.
@@ -94,47 +98,76 @@ pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name("tidefall-tide".into())
         .spawn(move || {
-            while let Some(alarm) = wait_for_alarm(&engine) {
-                // While the database closes none begins, and one that is under way may end early.
-                let Ok(_step) = engine.steps.begin() else { continue };
-                let done = caught(|| round(&engine, alarm));
-                if engine.steps.check().is_ok() {
-                    note(&engine, alarm, done);
+            let mut next_tend = Instant::now() + engine.options.cascade_pause;
+            while let Some(due) = wait_for_work(&engine, next_tend) {
+                if due.drains {
+                    in_a_step(&engine, drain_all, |drained| note(&engine, drained));
+                }
+                if due.tends {
+                    in_a_step(&engine, tend, |tended| {
+                        if let Err(error) = tended {
+                            tracing::error!(%error, "readings could not be moved");
+                        }
+                    });
+                    next_tend = Instant::now() + engine.options.cascade_pause;
                 }
             }
         })
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
-/// Notes how a round ended.
-fn note(engine: &Engine, alarm: Alarm, done: Result<()>) {
-    let is_blocked = alarm.is_full.then(|| engine.blocked().is_some());
-    match (done, is_blocked) {
-        (Ok(()), Some(true)) => {
+/// What the upkeep has to do.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// Rows in memory are to be drained.
+    drains: bool,
+    /// It is time to look at which readings have come of age.
+    tends: bool,
+}
+
+/// Does a part of the upkeep. While the database closes none begins, and one that is under way may end early.
+fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl FnOnce(Result<()>)) {
+    let Ok(_step) = engine.steps.begin() else { return };
+    if engine.commits.failure().is_some() {
+        // Nothing can be written any more, and whoever asks is told why.
+        return;
+    }
+    let done = caught(|| {
+        let _maintenance = engine.maintain()?;
+        act(engine)
+    });
+    if engine.steps.check().is_ok() {
+        note(done);
+    }
+}
+
+/// Notes how a drain ended.
+fn note(engine: &Engine, drained: Result<()>) {
+    let was_blocked = engine.blocked().is_some();
+    match drained {
+        Ok(()) if was_blocked => {
             engine.set_blocked(None);
             tracing::info!("the disk has room again: readings are moved, and writes taken");
         }
-        (Ok(()), _) => {}
-        (Err(error), Some(was_blocked)) if error.kind() == ErrorKind::Full => {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::Full => {
             if !was_blocked {
                 tracing::error!(%error, "readings cannot leave memory until the disk has room");
             }
             engine.set_blocked(Some(error));
         }
-        (Err(error), is_blocked) => {
+        Err(error) => {
             tracing::error!(%error, "readings could not be moved");
-            if is_blocked.is_some() {
-                // Memory cannot be freed: writers must learn why instead of waiting.
-                engine.commits.fail(&error);
-            }
+            // Memory cannot be freed: writers must learn why instead of waiting.
+            engine.commits.fail(&error);
         }
     }
 }
 
 /// Waits until there is something to do; nothing when the database closes.
-fn wait_for_alarm(engine: &Engine) -> Option<Alarm> {
+fn wait_for_work(engine: &Engine, next_tend: Instant) -> Option<Due> {
     let is_blocked = engine.blocked().is_some();
-    let pause = engine.options.cascade_pause;
+    let pause = next_tend.saturating_duration_since(Instant::now());
     let pause = if is_blocked { pause.min(FULL_PAUSE) } else { pause };
     let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut guard, _) = engine
@@ -144,15 +177,32 @@ fn wait_for_alarm(engine: &Engine) -> Option<Alarm> {
             (is_blocked || !alarm.is_full) && !alarm.is_closing
         })
         .unwrap_or_else(PoisonError::into_inner);
-    let mut alarm = std::mem::take(&mut *guard);
-    // As it is now: the drain may have ended since somebody called for it, or nobody may have.
-    alarm.is_full = is_blocked || engine.is_full();
-    (!alarm.is_closing).then_some(alarm)
+    let alarm = std::mem::take(&mut *guard);
+    drop(guard);
+    // Memory as it is now: the drain may have ended since somebody called for it, or nobody may have. And however often
+    // memory is full, what is due is not put off.
+    let due = Due { drains: is_blocked || engine.is_full(), tends: Instant::now() >= next_tend };
+    (!alarm.is_closing).then_some(due)
 }
 
-fn round(engine: &Engine, alarm: Alarm) -> Result<()> {
-    let _maintenance = engine.maintain()?;
-    if alarm.is_full { flush(engine).map(drop) } else { tend(engine) }
+fn drain_all(engine: &Engine) -> Result<()> {
+    if engine.blocked().is_some() {
+        make_room(engine);
+    }
+    flush(engine).map(drop)
+}
+
+/// Does what frees room on the disk and needs next to none, each step whatever becomes of the others.
+fn make_room(engine: &Engine) {
+    let warn = |done: Result<()>| {
+        if let Err(error) = done {
+            tracing::warn!(%error, "room on the disk could not be freed");
+        }
+    };
+    warn(engine.sweep());
+    for table in engine.tables() {
+        warn(caught(|| crate::cascade::drop_old(engine, &table)).map(drop));
+    }
 }
 
 /// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
@@ -167,9 +217,10 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
     engine.commit(&mut manifest, &[Edit::LogEnd(end)])
 }
 
+/// Lets readings fall that have come of age, and forgets what is not needed any more: each, whatever becomes of the
+/// others.
 fn tend(engine: &Engine) -> Result<()> {
+    let swept = engine.sweep();
     let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
-    forget(engine)?;
-    engine.sweep()?;
-    moved.map(drop)
+    moved.map(drop).and(forget(engine)).and(swept)
 }

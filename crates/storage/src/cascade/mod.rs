@@ -28,5 +28,5 @@ pub(crate) use boundaries::Boundaries;
 pub(crate) use drain::{Take, drain};
 pub(crate) use kv_to_short::kv_to_short;
 pub(crate) use load::load;
-pub(crate) use retention::retain;
+pub(crate) use retention::{drop_old, retain};
 pub(crate) use short_to_long::short_to_long;

@@ -1,7 +1,7 @@
 //! Writing segments: from rows of a source, sensor by sensor, by several threads.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 use roaring::RoaringBitmap;
@@ -101,7 +101,7 @@ pub(super) fn write_in_turn<S>(
     if let [span] = spans {
         return write(span)?.into_iter().map(|object| object.finish(written)).collect();
     }
-    let join = |finishing: ScopedJoinHandle<'_, Result<ObjectEntry>>| {
+    let join = |finishing: ScopedJoinHandle<'_, Result<Option<ObjectEntry>>>| {
         finishing.join().map_err(|panic| error_of(&*panic))?
     };
     std::thread::scope(|scope| {
@@ -109,13 +109,29 @@ pub(super) fn write_in_turn<S>(
         let mut finished = Vec::with_capacity(spans.len());
         for span in spans {
             let Some(object) = write(span)? else { continue };
-            finishing.push_back(scope.spawn(move || object.finish(written)));
-            if finishing.len() > FINISHING_MAX {
-                finished.extend(finishing.pop_front().map(join).transpose()?);
+            let object = Arc::new(Mutex::new(Some(object)));
+            let finish = move || {
+                let object = object.lock().unwrap_or_else(PoisonError::into_inner).take();
+                object.map(|object| object.finish(written)).transpose()
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, finish.clone()) {
+                Ok(thread) => finishing.push_back(thread),
+                Err(_) => {
+                    // The system has no more threads for us.
+                    for before in finishing.drain(..) {
+                        finished.extend(join(before)?);
+                    }
+                    finished.extend(finish()?);
+                }
+            }
+            if finishing.len() > FINISHING_MAX
+                && let Some(first) = finishing.pop_front()
+            {
+                finished.extend(join(first)?);
             }
         }
         for last in finishing {
-            finished.push(join(last)?);
+            finished.extend(join(last)?);
         }
         Ok(finished)
     })

@@ -86,6 +86,19 @@ impl<S: LogState> ManifestLog<S> {
         self.version
     }
 
+    /// Whether a commit would be tried.
+    ///
+    /// # Errors
+    /// `Closed` after one that failed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.failed {
+            return Err(Error::closed(
+                "the manifest takes no more changes, because one failed; open the database again",
+            ));
+        }
+        Ok(())
+    }
+
     /// Makes `edits` durable, all or none, applies them, and returns the new version.
     ///
     /// # Errors
@@ -93,11 +106,7 @@ impl<S: LogState> ManifestLog<S> {
     /// room again. `Conflict` when another process has written this version, `Io` when the disk fails. Nobody
     /// knows then whether the edits are in the manifest: every further commit is `Closed`.
     pub(crate) fn commit(&mut self, edits: &[S::Edit]) -> Result<u64> {
-        if self.failed {
-            return Err(Error::closed(
-                "the manifest takes no more changes, because one failed; open the database again",
-            ));
-        }
+        self.check_open()?;
         if edits.is_empty() {
             return Ok(self.version);
         }

@@ -28,6 +28,7 @@ pub struct Replay {
     // The pieces of a record that has not ended yet.
     pieces: Vec<u8>,
     cursor: RecordCursor,
+    tail: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,13 @@ impl Replay {
         Ok(Self::new(from, &survey(disk, from)?))
     }
 
+    /// The number of the last file and where its valid part ended when it was looked at.
+    pub(crate) fn tail(&self) -> Option<(u64, u64)> {
+        self.tail
+    }
+
     pub(super) fn new(from: Seq, survey: &Survey) -> Self {
+        let last = survey.files.last().map(|file| file.header.number);
         let mut files: VecDeque<_> =
             survey.files.iter().map(|file| (file.clone(), FileEnd::Seal)).collect();
         if let (Some((_, end)), Some(tail)) = (files.back_mut(), survey.tail) {
@@ -63,6 +70,7 @@ impl Replay {
             body_at: 0,
             pieces: Vec::new(),
             cursor: RecordCursor::new(Seq(0)),
+            tail: last.zip(survey.tail.map(|tail| tail.end)),
         }
     }
 

@@ -3,15 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
-use tidefall_storage::{Ack, CascadeRequest, Db, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions};
+use tidefall_storage::{
+    Ack, CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
+};
 use tidefall_types::{
     ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, Result, Series, SeriesBatch, WriteBatch,
 };
 
-use crate::asking::open;
+use crate::asking::{open, options};
 use crate::history::START_NS;
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::small::{read, write};
@@ -223,4 +227,62 @@ fn a_step_that_fails_leaves_no_objects() {
 /// A time at which there is nothing to delete.
 fn nothing() -> tidefall_types::TimeRange {
     tidefall_types::TimeRange::new(0, 1)
+}
+
+/// After a failed commit of the manifest each look for what is due wrote the same rows to objects once more.
+#[test]
+fn a_failed_commit_of_the_manifest_leaves_no_more_objects() {
+    let (disk, clock) = (MemDisk::new(), clock());
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let (strikes, armed) = (faulty.clone(), Arc::clone(&is_armed));
+    let hooked = HookDisk::new(faulty, move |does, name| {
+        if does == Does::Write
+            && name.starts_with("manifest/")
+            && armed.swap(false, Ordering::SeqCst)
+        {
+            strikes.arm(Fault::WriteError, 0, Times::Once);
+        }
+    });
+    let options = DbOptions { cascade_pause: Duration::from_millis(10), ..options(&clock) };
+    let db = Db::open_on(Arc::new(hooked), options).unwrap();
+    write(&db, TABLE, &[(START_NS, 0)]);
+    is_armed.store(true, Ordering::SeqCst);
+    // They are due at once.
+    write(&db, TABLE, &[(0, 0), (1, 1)]);
+    let values = Arc::new(Int64Array::from(vec![0])) as ArrayRef;
+    let fields = vec![FieldColumn { name: "value".into(), values }];
+    let row = WriteBatch { time: vec![START_NS].into(), tags: Vec::new(), fields };
+    let writing = db.clone();
+    let error = within_a_minute("the failure", move || {
+        loop {
+            match writing.write(TABLE, &row, &in_memory()) {
+                Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => return error,
+            }
+        }
+    });
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    let left = readings(&disk);
+    for attempt in 0..3 {
+        let cascade = CascadeRequest { table: None, target: Target::Long };
+        assert_eq!(db.cascade(&cascade).unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(readings(&disk), left, "cascade {attempt}");
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(readings(&disk), left, "flush {attempt}");
+    }
+    let end = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < end {
+        let found = readings(&disk);
+        assert!(found <= left, "{found} objects, {left} before");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(db);
+    assert_eq!(read(&open(disk, &clock).unwrap(), TABLE).len(), 3);
+}
+
+/// How many objects with readings there are.
+fn readings(disk: &MemDisk) -> usize {
+    let is_one = |name: &&String| !name.ends_with(".sensors") && !name.ends_with(".tmp");
+    files(disk, "objects").iter().filter(is_one).count()
 }

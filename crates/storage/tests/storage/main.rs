@@ -28,6 +28,7 @@ mod retention;
 mod schema;
 mod sensors;
 mod small;
+mod upkeep;
 
 /// How often a test with random histories starts over: more with `TIDEFALL_ROUNDS`.
 fn rounds(few: u64) -> u64 {

@@ -2,13 +2,18 @@
 //! stays readable while the writer goes on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
-use tidefall_storage::store::{Disk, MemDisk};
-use tidefall_storage::{CascadeRequest, Db, DbOptions, Target};
-use tidefall_types::{Clock, ErrorKind, ManualClock, NS_PER_DAY, NS_PER_SECOND, Result};
+use arrow_array::Int64Array;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidefall_storage::store::{Disk, Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::{CascadeRequest, Db, DbOptions, Target, WriteOptions};
+use tidefall_types::{
+    Clock, ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, NS_PER_SECOND, Result, WriteBatch,
+};
 
-use crate::hooks::{Does, HookDisk};
+use crate::hooks::{Does, Gate, HookDisk};
 use crate::rounds;
 use crate::small::{read, write};
 
@@ -236,4 +241,99 @@ fn hundreds_of_readers_beside_a_busy_writer_see_all_that_was_acknowledged() {
         opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     println!("{} rows in the end", acknowledged.load(Ordering::Acquire));
+}
+
+/// A random number for each row, so that three megabytes of them are as many in the log.
+fn long_batch(first: i64) -> WriteBatch {
+    const ROWS: i64 = 400_000;
+    let mut rng = SmallRng::seed_from_u64(first as u64);
+    let values = Int64Array::from_iter_values((0..ROWS).map(|_| rng.random()));
+    let fields = vec![FieldColumn { name: "value".into(), values: Arc::new(values) }];
+    WriteBatch { time: (first..first + ROWS).collect(), tags: Vec::new(), fields }
+}
+
+/// A writer on a full disk takes frames back that a reader may have seen, and writes others in their place: the reader
+/// took that for damage.
+#[test]
+fn frames_that_the_writer_takes_back_are_no_damage() {
+    for writes_again in [false, true] {
+        let disk = MemDisk::new();
+        let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+        let gate = Arc::new(Gate::default());
+        let is_armed = Arc::new(AtomicBool::new(false));
+        let frames = Arc::new(AtomicU64::new(0));
+        // A reader that has seen the log, and goes on when it is told to.
+        let (saw, has_seen) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let reader = {
+            let (saw, goes) = (Mutex::new(saw), Mutex::new(goes));
+            let (has_read, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+            let hooked = HookDisk::new(disk.clone(), move |does, name| {
+                if does == Does::Read && name.starts_with("wal/") {
+                    has_read.store(true, Ordering::SeqCst);
+                }
+                let is_behind = does == Does::List && name.starts_with("manifest");
+                if is_behind
+                    && has_read.load(Ordering::SeqCst)
+                    && !has_waited.swap(true, Ordering::SeqCst)
+                {
+                    saw.lock().unwrap().send(()).unwrap();
+                    goes.lock().unwrap().recv().unwrap();
+                }
+            });
+            move || Db::open_read_only_on(Arc::new(hooked), DbOptions::default())
+        };
+        let opened = Arc::new(Mutex::new(None));
+        let (reader, has_seen) = (Mutex::new(Some(reader)), Mutex::new(has_seen));
+        let (at_gate, armed, faults) = (Arc::clone(&gate), Arc::clone(&is_armed), faulty.clone());
+        let (count, thread) = (Arc::clone(&frames), Arc::clone(&opened));
+        let hooked = HookDisk::new(faulty.clone(), move |does, name| {
+            if !name.starts_with("wal/") {
+                return;
+            }
+            if does == Does::Sync {
+                at_gate.pass();
+            }
+            // The first frame of the group is there, the second is about to be.
+            if does == Does::Write
+                && armed.load(Ordering::SeqCst)
+                && count.fetch_add(1, Ordering::SeqCst) == 1
+            {
+                let reader = reader.lock().unwrap().take().unwrap();
+                *thread.lock().unwrap() = Some(std::thread::spawn(reader));
+                has_seen.lock().unwrap().recv().unwrap();
+                faults.arm(Fault::DiskFull, 0, Times::Once);
+            }
+        });
+        let writer = Db::open_on(Arc::new(hooked), DbOptions::default()).unwrap();
+        write(&writer, "plant", &[(0, 0)]);
+        gate.shut();
+        let held = {
+            let writer = writer.clone();
+            std::thread::spawn(move || write(&writer, "plant", &[(1, 1)]))
+        };
+        gate.wait_for_one();
+        let (send, outcomes) = mpsc::channel();
+        for first in [1_000_000, 2_000_000] {
+            let send = send.clone();
+            let durable = WriteOptions::default();
+            let done = move |outcome: Result<_>| send.send(outcome.map(drop)).unwrap();
+            writer.submit("plant", &long_batch(first), &durable, done).unwrap();
+        }
+        is_armed.store(true, Ordering::SeqCst);
+        gate.open();
+        held.join().unwrap();
+        for _ in 0..2 {
+            assert_eq!(outcomes.recv().unwrap().unwrap_err().kind(), ErrorKind::Full);
+        }
+        let mut wanted = vec![(0, 0), (1, 1)];
+        if writes_again {
+            write(&writer, "plant", &[(2, 2)]);
+            wanted.push((2, 2));
+        }
+        go.send(()).unwrap();
+        let reader = opened.lock().unwrap().take().unwrap();
+        let found = reader.join().unwrap().unwrap();
+        assert_eq!(read(&found, "plant"), wanted);
+    }
 }

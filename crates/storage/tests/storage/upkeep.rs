@@ -1,0 +1,184 @@
+//! What a database does by itself, when memory is full, when writers do not stop, and when the disk fails: nobody waits
+//! for ever, and nothing starves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, Int64Array};
+use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::{
+    Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
+};
+use tidefall_types::{
+    Clock, ErrorKind, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_SECOND, TableId,
+    TableSchema, WriteBatch,
+};
+
+use crate::hooks::{Does, HookDisk, within_a_minute};
+use crate::small::write;
+
+/// 2024-03-10.
+const NOW_NS: i64 = 19_792 * NS_PER_DAY;
+/// Between two looks at what is awaited.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Rows of a write that fills memory after a few of its kind.
+const ROWS: i64 = 100_000;
+const MEMORY: WriteOptions = WriteOptions {
+    ack: Ack::Memory,
+    unknown: Unknown::Create,
+    bad_rows: tidefall_storage::BadRows::Reject,
+    existing: tidefall_storage::Existing::Replace,
+};
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(NOW_NS))
+}
+
+fn open(disk: impl Disk + 'static, clock: &Arc<ManualClock>, cascade_pause: Duration) -> Db {
+    let clock: Arc<ManualClock> = Arc::clone(clock);
+    let memory_bytes = MEMORY_BYTES_MIN;
+    let options = DbOptions { memory_bytes, clock, cascade_pause, ..DbOptions::default() };
+    Db::open_on(Arc::new(disk), options).unwrap()
+}
+
+/// As long as it takes for a test to end.
+const LONG: Duration = Duration::from_secs(600);
+
+fn batch(first_ns: i64, rows: i64) -> WriteBatch {
+    let values = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
+    let fields = vec![FieldColumn { name: "value".into(), values }];
+    WriteBatch { time: (first_ns..first_ns + rows).collect(), tags: Vec::new(), fields }
+}
+
+/// The files of objects with readings.
+fn objects(disk: &MemDisk) -> Vec<String> {
+    let name = |entry| match entry {
+        DiskEntry::File { name, .. } => Some(name),
+        DiskEntry::Dir(_) => None,
+    };
+    let names = disk.list("objects").unwrap().into_iter().filter_map(name);
+    names.filter(|name| !name.ends_with(".sensors") && !name.ends_with(".tmp")).collect()
+}
+
+/// The live objects of a table.
+fn live_objects(db: &Db, table: &str) -> usize {
+    let tables = db.inspect().unwrap();
+    let table = tables.iter().find(|found| found.name == table).unwrap();
+    table.models.iter().map(|model| model.objects as usize).sum()
+}
+
+/// A table that forgets what is older than thirty days, with an object that is younger.
+fn table_that_forgets(db: &Db) {
+    let mut schema = TableSchema::new(TableId::default(), "yard", "time");
+    schema.add_field("value", FieldType::I64).unwrap();
+    schema.options.retention_ns = Some(30 * NS_PER_DAY);
+    db.create_table(&schema, IfExists::Fail).unwrap();
+    write(db, "yard", &[(NOW_NS - 20 * NS_PER_DAY, 1)]);
+    db.flush().unwrap();
+    assert_eq!(live_objects(db, "yard"), 1);
+}
+
+/// Writes from memory until the disk is found full.
+fn fill_memory(db: &Db) {
+    let db = db.clone();
+    let error = within_a_minute("a write", move || {
+        let mut rows = 0;
+        loop {
+            match db.write("plant", &batch(NOW_NS + rows, ROWS), &MEMORY) {
+                Ok(_) => rows += ROWS,
+                Err(error) => return error,
+            }
+        }
+    });
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+}
+
+/// The upkeep of a full disk was one try after the other to write, and nothing that would have made room.
+#[test]
+fn what_was_replaced_goes_while_the_disk_is_full() {
+    let (disk, clock) = (MemDisk::new(), clock());
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let db = open(faulty.clone(), &clock, LONG);
+    for round in 0..2 {
+        let rows: Vec<(i64, i64)> = (0..100).map(|row| (2 * row + round, row)).collect();
+        write(&db, "plant", &rows);
+        db.flush().unwrap();
+    }
+    let replaced = objects(&disk);
+    db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    assert_eq!((replaced.len(), live_objects(&db, "plant")), (2, 1));
+    faulty.arm(Fault::DiskFull, 0, Times::Always);
+    fill_memory(&db);
+    assert_eq!(objects(&disk).len(), 3);
+    clock.set(NOW_NS + 120 * NS_PER_SECOND);
+    let found = disk.clone();
+    within_a_minute("what frees room", move || {
+        while objects(&found).iter().any(|name| replaced.contains(name)) {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    assert!(db.write("plant", &batch(0, 1), &MEMORY).is_err(), "the disk is full all the same");
+    faulty.disarm();
+}
+
+/// A disk that has no room for objects, and some for all else.
+#[test]
+fn what_is_too_old_goes_while_the_disk_is_full() {
+    let (disk, clock) = (MemDisk::new(), clock());
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let is_full = Arc::new(AtomicBool::new(false));
+    let (fills, full) = (faulty.clone(), Arc::clone(&is_full));
+    let hooked = HookDisk::new(faulty, move |does, name| {
+        let is_hit = matches!(does, Does::Write | Does::Create) && name.starts_with("objects/");
+        match is_hit && full.load(Ordering::SeqCst) {
+            true => fills.arm(Fault::DiskFull, 0, Times::Always),
+            false => fills.disarm(),
+        }
+    });
+    let db = open(hooked, &clock, LONG);
+    table_that_forgets(&db);
+    write(&db, "plant", &[(NOW_NS, 0)]);
+    is_full.store(true, Ordering::SeqCst);
+    fill_memory(&db);
+    clock.set(NOW_NS + 20 * NS_PER_DAY);
+    let (waiting, later) = (db.clone(), Arc::clone(&clock));
+    within_a_minute("retention", move || {
+        while live_objects(&waiting, "yard") > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        later.set(later.now_ns() + 120 * NS_PER_SECOND);
+        while !objects(&disk).is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    is_full.store(false, Ordering::SeqCst);
+}
+
+/// Each round of the upkeep found memory full, and did nothing else.
+#[test]
+fn writers_that_do_not_stop_keep_nothing_from_being_tended() {
+    let clock = clock();
+    let db = open(MemDisk::new(), &clock, Duration::from_secs(1));
+    table_that_forgets(&db);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (writing, over) = (db.clone(), Arc::clone(&is_over));
+    let later_ns = NOW_NS + 20 * NS_PER_DAY;
+    let writer = std::thread::spawn(move || {
+        let mut rows = 0;
+        while !over.load(Ordering::SeqCst) {
+            writing.write("plant", &batch(later_ns + rows % (10 * ROWS), ROWS), &MEMORY).unwrap();
+            rows += ROWS;
+        }
+        rows
+    });
+    clock.set(later_ns);
+    let waiting = db.clone();
+    within_a_minute("retention", move || {
+        while live_objects(&waiting, "yard") > 0 {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    is_over.store(true, Ordering::SeqCst);
+    println!("{} rows were written meanwhile", writer.join().unwrap());
+}
