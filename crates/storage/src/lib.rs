@@ -31,6 +31,7 @@ mod read_only;
 mod recovery;
 mod repair;
 mod rows;
+mod search;
 mod segment;
 mod steps;
 pub mod store;
