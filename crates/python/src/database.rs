@@ -13,8 +13,7 @@ use tidefall_storage::{
     Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Error, FieldId, FieldType, NO_TAG, Result, Series, SeriesBatch, TagColumn, TagId, TimeRange,
-    WriteBatch,
+    Error, FieldId, FieldType, Result, Series, SeriesBatch, TagColumn, TagId, TimeRange, WriteBatch,
 };
 use tokio::runtime::Runtime;
 
@@ -78,11 +77,8 @@ fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
     if let Some((tag, places)) = order
         && places.len() > 1
     {
-        let (values, keys) = snapshot.tag_keys(TagId(tag as u16));
-        let place = |sensor: &u32| match keys.get(*sensor as usize) {
-            None | Some(&NO_TAG) => None,
-            Some(&key) => places.get(values.value(key as usize)),
-        };
+        let tag = snapshot.tag(TagId(tag as u16));
+        let place = |sensor: &u32| tag.of(*sensor).and_then(|value| places.get(value));
         sensors.sort_by_key(place);
     }
     Ok(sensors)

@@ -43,7 +43,7 @@ mod wal;
 mod write;
 mod written;
 
-pub use catalog::{Case, TagFilter};
+pub use catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use db::Db;
 pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport};
