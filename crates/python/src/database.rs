@@ -9,7 +9,7 @@ use tidefall_sql::Session;
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
 };
-use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
+use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
@@ -74,11 +74,8 @@ fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
     if let Some((tag, places)) = order
         && places.len() > 1
     {
-        let (values, keys) = snapshot.tag_keys(TagId(tag as u16));
-        let place = |sensor: &u32| match keys.get(*sensor as usize) {
-            None | Some(&NO_TAG) => None,
-            Some(&key) => places.get(values.value(key as usize)),
-        };
+        let tag = snapshot.tag(TagId(tag as u16));
+        let place = |sensor: &u32| tag.of(*sensor).and_then(|value| places.get(value));
         sensors.sort_by_key(place);
     }
     Ok(sensors)

@@ -10,7 +10,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use pyo3::IntoPyObject;
 use tidefall_storage::{Extreme, Frame, Keep, SensorValues, TableSnapshot};
-use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
+use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange};
 
 use crate::array::Array;
 use crate::stream::{Batch, arrow_error};
@@ -86,11 +86,8 @@ impl Question {
     pub(crate) fn tags(&self, sensors: &[u32]) -> Tags {
         let names = &self.snapshot.schema().tags;
         let of = |place: usize| {
-            let (values, keys) = self.snapshot.tag_keys(TagId(place as u16));
-            let value = |sensor: &u32| match keys.get(*sensor as usize) {
-                None | Some(&NO_TAG) => None,
-                Some(&key) => Some(values.value(key as usize).to_owned()),
-            };
+            let tag = self.snapshot.tag(TagId(place as u16));
+            let value = |sensor: &u32| tag.of(*sensor).map(str::to_owned);
             sensors.iter().map(value).collect()
         };
         names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()

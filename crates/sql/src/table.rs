@@ -5,16 +5,16 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringArray, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringBuilder, UInt32Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::ScalarValue;
+use datafusion::common::{HashMap, ScalarValue};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{Db, TableSnapshot};
+use tidefall_storage::{BATCH_ROWS, Db, SensorTag, TableSnapshot};
 use tidefall_types::{
     Column, ColumnKind, Error, FieldId, NO_TAG, TableSchema, TagId, TimeRange, format_time,
 };
@@ -31,36 +31,82 @@ pub(crate) struct View {
     arrow: SchemaRef,
 }
 
-/// A tag of the sensors of a snapshot: all arrays made of it share one dictionary.
+/// Up to so many values, all arrays made of a tag share one dictionary. Of more, each has those that it needs:
+/// DataFusion looks at all values of the dictionary of each batch.
+const SHARED_VALUES_MAX: usize = BATCH_ROWS;
+
+/// Where so many times fewer keys are wanted than there are values, they are ordered alone.
+const RANKED_SHARE_MAX: usize = 8;
+
+/// A tag of the sensors of a snapshot.
 pub(crate) struct TagView<'a> {
-    values: Arc<StringArray>,
-    key_of_sensor: &'a [u32],
+    tag: SensorTag<'a>,
 }
 
 impl TagView<'_> {
     /// The tag of each of `sensors`.
     pub(crate) fn of_sensors(&self, sensors: &[u32]) -> Result<ArrayRef> {
-        let mut missing = false;
-        let keys: Vec<u32> = sensors
-            .iter()
-            .map(|&sensor| {
-                let key = self.key(sensor);
-                missing |= key == NO_TAG;
-                key
-            })
-            .collect();
-        let keys = if missing {
+        self.of_keys(sensors.iter().map(|sensor| self.key(*sensor)))
+    }
+
+    /// The values with some keys, null for [`NO_TAG`].
+    pub(crate) fn of_keys(&self, keys: impl Iterator<Item = u32>) -> Result<ArrayRef> {
+        if self.tag.value_count() > SHARED_VALUES_MAX {
+            return self.of_few_keys(keys);
+        }
+        let keys: Vec<u32> = keys.collect();
+        let values = Arc::new(self.tag.dictionary());
+        let keys = if keys.contains(&NO_TAG) {
             keys.into_iter().map(|key| (key != NO_TAG).then_some(key)).collect()
         } else {
             UInt32Array::from(keys)
         };
-        let values = Arc::clone(&self.values) as ArrayRef;
         Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, values)?))
     }
 
-    /// The place of a sensor's value among all values. A tag that no sensor has a value for has no keys.
+    /// As [`Self::of_keys`], with a dictionary of the values that occur.
+    fn of_few_keys(&self, keys: impl Iterator<Item = u32>) -> Result<ArrayRef> {
+        let mut places: HashMap<u32, u32> = HashMap::new();
+        let mut values = StringBuilder::new();
+        let mut last = (NO_TAG, None);
+        let place = |key: u32| {
+            // Rows of one sensor follow each other.
+            if key != last.0 {
+                let next = places.len() as u32;
+                let place = self.tag.value(key).map(|value| {
+                    *places.entry(key).or_insert_with(|| {
+                        values.append_value(value);
+                        next
+                    })
+                });
+                last = (key, place);
+            }
+            last.1
+        };
+        let keys: UInt32Array = keys.map(place).collect();
+        let values = Arc::new(values.finish());
+        Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, values)?))
+    }
+
+    /// The key of the value that a sensor has, or [`NO_TAG`].
     pub(crate) fn key(&self, sensor: u32) -> u32 {
-        self.key_of_sensor.get(sensor as usize).copied().unwrap_or(NO_TAG)
+        self.tag.key(sensor)
+    }
+
+    /// The place of each of some keys in the order of their values, and a bound of these places; [`NO_TAG`] comes last.
+    pub(crate) fn ranks(&self, keys: &[u32]) -> (Vec<u32>, u32) {
+        let count = self.tag.value_count();
+        if keys.len() >= count / RANKED_SHARE_MAX {
+            let order = self.tag.order();
+            let behind = count as u32;
+            return (keys.iter().map(|key| order.rank(*key).min(behind)).collect(), behind + 1);
+        }
+        let mut known: Vec<u32> = keys.to_vec();
+        known.sort_unstable();
+        known.dedup();
+        known.sort_by_key(|key| (*key == NO_TAG, self.tag.value(*key)));
+        let places: HashMap<u32, u32> = known.iter().copied().zip(0..).collect();
+        (keys.iter().map(|key| places[key]).collect(), known.len() as u32)
     }
 
     /// The order of two sensors by this tag; those without a value come last.
@@ -69,15 +115,13 @@ impl TagView<'_> {
             [one, other] if one == other => Ordering::Equal,
             [NO_TAG, _] => Ordering::Greater,
             [_, NO_TAG] => Ordering::Less,
-            [one, other] => self.values.value(one as usize).cmp(self.values.value(other as usize)),
+            [one, other] => self.tag.value(one).cmp(&self.tag.value(other)),
         }
     }
 
     /// The tag of a sensor, in the type of its column.
     pub(crate) fn scalar(&self, sensor: u32) -> ScalarValue {
-        let key = self.key(sensor);
-        let value = (key != NO_TAG).then(|| self.values.value(key as usize).to_owned());
-        let value = Box::new(ScalarValue::Utf8(value));
+        let value = Box::new(ScalarValue::Utf8(self.tag.of(sensor).map(str::to_owned)));
         ScalarValue::Dictionary(Box::new(DataType::UInt32), value)
     }
 
@@ -163,8 +207,7 @@ impl View {
 
     /// The values of a tag.
     pub(crate) fn tag(&self, tag: TagId) -> TagView<'_> {
-        let (values, key_of_sensor) = self.snapshot.tag_keys(tag);
-        TagView { values: Arc::new(values), key_of_sensor }
+        TagView { tag: self.snapshot.tag(tag) }
     }
 }
 

@@ -31,6 +31,7 @@ mod read_only;
 mod recovery;
 mod repair;
 mod rows;
+mod search;
 mod segment;
 mod steps;
 pub mod store;
@@ -42,7 +43,7 @@ mod wal;
 mod write;
 mod written;
 
-pub use catalog::{Case, TagFilter};
+pub use catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use db::Db;
 pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport};

@@ -2,19 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidefall_types::{NO_TAG, TagId};
+use tidefall_storage::SensorTag;
+use tidefall_types::TagId;
 
 use crate::table::View;
 
 /// The tags of a sensor, with commas in between; a table without tags has one sensor, `value`.
 pub(super) struct Labels<'a> {
-    tags: Vec<(arrow_array::StringArray, &'a [u32])>,
+    tags: Vec<SensorTag<'a>>,
 }
 
 impl<'a> Labels<'a> {
     pub(super) fn new(view: &'a View) -> Self {
         let tags = 0..view.schema().tags.len();
-        Self { tags: tags.map(|tag| view.snapshot().tag_keys(TagId(tag as u16))).collect() }
+        Self { tags: tags.map(|tag| view.snapshot().tag(TagId(tag as u16))).collect() }
     }
 
     pub(super) fn of(&self, sensor: u32) -> String {
@@ -22,14 +23,11 @@ impl<'a> Labels<'a> {
             return "value".to_owned();
         }
         let mut label = String::new();
-        for (at, (values, keys)) in self.tags.iter().enumerate() {
+        for (at, tag) in self.tags.iter().enumerate() {
             if at > 0 {
                 label.push(',');
             }
-            match keys.get(sensor as usize) {
-                None | Some(&NO_TAG) => {}
-                Some(&key) => label.push_str(values.value(key as usize)),
-            }
+            label.push_str(tag.of(sensor).unwrap_or_default());
         }
         label
     }

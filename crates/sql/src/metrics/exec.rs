@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use datafusion::arrow::compute::{SortOptions, take};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{AggregateRequest, AggregateResult, Bin, TimeOrder};
+use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, TimeOrder};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::by_time::ByTime;
@@ -251,42 +251,45 @@ impl Answers {
         snapshot.aggregate_on(threads, request, &tally.start()).map_err(to_datafusion)
     }
 
-    /// The answer to a piece of the question.
-    fn answer(&self, threads: usize, piece: &Piece, tally: &Tally) -> Result<RecordBatch> {
+    /// The answer to a piece of the question, in batches of the usual size.
+    fn answer(&self, threads: usize, piece: &Piece, tally: &Tally) -> Result<Vec<RecordBatch>> {
         let request = self.request(piece);
         let result = self.ask(threads, &request, tally)?;
-        self.batch(piece, &request, &result, tally)
+        let (view, result) = (&self.question.view, &result);
+        let answer = Answer { view, request: &request, result, tally };
+        let groups = self.question.groups.len();
+        let measures = self.question.measures.iter().zip(self.arrow.fields().iter().skip(groups));
+        let measures: Vec<ArrayRef> = measures
+            .map(|(measure, field)| answer.column(*measure, field.data_type()))
+            .collect::<Result<_>>()?;
+        let lines = result.rows.len();
+        let starts = (0..lines).step_by(BATCH_ROWS);
+        let batch = |start: usize| {
+            self.batch(piece, result, &measures, start..lines.min(start + BATCH_ROWS))
+        };
+        starts.map(batch).collect()
     }
 
     fn batch(
         &self,
         piece: &Piece,
-        request: &AggregateRequest,
         result: &AggregateResult,
-        tally: &Tally,
+        measures: &[ArrayRef],
+        lines: Range<usize>,
     ) -> Result<RecordBatch> {
-        let schema = Arc::clone(&self.arrow);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-        let group_of_line: UInt32Array =
-            result.group.iter().map(|group| group + piece.groups.start).collect();
-        let mut values = self.grouped.values.iter();
+        let groups: Vec<u32> =
+            result.group[lines.clone()].iter().map(|group| group + piece.groups.start).collect();
+        let mut values = self.grouped.values(&self.question.view, &groups)?.into_iter();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.arrow.fields().len());
         for group in &self.question.groups {
             match group {
-                Group::Bin(_) => columns.push(times(&result.bin_start_ns)),
-                Group::Tags(_) => {
-                    if let Some(values) = values.next() {
-                        columns.push(take(values, &group_of_line, None)?);
-                    }
-                }
+                Group::Bin(_) => columns.push(times(&result.bin_start_ns[lines.clone()])),
+                Group::Tags(_) => columns.extend(values.next()),
             }
         }
-        let answer = Answer { view: &self.question.view, request, result, tally };
-        for measure in &self.question.measures {
-            let data_type = schema.field(columns.len()).data_type();
-            columns.push(answer.column(*measure, data_type)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(result.rows.len()));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+        columns.extend(measures.iter().map(|column| column.slice(lines.start, lines.len())));
+        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
     }
 
     fn nothing(&self) -> Result<RecordBatch> {
@@ -400,19 +403,23 @@ impl Source for Answers {
         let Part { groups, threads } = self.parts[partition].clone();
         let pieces = if groups.is_empty() { Vec::new() } else { self.pieces(groups, tally)? };
         let (mut pieces, tally) = (pieces.into_iter(), tally.clone());
-        let mut lines = 0;
+        let mut batches_made = 0;
         let answers = std::iter::from_fn(move || match pieces.next() {
-            Some(piece) => Some(
-                self.answer(threads, &piece, &tally).inspect(|batch| lines += batch.num_rows()),
-            ),
+            Some(piece) => {
+                let answer = self.answer(threads, &piece, &tally);
+                Some(answer.inspect(|batches| batches_made += batches.len()))
+            }
             // SQL: without GROUP BY there is one group, even if nothing is in it.
-            None if lines == 0 && self.question.groups.is_empty() => {
-                lines = 1;
-                Some(self.nothing())
+            None if batches_made == 0 && self.question.groups.is_empty() => {
+                batches_made = 1;
+                Some(self.nothing().map(|batch| vec![batch]))
             }
             None => None,
         });
-        Ok(sliced(answers))
+        Ok(sliced(answers.flat_map(|answer| match answer {
+            Ok(batches) => batches.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        })))
     }
 }
 

@@ -1,16 +1,22 @@
 //! Which sensors count into which group.
+//!
+//! Tags are compared by the order of their values, which the catalogue knows, as numbers: no text is looked at for a
+//! sensor, as there may be a million.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::row::{RowConverter, SortField};
+use datafusion::common::HashMap;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
+use tidefall_types::{ColumnKind, TagId};
 
 use super::node::Question;
 use super::spec::Group;
-use crate::pushdown::{evaluate, select_sensors};
+use crate::pushdown::{column_kind, evaluate, sensors_that_meet};
+use crate::table::View;
 
 /// The sensors of a question in the order of their groups.
 #[derive(Debug, Clone)]
@@ -21,51 +27,228 @@ pub(super) struct Grouped {
     pub(super) groups: Arc<[u32]>,
     /// The number of groups.
     pub(super) count: u32,
-    /// For each group column that looks at tags, its value for each group.
-    pub(super) values: Vec<ArrayRef>,
+    /// The group columns that look at tags.
+    columns: Vec<GroupColumn>,
+}
+
+/// A value for each group.
+#[derive(Debug, Clone)]
+enum GroupColumn {
+    /// Keys of a tag.
+    Tag(TagId, Vec<u32>),
+    Values(ArrayRef),
+}
+
+/// For each sensor the place of its value in the order of all values of a column.
+struct Ranks {
+    ranks: Vec<u32>,
+    /// Above all ranks.
+    bound: u32,
 }
 
 impl Grouped {
     /// Finds the sensors of a question and groups them. Groups are ordered by their values, nulls
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
-        let sensors = select_sensors(&question.view, &question.conditions)?;
+        let view = &question.view;
+        let sensors: Vec<u32> =
+            sensors_that_meet(view, &question.conditions, None)?.iter().collect();
         let exprs = question.groups.iter().filter_map(|group| match group {
-            Group::Tags(expr) => Some(expr.clone()),
+            Group::Tags(expr) => Some(expr),
             Group::Bin(_) => None,
         });
-        let (exprs, time): (Vec<Expr>, _) = (exprs.collect(), &question.conditions.time);
-        let (sensors, columns) = evaluate(&question.view, sensors, &exprs, time)?;
-        if columns.is_empty() || sensors.is_empty() {
+        let (tags, exprs): (Vec<Option<TagId>>, Vec<&Expr>) =
+            exprs.map(|expr| (bare_tag(expr, view), expr)).unzip();
+        let computed = tags.iter().zip(&exprs).filter(|(tag, _)| tag.is_none());
+        let computed: Vec<Expr> = computed.map(|(_, expr)| (*expr).clone()).collect();
+        let (sensors, computed) = evaluate(view, sensors, &computed, &question.conditions.time)?;
+        if tags.is_empty() || sensors.is_empty() {
             let count = u32::from(!sensors.is_empty());
             let groups = vec![0; sensors.len()].into();
-            return Ok(Self { sensors: sensors.into(), groups, count, values: columns });
+            return Ok(Self { sensors: sensors.into(), groups, count, columns: Vec::new() });
         }
-        let order = SortOptions { descending: false, nulls_first: false };
-        let fields = columns
-            .iter()
-            .map(|column| SortField::new_with_options(column.data_type().clone(), order))
-            .collect();
-        let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
-        let mut by_group: Vec<u32> = (0..sensors.len() as u32).collect();
-        by_group.sort_by(|&a, &b| rows.row(a as usize).cmp(&rows.row(b as usize)));
-        let mut groups: Vec<u32> = Vec::with_capacity(by_group.len());
-        let mut firsts: Vec<u32> = Vec::new();
-        for &at in &by_group {
-            let new = match firsts.last() {
-                Some(&first) => rows.row(first as usize) != rows.row(at as usize),
-                None => true,
-            };
-            if new {
-                firsts.push(at);
+        let mut computed = computed.into_iter();
+        let mut columns = Vec::with_capacity(tags.len());
+        let mut ranks = Vec::with_capacity(tags.len());
+        for tag in tags {
+            if let Some(tag) = tag {
+                let shown = view.tag(tag);
+                let keys: Vec<u32> = sensors.iter().map(|sensor| shown.key(*sensor)).collect();
+                let (of_keys, bound) = shown.ranks(&keys);
+                ranks.push(Ranks { ranks: of_keys, bound });
+                columns.push(GroupColumn::Tag(tag, keys));
+            } else if let Some(values) = computed.next() {
+                ranks.push(Ranks::of_values(&values)?);
+                columns.push(GroupColumn::Values(values));
             }
-            groups.push(firsts.len() as u32 - 1);
         }
-        let count = firsts.len() as u32;
-        let firsts = UInt32Array::from(firsts);
-        let values =
-            columns.iter().map(|column| Ok(take(column, &firsts, None)?)).collect::<Result<_>>()?;
-        let sensors = by_group.iter().map(|&at| sensors[at as usize]).collect();
-        Ok(Self { sensors, groups: groups.into(), count, values })
+        let (by_group, groups, firsts) = group(&codes(ranks, sensors.len()));
+        let columns = columns.iter().map(|column| column.at(&firsts)).collect::<Result<_>>()?;
+        let sensors = by_group.iter().map(|at| sensors[*at as usize]).collect();
+        Ok(Self { sensors, groups: groups.into(), count: firsts.len() as u32, columns })
+    }
+
+    /// The values of some groups, a column for each group column that looks at tags.
+    pub(super) fn values(&self, view: &View, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let of = |column: &GroupColumn| match column {
+            GroupColumn::Tag(tag, keys) => {
+                view.tag(*tag).of_keys(groups.iter().map(|group| keys[*group as usize]))
+            }
+            GroupColumn::Values(values) => {
+                Ok(take(values, &UInt32Array::from(groups.to_vec()), None)?)
+            }
+        };
+        self.columns.iter().map(of).collect()
+    }
+}
+
+impl GroupColumn {
+    /// The values of some sensors.
+    fn at(&self, sensors: &[u32]) -> Result<Self> {
+        Ok(match self {
+            Self::Tag(tag, keys) => {
+                Self::Tag(*tag, sensors.iter().map(|at| keys[*at as usize]).collect())
+            }
+            Self::Values(values) => {
+                Self::Values(take(values, &UInt32Array::from(sensors.to_vec()), None)?)
+            }
+        })
+    }
+}
+
+/// The tag that an expression is, if it is nothing else.
+fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
+    match column_kind(expr, view.schema())? {
+        ColumnKind::Tag(tag) => Some(tag),
+        _ => None,
+    }
+}
+
+impl Ranks {
+    fn of_values(values: &ArrayRef) -> Result<Self> {
+        let order = SortOptions { descending: false, nulls_first: false };
+        let field = SortField::new_with_options(values.data_type().clone(), order);
+        let rows = RowConverter::new(vec![field])?.convert_columns(std::slice::from_ref(values))?;
+        // Only values that differ are ordered, as there may be few.
+        let mut places = HashMap::new();
+        let mut distinct = Vec::new();
+        let places: Vec<u32> = rows
+            .iter()
+            .map(|row| {
+                *places.entry(row).or_insert_with(|| {
+                    distinct.push(row);
+                    distinct.len() as u32 - 1
+                })
+            })
+            .collect();
+        let mut ordered: Vec<u32> = (0..distinct.len() as u32).collect();
+        ordered.sort_unstable_by_key(|place| distinct[*place as usize]);
+        let mut rank = vec![0; ordered.len()];
+        for (place, at) in ordered.iter().zip(0..) {
+            rank[*place as usize] = at;
+        }
+        let ranks = places.iter().map(|place| rank[*place as usize]).collect();
+        Ok(Self { ranks, bound: rank.len() as u32 })
+    }
+}
+
+/// Numbers that are ordered as the ranks of all columns are, the first column first, and a bound of them.
+struct Codes {
+    codes: Vec<u64>,
+    bound: u64,
+}
+
+fn codes(columns: Vec<Ranks>, sensors: usize) -> Codes {
+    let mut all = Codes { codes: vec![0; sensors], bound: 1 };
+    for Ranks { ranks, bound } in columns {
+        let bound = u64::from(bound.max(1));
+        if all.bound.checked_mul(bound).is_none() {
+            all.close_gaps();
+        }
+        all.codes.iter_mut().zip(&ranks).for_each(|(code, rank)| {
+            *code = *code * bound + u64::from(*rank);
+        });
+        all.bound = all.bound.saturating_mul(bound);
+    }
+    all
+}
+
+impl Codes {
+    /// Numbers the codes that there are. Then they are fewer than 2^32, as sensors are.
+    fn close_gaps(&mut self) {
+        let mut distinct = self.codes.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for code in &mut self.codes {
+            *code = distinct.partition_point(|other| other < code) as u64;
+        }
+        self.bound = distinct.len() as u64;
+    }
+}
+
+/// Up to so many codes for each sensor are counted; of more, counting would take longer than sorting.
+const CODES_PER_SENSOR_MAX: u64 = 4;
+
+/// The places of all codes in their order, the group of each of these, and a place for each group.
+fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let mut by_group: Vec<u32> = (0..codes.len() as u32).collect();
+    if *bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
+        by_group.sort_by_key(|at| codes[*at as usize]);
+    } else {
+        let mut ends = vec![0_u32; *bound as usize];
+        codes.iter().for_each(|code| ends[*code as usize] += 1);
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        for (at, code) in codes.iter().enumerate() {
+            let place = &mut ends[*code as usize];
+            by_group[*place as usize] = at as u32;
+            *place += 1;
+        }
+    }
+    let (mut groups, mut firsts) = (Vec::with_capacity(by_group.len()), Vec::new());
+    let mut last = None;
+    for at in &by_group {
+        let code = codes[*at as usize];
+        if last != Some(code) {
+            firsts.push(*at);
+            last = Some(code);
+        }
+        groups.push(firsts.len() as u32 - 1);
+    }
+    (by_group, groups, firsts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_come_in_the_order_of_their_columns() {
+        for bounds in [[2_u32, 3, 1], [4, 4, 4], [u32::MAX, u32::MAX, u32::MAX]] {
+            let sensors = 500_u32;
+            let rank = |column: u32, at: u32| {
+                // Spread over all that the bound allows.
+                let bound = bounds[column as usize];
+                let step = at.wrapping_mul(2_654_435_761).rotate_left(column * 7) % 5;
+                u64::from(bound - 1).min(u64::from(step) * (u64::from(bound) / 5).max(1)) as u32
+            };
+            let columns = (0..3).map(|column| Ranks {
+                ranks: (0..sensors).map(|at| rank(column, at)).collect(),
+                bound: bounds[column as usize],
+            });
+            let (by_group, groups, firsts) = group(&codes(columns.collect(), sensors as usize));
+            let tuple = |at: u32| [rank(0, at), rank(1, at), rank(2, at)];
+            let mut expected: Vec<u32> = (0..sensors).collect();
+            expected.sort_by_key(|at| tuple(*at));
+            assert_eq!(by_group, expected, "{bounds:?}");
+            let mut tuples: Vec<[u32; 3]> = expected.iter().map(|at| tuple(*at)).collect();
+            let of_groups: Vec<[u32; 3]> =
+                groups.iter().map(|group| tuple(firsts[*group as usize])).collect();
+            assert_eq!(of_groups, tuples, "{bounds:?}");
+            tuples.dedup();
+            assert_eq!(firsts.len(), tuples.len(), "{bounds:?}");
+        }
     }
 }

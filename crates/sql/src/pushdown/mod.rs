@@ -4,7 +4,7 @@
 //!    that together hold for at least the rows for which the condition is true.
 //! 2. Bounds are *exact* when they hold for no other row. DataFusion then forgets the condition;
 //!    otherwise it filters once more what the scan delivers.
-//! 3. A condition that only looks at tags is always exact: what the inverted index cannot answer
+//! 3. A condition that only looks at tags is always exact: what the catalogue cannot answer
 //!    is evaluated once per sensor instead of once per row.
 
 mod bounds;
@@ -21,14 +21,14 @@ use tidefall_storage::{TagFilter, ValueCondition};
 use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
-pub(crate) use selection::{evaluate, select_among, select_sensors};
+pub(crate) use selection::{evaluate, select_among, select_sensors, sensors_that_meet};
 pub(crate) use steps::Step;
 pub(crate) use values::{End, end_of};
 
 /// What all conditions of a query ask of one table together.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conditions {
-    /// The sensors, as far as the inverted index finds them.
+    /// The sensors, as far as the catalogue finds them.
     pub(crate) tags: TagFilter,
     /// More conditions on tags, to be evaluated once per sensor.
     pub(crate) tag_exprs: Vec<Expr>,

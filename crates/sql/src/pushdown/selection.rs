@@ -32,8 +32,17 @@ pub(crate) fn select_among(
     conditions: &Conditions,
     chosen: Option<&RoaringBitmap>,
 ) -> Result<Vec<u32>> {
+    Ok(view.snapshot().sort_sensors(&sensors_that_meet(view, conditions, chosen)?))
+}
+
+/// As [`select_among`], in no order.
+pub(crate) fn sensors_that_meet(
+    view: &View,
+    conditions: &Conditions,
+    chosen: Option<&RoaringBitmap>,
+) -> Result<RoaringBitmap> {
     if conditions.time.is_empty() {
-        return Ok(Vec::new());
+        return Ok(RoaringBitmap::new());
     }
     let found = view.snapshot().resolve(&conditions.tags).map_err(to_datafusion)?;
     let mut kept = match chosen {
@@ -52,7 +61,7 @@ pub(crate) fn select_among(
             .map(|(_, sensor)| *sensor);
         kept = matching.collect();
     }
-    Ok(view.snapshot().sort_sensors(&kept))
+    Ok(kept)
 }
 
 /// The values of expressions over tags for each of `sensors`. Where an expression fails, sensors without a row in `time`

@@ -1,4 +1,4 @@
-//! Conditions on tags that the inverted index answers.
+//! Conditions on tags that the catalogue answers.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;

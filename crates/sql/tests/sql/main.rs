@@ -13,6 +13,7 @@ mod long;
 mod partitions;
 mod permutations;
 mod plans;
+mod sensors;
 mod slt;
 mod threads;
 mod top;

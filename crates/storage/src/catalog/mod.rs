@@ -1,9 +1,12 @@
 //! What the database knows of its tables beside their readings: schemas and sensors.
 
+mod columns;
 mod filter;
 pub(crate) mod object;
 mod resolve;
 mod sensors;
+mod tag;
 
 pub use filter::{Case, TagFilter};
 pub(crate) use sensors::{SensorDictionary, SensorsView};
+pub use tag::{SensorTag, TagOrder};

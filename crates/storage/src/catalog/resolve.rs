@@ -1,13 +1,13 @@
-//! From a condition on tags to the sensors that meet it, through the inverted index: a value is looked up, a
-//! pattern is tried on each distinct value once, not on each sensor.
+//! From a condition on tags to the sensors that meet it: a value is looked up, a pattern is tried on each distinct value
+//! once, not on each sensor. Then the keys of the sensors are compared, as numbers.
 
-use arrow_array::Array;
 use regex::RegexBuilder;
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, NO_TAG, Result, TableSchema};
 
 use super::filter::{Case, TagFilter};
-use super::sensors::{SensorsView, TagValues};
+use super::sensors::SensorsView;
+use super::tag::TagValues;
 
 /// The sensors for which a condition is true, and those for which it is false; it is unknown for
 /// the others, as SQL has it.
@@ -48,7 +48,7 @@ impl SensorsView {
             }
             TagFilter::IsNull { tag } => {
                 let yes = match self.tag(find_tag(schema, tag)?) {
-                    Some(values) => values.sensors_with(NO_TAG).iter().copied().collect(),
+                    Some(values) => values.sensors_with(vec![NO_TAG]).into_iter().collect(),
                     None => self.all(),
                 };
                 Truth { no: self.all() - &yes, yes }
@@ -93,12 +93,9 @@ impl SensorsView {
         let Some(values) = self.tag(find_tag(schema, tag)?) else {
             return Ok(Truth { yes: RoaringBitmap::new(), no: RoaringBitmap::new() });
         };
-        let mut yes = RoaringBitmap::new();
-        for key in keys(values) {
-            yes.extend(values.sensors_with(key));
-        }
+        let yes: RoaringBitmap = values.sensors_with(keys(values)).into_iter().collect();
         let mut no = self.all() - &yes;
-        for &sensor in values.sensors_with(NO_TAG) {
+        for sensor in values.sensors_with(vec![NO_TAG]) {
             no.remove(sensor);
         }
         Ok(Truth { yes, no })
@@ -107,9 +104,8 @@ impl SensorsView {
 
 /// The keys of the values that match.
 fn matching(tag: &TagValues, regex: &regex::Regex) -> Vec<u32> {
-    (0..tag.values.len() as u32)
-        .filter(|key| regex.is_match(tag.values.value(*key as usize)))
-        .collect()
+    let matching = tag.values().zip(0..).filter(|(value, _)| regex.is_match(value));
+    matching.map(|(_, key)| key).collect()
 }
 
 fn find_tag(schema: &TableSchema, name: &str) -> Result<usize> {

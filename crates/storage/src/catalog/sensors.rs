@@ -1,7 +1,8 @@
 //! Sensors: each distinct combination of tag values has a number.
 //!
 //! [`SensorDictionary`] grows with ingest, behind a lock; readers use a [`SensorsView`], which
-//! never changes. A view is made when a reader first asks after the dictionary has grown.
+//! never changes. A view is made when a reader first asks after the dictionary has grown. It shares what the
+//! dictionary has, so that this costs the same for a million sensors as for a few.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
@@ -14,24 +15,17 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use tidefall_codec::Profile;
 use tidefall_types::{Error, FieldType, NO_TAG, Result};
 
+use super::tag::TagValues;
 use crate::segment::frame::{FrameReader, FrameWriter};
 
 /// The sensors of a table while they grow.
 #[derive(Debug, Default)]
 pub(crate) struct SensorDictionary {
     hasher: DefaultHashBuilder,
-    tags: Vec<TagDictionary>,
+    tags: Vec<TagValues>,
     by_tuple: HashTable<u32>,
     count: u32,
     view: OnceLock<Arc<SensorsView>>,
-}
-
-/// The distinct values of a tag and the value that each sensor has.
-#[derive(Debug, Default, Clone)]
-struct TagDictionary {
-    values: Vec<Arc<str>>,
-    by_value: HashTable<u32>,
-    key_of_sensor: Vec<u32>,
 }
 
 impl SensorDictionary {
@@ -43,17 +37,14 @@ impl SensorDictionary {
     /// Makes room for a tag that all sensors so far have no value for.
     pub(crate) fn add_tags(&mut self, tags: usize) {
         while self.tags.len() < tags {
-            let key_of_sensor = vec![NO_TAG; self.count as usize];
-            self.tags.push(TagDictionary { key_of_sensor, ..TagDictionary::default() });
+            self.tags.push(TagValues::missing(self.count));
             self.view = OnceLock::new();
         }
     }
 
     /// The key of a value of a tag, if some sensor has it.
     pub(crate) fn key(&self, tag: usize, value: &str) -> Option<u32> {
-        let tag = self.tags.get(tag)?;
-        let hash = self.hasher.hash_one(value);
-        tag.by_value.find(hash, |&key| &*tag.values[key as usize] == value).copied()
+        self.tags.get(tag)?.key(value)
     }
 
     /// The sensor with these keys, one for each tag; tags behind the last are without value.
@@ -65,21 +56,9 @@ impl SensorDictionary {
     /// The key of a value of a tag, which is added if it is new.
     pub(crate) fn intern_key(&mut self, tag: usize, value: &str) -> Result<u32> {
         self.add_tags(tag + 1);
-        if let Some(key) = self.key(tag, value) {
-            return Ok(key);
-        }
-        let hasher = &self.hasher;
-        let tag = &mut self.tags[tag];
-        let key = u32::try_from(tag.values.len())
-            .ok()
-            .filter(|key| *key != NO_TAG)
-            .ok_or_else(|| Error::limit("a tag has more than 4,294,967,294 values"))?;
-        tag.values.push(value.into());
-        let values = &tag.values;
-        tag.by_value.insert_unique(hasher.hash_one(value), key, |&key| {
-            hasher.hash_one(&*values[key as usize])
-        });
-        Ok(key)
+        // A view that nobody reads must not make the columns be copied as they grow.
+        self.view = OnceLock::new();
+        self.tags[tag].intern(value)
     }
 
     /// The sensor with these keys, which is added if it is new.
@@ -92,24 +71,25 @@ impl SensorDictionary {
         self.count = sensor
             .checked_add(1)
             .ok_or_else(|| Error::limit("a table has more than 4,294,967,295 sensors"))?;
+        self.view = OnceLock::new();
         for (position, tag) in self.tags.iter_mut().enumerate() {
-            tag.key_of_sensor.push(keys.get(position).copied().unwrap_or(NO_TAG));
+            tag.push(keys.get(position).copied().unwrap_or(NO_TAG));
         }
         let hash = self.hash_tuple(keys);
         let (tags, hasher) = (&self.tags, &self.hasher);
         self.by_tuple.insert_unique(hash, sensor, |&sensor| {
-            hash_keys(hasher, tags.iter().map(|tag| tag.key_of_sensor[sensor as usize]))
+            hash_keys(hasher, tags.iter().map(|tag| tag.key_of(sensor)))
         });
-        self.view = OnceLock::new();
         Ok(sensor)
     }
 
     /// The sensors as they are now.
     pub(crate) fn view(&self) -> Arc<SensorsView> {
-        Arc::clone(self.view.get_or_init(|| {
-            let tags = self.tags.iter().map(|tag| TagValues::new(tag, &self.hasher)).collect();
-            Arc::new(SensorsView { count: self.count, tags })
-        }))
+        Arc::clone(
+            self.view.get_or_init(|| {
+                Arc::new(SensorsView { count: self.count, tags: self.tags.clone() })
+            }),
+        )
     }
 
     /// The tag values of some sensors, all of which there are, as bytes for the log and for storage.
@@ -122,8 +102,8 @@ impl SensorDictionary {
         ])?;
         for tag in &self.tags {
             let mut column = StringBuilder::new();
-            for &key in &tag.key_of_sensor[sensors.start as usize..sensors.end as usize] {
-                column.append_option(tag.values.get(key as usize));
+            for sensor in sensors.clone() {
+                column.append_option(tag.value(tag.key_of(sensor)));
             }
             frame.put_column(&column.finish())?;
         }
@@ -167,7 +147,7 @@ impl SensorDictionary {
 
     fn has_keys(&self, sensor: u32, keys: &[u32]) -> bool {
         self.tags.iter().enumerate().all(|(position, tag)| {
-            tag.key_of_sensor[sensor as usize] == keys.get(position).copied().unwrap_or(NO_TAG)
+            tag.key_of(sensor) == keys.get(position).copied().unwrap_or(NO_TAG)
         })
     }
 
@@ -231,65 +211,42 @@ impl SensorsView {
     }
 }
 
-/// A tag of all sensors: dictionary, key of each sensor, and the inverted index.
-#[derive(Debug)]
-pub(crate) struct TagValues {
-    /// The distinct values, by key.
-    pub(crate) values: StringArray,
-    /// The key of each sensor, or [`NO_TAG`].
-    pub(crate) key_of_sensor: Vec<u32>,
-    hasher: DefaultHashBuilder,
-    by_value: HashTable<u32>,
-    inverted: OnceLock<Inverted>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The sensors of each key, one behind the other, with those without value at the end.
-#[derive(Debug)]
-struct Inverted {
-    starts: Vec<u32>,
-    sensors: Vec<u32>,
-}
-
-impl TagValues {
-    fn new(tag: &TagDictionary, hasher: &DefaultHashBuilder) -> Self {
-        Self {
-            values: StringArray::from_iter_values(tag.values.iter()),
-            key_of_sensor: tag.key_of_sensor.clone(),
-            hasher: hasher.clone(),
-            by_value: tag.by_value.clone(),
-            inverted: OnceLock::new(),
+    /// Held against the table of all that was written.
+    #[test]
+    fn a_view_shows_the_sensors_of_its_time() {
+        const SENSORS: u32 = 40_000;
+        let mut dictionary = SensorDictionary::default();
+        let (mut views, name) = (Vec::new(), |sensor: u32| format!("s{sensor}"));
+        for sensor in 0..SENSORS {
+            if sensor % 9_999 == 0 {
+                views.push((dictionary.view(), sensor));
+            }
+            let site = dictionary.intern_key(1, ["a", "b", "c"][sensor as usize % 3]).unwrap();
+            let keys = [dictionary.intern_key(0, &name(sensor)).unwrap(), site];
+            assert_eq!(dictionary.intern(&keys).unwrap(), sensor);
         }
-    }
-
-    /// The key of a value, if some sensor has it.
-    pub(crate) fn key(&self, value: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one(value);
-        self.by_value.find(hash, |&key| self.values.value(key as usize) == value).copied()
-    }
-
-    /// The sensors with a key, in order; those without a value for [`NO_TAG`].
-    pub(crate) fn sensors_with(&self, key: u32) -> &[u32] {
-        let inverted = self.inverted.get_or_init(|| self.invert());
-        let key = (key as usize).min(self.values.len());
-        &inverted.sensors[inverted.starts[key] as usize..inverted.starts[key + 1] as usize]
-    }
-
-    fn invert(&self) -> Inverted {
-        let keys = self.values.len() + 1;
-        let slot = |key: u32| (key as usize).min(keys - 1);
-        let mut starts = vec![0_u32; keys + 1];
-        for &key in &self.key_of_sensor {
-            starts[slot(key) + 1] += 1;
+        for (view, count) in views {
+            assert_eq!(view.count, count);
+            let Some((names, sites)) = view.tag(0).zip(view.tag(1)) else {
+                assert_eq!(count, 0);
+                continue;
+            };
+            let newest = name(count - 1);
+            assert_eq!(names.key(&newest), Some(count - 1));
+            assert_eq!(names.key(&name(count)), None);
+            assert_eq!(names.sensors_with(vec![count - 1]), [count - 1]);
+            assert_eq!(names.value(names.key_of(count - 1)), Some(newest.as_str()));
+            let b: Vec<u32> = (0..count).filter(|sensor| sensor % 3 == 1).collect();
+            assert_eq!(sites.sensors_with(vec![1]), b);
+            assert_eq!(sites.sensors_with(vec![0, 1, 2]).len(), count as usize);
         }
-        for key in 0..keys {
-            starts[key + 1] += starts[key];
-        }
-        let mut next = starts.clone();
-        let mut sensors = vec![0; self.key_of_sensor.len()];
-        for (sensor, &key) in self.key_of_sensor.iter().enumerate() {
-            sensors[next[slot(key)] as usize] = sensor as u32;
-            next[slot(key)] += 1;
-        }
-        Inverted { starts, sensors }
+        let all = dictionary.encode(0..SENSORS).unwrap();
+        let mut other = SensorDictionary::default();
+        other.decode(&all).unwrap();
+        assert_eq!((other.count(), other.encode(0..SENSORS).unwrap()), (SENSORS, all));
     }
 }

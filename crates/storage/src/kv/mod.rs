@@ -9,5 +9,5 @@ mod scatter;
 mod texts;
 
 pub(crate) use held::{Held, KvBytes};
-pub(crate) use run::{Run, Together, order_of};
+pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
 pub(crate) use scatter::sort_runs;

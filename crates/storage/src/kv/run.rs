@@ -8,6 +8,7 @@ use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
+use crate::search::leading;
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 
 /// What a column takes beside its values.
@@ -227,6 +228,107 @@ impl Run {
     }
 }
 
+/// Looks sensors up in a run, best in their order: the rows of those that follow are laid side by side in advance.
+#[derive(Debug)]
+pub(crate) struct RunWalk<'a> {
+    run: &'a Run,
+    fields: &'a [FieldId],
+    /// Texts are long: few of them are laid out.
+    has_texts: bool,
+    /// The sensor from which on rows are laid out.
+    first: u32,
+    /// The place in the run's order of what is laid out.
+    place: Range<usize>,
+    sensor: Vec<u32>,
+    rows: SensorRows,
+    /// The place in it of the sensor that was asked for last.
+    at: usize,
+}
+
+/// What a run has of a sensor.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Nothing,
+    /// Places in [`RunWalk::rows`], which are ordered by time without repeats.
+    Rows(Range<usize>),
+    /// Rows that are too many, or that are not as simple.
+    Others,
+}
+
+/// Rows that are laid out at once, at first and at most.
+const LAID_ROWS: (usize, usize) = (32, 32 << 10);
+
+impl<'a> RunWalk<'a> {
+    pub(crate) fn new(run: &'a Run, fields: &'a [FieldId]) -> Self {
+        let rows = SensorRows { times: Vec::new().into(), fields: Vec::new() };
+        let has_texts = run.text_bytes_of(fields) > 0;
+        Self { run, fields, has_texts, first: 0, place: 0..0, sensor: Vec::new(), rows, at: 0 }
+    }
+
+    /// What is laid out: rows of several sensors.
+    pub(crate) fn rows(&self) -> &SensorRows {
+        &self.rows
+    }
+
+    /// Looks a sensor up.
+    pub(crate) fn find(&mut self, sensor: u32, time: &TimeRange) -> Result<Known> {
+        if !self.run.sensors.contains(&sensor) {
+            return Ok(Known::Nothing);
+        }
+        if !self.has_all_of(sensor) {
+            self.lay_out(sensor)?;
+            if !self.has_all_of(sensor) {
+                return Ok(Known::Others);
+            }
+        }
+        let is_ahead = self.sensor.get(self.at).is_some_and(|other| *other <= sensor);
+        let start = if is_ahead { self.at } else { 0 };
+        let start = start + leading(&self.sensor[start..], |other| other < sensor);
+        let end = start + leading(&self.sensor[start..], |other| other == sensor);
+        self.at = start;
+        let times = &self.rows.times[start..end];
+        if !times.is_sorted_by(|one, next| one < next) {
+            return Ok(Known::Others);
+        }
+        let first = start + leading(times, |other| other < time.first_ns);
+        let behind = start + leading(times, |other| other <= time.last_ns);
+        Ok(if first < behind { Known::Rows(first..behind) } else { Known::Nothing })
+    }
+
+    /// Whether all rows of a sensor are surely laid out, if there are any.
+    fn has_all_of(&self, sensor: u32) -> bool {
+        let is_end = self.place.end == self.run.rows();
+        self.first <= sensor && (is_end || self.sensor.last().is_some_and(|last| sensor < *last))
+    }
+
+    /// Lays rows out from a sensor on: in growing steps, as nobody knows how many will be wanted.
+    fn lay_out(&mut self, sensor: u32) -> Result<()> {
+        let order = self.run.order();
+        let is_before = |row: u32| self.run.sensor[row as usize] < sensor;
+        // Mostly it is the last of those that were laid out.
+        let near = order.get(self.place.start).is_some_and(|row| is_before(*row));
+        let near = if near { self.place.start } else { 0 };
+        let start = near + leading(&order[near..], is_before);
+        let (least, most) = LAID_ROWS;
+        let most = if self.has_texts { least } else { most };
+        let rows = match start <= self.place.end {
+            true => (2 * self.place.len()).clamp(least, most),
+            false => least,
+        };
+        (self.first, self.place) = (sensor, start..order.len().min(start + rows));
+        let order = &order[self.place.clone()];
+        self.sensor = order.iter().map(|row| self.run.sensor[*row as usize]).collect();
+        let times: Vec<i64> = order.iter().map(|row| self.run.time[*row as usize]).collect();
+        let order = UInt32Array::from(order.to_vec());
+        let columns = self.fields.iter().map(|field| self.run.field(field.index()));
+        let columns = columns
+            .map(|column| column.map(|column| crate::rows::gather(column, &order)).transpose());
+        self.rows = SensorRows { times: times.into(), fields: columns.collect::<Result<_>>()? };
+        self.at = 0;
+        Ok(())
+    }
+}
+
 /// Up to so many sensors a row are counted; of more, counting would take longer than sorting.
 const SENSORS_PER_ROW_MAX: usize = 8;
 
@@ -266,10 +368,12 @@ pub(crate) fn order_of(sensor: &[u32], time: &[i64]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::UInt32Type;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
-    use super::order_of;
+    use super::*;
 
     #[test]
     fn the_order_is_that_of_a_stable_sort() {
@@ -288,6 +392,48 @@ mod tests {
             let mut expected: Vec<u32> = (0..rows as u32).collect();
             expected.sort_by_key(|row| (sensor[*row as usize], time[*row as usize], *row));
             assert_eq!(order_of(&sensor, &time), expected, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_what_the_rows_say() {
+        let mut rng = SmallRng::seed_from_u64(12);
+        for round in 0..60 {
+            let rows = rng.random_range(1..3000);
+            // From many rows a sensor to sensors of which most have none, with and without repeats.
+            let (sensors, times) = ([7, 400, 40_000][round % 3], [6, 1 << 40][round % 2]);
+            let sensor: Vec<u32> = (0..rows).map(|_| rng.random_range(0..sensors)).collect();
+            let time: Vec<i64> = (0..rows).map(|_| rng.random_range(0..times)).collect();
+            let values: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..rows as u32));
+            let columns = (ScalarBuffer::from(sensor.clone()), ScalarBuffer::from(time.clone()));
+            let run = Run::new((Seq(1), Seq(1)), columns.0, columns.1, vec![Some(values)]);
+            let fields = [FieldId(0), FieldId(1)];
+            let mut walk = RunWalk::new(&run, &fields);
+            let mut asked: Vec<u32> = (0..2000).map(|_| rng.random_range(0..sensors + 9)).collect();
+            if round % 4 > 0 {
+                asked.sort_unstable();
+            }
+            let range = [TimeRange::ALL, TimeRange::new(times / 3, times / 2)][round % 5 % 2];
+            for asked in asked {
+                let of_sensor = |row: &u32| sensor[*row as usize] == asked;
+                let mut all: Vec<u32> = (0..rows as u32).filter(of_sensor).collect();
+                all.sort_by_key(|row| time[*row as usize]);
+                let time_of = |row: &u32| time[*row as usize];
+                let repeats = all.windows(2).any(|pair| time_of(&pair[0]) == time_of(&pair[1]));
+                let simple = !repeats && all.len() < LAID_ROWS.0;
+                all.retain(|row| range.contains(time_of(row)));
+                match walk.find(asked, &range).unwrap() {
+                    Known::Nothing => assert!(all.is_empty(), "round {round}: {asked}"),
+                    Known::Others => assert!(!simple, "round {round}: {asked}"),
+                    Known::Rows(found) => {
+                        let SensorRows { times, fields } = walk.rows();
+                        assert!(times[found.clone()].iter().copied().eq(all.iter().map(time_of)));
+                        let values = fields[0].as_ref().unwrap().slice(found.start, found.len());
+                        assert_eq!(values.as_primitive::<UInt32Type>().values()[..], all);
+                        assert!(fields[1].is_none());
+                    }
+                }
+            }
         }
     }
 }

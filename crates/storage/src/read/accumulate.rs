@@ -308,7 +308,12 @@ impl Accumulator {
         if order.is_sorted_by_key(key) {
             return;
         }
-        order.sort_unstable_by_key(key);
+        if let Lines::ByGroup(lines) = &self.lines {
+            let lines = lines.iter().filter(|line| **line != NO_LINE);
+            order = lines.map(|line| *line as usize).collect();
+        } else {
+            order.sort_unstable_by_key(key);
+        }
         self.groups = reorder(&self.groups, &order);
         self.bin_start_ns = reorder(&self.bin_start_ns, &order);
         self.rows = reorder(&self.rows, &order);

@@ -13,10 +13,11 @@ use super::accumulate::Accumulator;
 use super::bin::Bins;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{LiveObject, Part, Place, Sources, Wanted};
+use super::parts::{LiveObject, Near, Part, Place, Sources, Wanted};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
 use super::shares::shares;
+use super::walk::{Clear, ClearBlocks, Walk};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
 use crate::segment::metrics::Blocks;
@@ -68,16 +69,37 @@ fn gather(
     stats: &Arc<ReadStats>,
 ) -> Result<Accumulator> {
     let mut accumulator = Accumulator::new(request, fields);
-    let mut fetched = Fetched::default();
-    for (&sensor, &group) in request.sensors.iter().zip(&request.groups) {
-        let parts = sources.parts(sensor, &request.time)?;
+    let mut walk = Walk::new(sources, request, fields)?;
+    let (mut fetched, mut near) = (Fetched::default(), Near::default());
+    let (mut blocks_from_metrics, mut rows_from_memory) = (0, 0);
+    for (sensor, group) in in_order(request) {
+        if walk.find(sensor)? {
+            let blocks = walk.blocks();
+            if blocks > 1 {
+                accumulator.reserve(blocks);
+            }
+            blocks_from_metrics += blocks as u64;
+            for clear in walk.found() {
+                match clear {
+                    Clear::Blocks(ClearBlocks { blocks, range, places, block_ns }) => {
+                        accumulator.add_blocks(group, blocks, range, places, block_ns);
+                    }
+                    Clear::Rows(rows, range) => {
+                        rows_from_memory += range.len() as u64;
+                        accumulator.add_rows(group, rows, range);
+                    }
+                }
+            }
+            continue;
+        }
+        let parts = sources.parts_near(sensor, &request.time, &mut near)?;
         if parts.is_empty() {
             continue;
         }
         let split = split(sensor, &parts, request, fields)?;
         accumulator.reserve(split.blocks.iter().map(|(.., range)| range.len()).sum());
         for (object, blocks, range) in &split.blocks {
-            ReadStats::add(&stats.blocks_from_metrics, range.len() as u64);
+            blocks_from_metrics += range.len() as u64;
             let places = accumulator.places(&object.segment.fields()?);
             let block_ns = object.segment.block_ns()?;
             accumulator.add_blocks(group, blocks, range.clone(), &places, block_ns);
@@ -91,7 +113,25 @@ fn gather(
             }
         }
     }
+    ReadStats::add(&stats.blocks_from_metrics, blocks_from_metrics);
+    ReadStats::add(&stats.rows_from_memory, rows_from_memory);
+    ReadStats::add(&stats.rows, rows_from_memory);
     Ok(accumulator)
+}
+
+/// From so many sensors on, those of a question are looked at in their own order instead of that of their groups, as they
+/// lie in objects.
+const SENSORS_TO_ORDER: usize = 4096;
+
+/// The sensors of a question with their groups.
+pub(super) fn in_order(request: &AggregateRequest) -> Vec<(u32, u32)> {
+    let sensors = request.sensors.iter().copied().zip(request.groups.iter().copied());
+    let mut sensors: Vec<(u32, u32)> = sensors.collect();
+    if sensors.len() >= SENSORS_TO_ORDER && !sensors.is_sorted() {
+        // They come in order within each group, which this sort makes use of.
+        sensors.sort();
+    }
+    sensors
 }
 
 /// The parts that have rows at some times, which are ordered, cut to these times.

@@ -1,5 +1,7 @@
 //! Equal stretches of time.
 
+use crate::search::leading;
+
 /// Equal stretches of time that an aggregate is cut into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bin {
@@ -82,18 +84,6 @@ impl Bins {
         let start_ns = self.start_of(first_ns);
         last_ns <= self.known.1 || self.bin.start_of(last_ns) == start_ns
     }
-}
-
-/// How many of the first times are meant, of which the very first is and of which none is behind one that is not. They
-/// are looked for in growing steps, as there are few where bins are narrow.
-fn leading(times: &[i64], is_meant: impl Fn(i64) -> bool) -> usize {
-    let (mut known, mut step) = (1, 1);
-    while known + step <= times.len() && is_meant(times[known + step - 1]) {
-        known += step;
-        step *= 2;
-    }
-    let end = times.len().min(known + step - 1);
-    known + times[known..end].partition_point(|time_ns| is_meant(*time_ns))
 }
 
 #[cfg(test)]

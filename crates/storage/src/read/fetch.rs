@@ -27,6 +27,14 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Unwanted bytes that are read along rather than starting another read.
 const READ_GAP_BYTES: u64 = 64 << 10;
 
+/// Where one sensor after the other is read, up to so many bytes of the next are read along: sensors with a reading or
+/// two would cost a read each.
+const NEXT_BYTES: u64 = 256 << 10;
+
+fn total(pages: &[Range<u64>]) -> u64 {
+    pages.iter().map(|page| page.end - page.start).sum()
+}
+
 /// The ranges of the wanted pages of some chunks, joined where they lie close together.
 pub(super) fn pages_of(
     index: &IndexBlock,
@@ -76,7 +84,17 @@ impl Fetched {
         }
         let (position, mut end) = (wanted.start, wanted.end);
         let mut wanted = pages_of(index, position..end, places);
-        let total = |pages: &[Range<u64>]| pages.iter().map(|p| p.end - p.start).sum::<u64>();
+        // In growing steps, as nobody knows how many will be wanted.
+        if let Some((block, before)) = &self.chunks
+            && Arc::ptr_eq(block, index)
+            && before.end == position
+        {
+            let further = (end + before.len()).min(index.sensors().len());
+            let pages = pages_of(index, position..further, places);
+            if total(&pages) <= NEXT_BYTES {
+                (wanted, end) = (pages, further);
+            }
+        }
         while total(&wanted) > READ_AHEAD_BYTES && end > position + 1 {
             end = position + (end - position) / 2;
             wanted = pages_of(index, position..end, places);

@@ -3,7 +3,8 @@
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
-//! and `aggregate.rs`, which `shares.rs` spreads over threads. `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
+//! and `aggregate.rs`, which `shares.rs` spreads over threads and for which `walk.rs` finds what answers for whole sensors.
+//! `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
@@ -29,6 +30,7 @@ mod shares;
 mod snapshot;
 mod stretches;
 mod sums;
+mod walk;
 mod widths;
 
 pub use aggregate::AggregatePlan;

@@ -12,16 +12,22 @@ use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
+use super::aggregate::aggregate;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{Sources, Wanted};
-use super::request::ReadStats;
+use super::parts::{Near, Sources, Wanted};
+use super::request::{AggregateRequest, ReadStats};
 use crate::kv::Run;
 use crate::parallel::{cores, spread};
 use crate::rows::{arrow_error, compact};
 
 /// With fewer sensors to look up a second thread costs more than it saves.
 const SENSORS_PER_THREAD_MIN: usize = 16;
+
+/// From so many sensors on, metrics are asked for latest values.
+const SENSORS_FOR_METRICS: usize = 4096;
+/// Readings that a sensor has on average at most where metrics are asked: of more, the last page costs less.
+const ROWS_PER_SENSOR_MAX: u64 = 256;
 
 /// A value of each of some sensors.
 #[derive(Debug, Clone)]
@@ -89,6 +95,7 @@ pub(super) fn latest(
 ) -> Result<SensorValues> {
     let mut moments = Moments::new(sources, sensors, field);
     moments.walk_back();
+    moments.ask_metrics()?;
     moments.look_up(&TimeRange::ALL)?;
     moments.finish()
 }
@@ -149,6 +156,40 @@ impl<'a> Moments<'a> {
         }
     }
 
+    /// Takes the last values of many sensors from their metrics, which cost little where there are few for each. A value that
+    /// is not of the last row is left to others, as nothing tells its time.
+    fn ask_metrics(&mut self) -> Result<()> {
+        let stored: u64 = self.sources.objects.iter().map(|object| object.entry.rows).sum();
+        let is_sparse = stored <= ROWS_PER_SENSOR_MAX * self.left as u64;
+        if self.left < SENSORS_FOR_METRICS || !is_sparse || !self.field.1.is_numeric() {
+            return Ok(());
+        }
+        let is_open = |place: &usize| self.found[*place].is_none();
+        let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
+        let request = AggregateRequest {
+            sensors: places.iter().map(|place| self.sensors[*place]).collect(),
+            groups: (0..places.len() as u32).collect(),
+            group_count: places.len() as u32,
+            time: TimeRange::ALL,
+            bin: None,
+            fields: vec![self.field.0],
+        };
+        let stats = Arc::new(ReadStats::default());
+        let fields: Arc<[(FieldId, FieldType)]> = Arc::new([self.field]);
+        let answer = aggregate(self.sources, &request, &fields, cores(), &stats)?;
+        let Some(metrics) = answer.fields.first() else { return Ok(()) };
+        let array = self.arrays.len();
+        self.arrays.push(Arc::clone(&metrics.last));
+        for (row, group) in answer.group.iter().enumerate() {
+            if metrics.count[row] == answer.rows[row] {
+                let time_ns = answer.last_time_ns[row];
+                self.found[places[*group as usize]] = Some(Found { time_ns, array, row });
+                self.left -= 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Looks within `range` for the last value of each sensor that has none yet.
     fn look_up(&mut self, range: &TimeRange) -> Result<()> {
         let is_open = |place: &usize| self.found[*place].is_none();
@@ -164,8 +205,8 @@ impl<'a> Moments<'a> {
             stats: Arc::new(ReadStats::default()),
         };
         let threads = cores().min(places.len() / SENSORS_PER_THREAD_MIN);
-        let found = spread(threads, places, |place, fetched: &mut Fetched| {
-            Ok((place, lookup.last(self.sensors[place], range, fetched)?))
+        let found = spread(threads, places, |place, reader: &mut Reader| {
+            Ok((place, lookup.last(self.sensors[place], range, reader)?))
         })?;
         for (place, found) in found {
             if let Some((time_ns, values, row)) = found {
@@ -197,6 +238,13 @@ impl<'a> Moments<'a> {
     }
 }
 
+/// What a thread that looks sensors up has at hand.
+#[derive(Default)]
+struct Reader {
+    fetched: Fetched,
+    near: Near,
+}
+
 /// Looks single sensors up in all places.
 struct Lookup<'a> {
     sources: &'a Sources,
@@ -211,22 +259,22 @@ impl Lookup<'_> {
         &self,
         sensor: u32,
         range: &TimeRange,
-        fetched: &mut Fetched,
+        reader: &mut Reader,
     ) -> Result<Option<(i64, ArrayRef, usize)>> {
         let mut range = *range;
         loop {
-            let parts = self.sources.parts(sensor, &range)?;
+            let parts = self.sources.parts_near(sensor, &range, &mut reader.near)?;
             let Some(newest) = parts.iter().max_by_key(|part| part.time.last_ns) else {
                 return Ok(None);
             };
             let window = TimeRange::new(newest.time.first_ns, range.last_ns);
             let parts = match parts.len() {
                 1 => parts,
-                _ => self.sources.parts(sensor, &window)?,
+                _ => self.sources.parts_near(sensor, &window, &mut reader.near)?,
             };
             let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
             let mut last = None;
-            while let Some(rows) = stream.next(fetched)? {
+            while let Some(rows) = stream.next(&mut reader.fetched)? {
                 let Some(values) = &rows.fields[0] else { continue };
                 if let Some(row) = (0..rows.len()).rev().find(|row| values.is_valid(*row)) {
                     last = Some((rows.times[row], Arc::clone(values), row));

@@ -14,7 +14,7 @@ use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
-use crate::segment::Segment;
+use crate::segment::{IndexBlock, Segment};
 
 /// A segment of a table as readers see it.
 #[derive(Debug, Clone)]
@@ -51,6 +51,14 @@ pub(crate) enum Place {
     Chunk(PlacedChunk),
 }
 
+/// The frame of each object's index that was looked at last: those who ask for sensors in their order mostly find the next
+/// sensor in it.
+#[derive(Debug, Default)]
+pub(crate) struct Near(Vec<Option<Arc<IndexBlock>>>);
+
+/// Of more sensors, their indexes are not read ahead one by one: whoever reads them goes from frame to frame.
+const OPENED_SINGLY_MAX: usize = 1024;
+
 /// Objects that are opened at the same time. A disk, and all the more a network, answers several small reads
 /// at once nearly as fast as one.
 const OPENING_MAX: usize = 8;
@@ -85,6 +93,9 @@ impl Sources {
         }
         let left = AtomicI64::new(AHEAD_BYTES);
         let open = |object: &Arc<LiveObject>, _: &mut ()| {
+            if sensors.len() > OPENED_SINGLY_MAX {
+                return object.segment.block_ns().map(drop);
+            }
             let known = object.entry.first_sensor..=object.entry.last_sensor;
             for sensor in sensors.iter().filter(|sensor| known.contains(sensor)) {
                 let indexes = object.segment.index_blocks(*sensor, *sensor)?;
@@ -112,9 +123,20 @@ impl Sources {
 
     /// The parts that hold rows of `sensor` within `range`, ordered by their first time.
     pub(crate) fn parts(&self, sensor: u32, range: &TimeRange) -> Result<Vec<Part>> {
+        self.parts_near(sensor, range, &mut Near::default())
+    }
+
+    /// As [`Sources::parts`], for those who ask for many sensors.
+    pub(crate) fn parts_near(
+        &self,
+        sensor: u32,
+        range: &TimeRange,
+        near: &mut Near,
+    ) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
-        for object in &self.objects {
-            self.object_parts(object, sensor, range, &mut parts)?;
+        near.0.resize(self.objects.len(), None);
+        for (object, near) in self.objects.iter().zip(&mut near.0) {
+            self.object_parts(object, sensor, range, near, &mut parts)?;
         }
         for run in self.runs.iter().filter(|run| run.range.overlaps(range)) {
             let mut rest = run.find(sensor, range);
@@ -147,7 +169,7 @@ impl Sources {
         }
         let mut parts = Vec::new();
         for object in self.objects.iter().rev() {
-            self.object_parts(object, sensor, &TimeRange::ALL, &mut parts)?;
+            self.object_parts(object, sensor, &TimeRange::ALL, &mut None, &mut parts)?;
             if parts.iter().any(|part| !is_covered(&part.time, &part.hidden)) {
                 return Ok(true);
             }
@@ -161,6 +183,7 @@ impl Sources {
         object: &Arc<LiveObject>,
         sensor: u32,
         range: &TimeRange,
+        near: &mut Option<Arc<IndexBlock>>,
         parts: &mut Vec<Part>,
     ) -> Result<()> {
         let entry = &object.entry;
@@ -168,18 +191,35 @@ impl Sources {
         if !is_known || !entry.time.overlaps(range) {
             return Ok(());
         }
+        if let Some(index) = near.as_ref().filter(|index| index.has_all_of(sensor)) {
+            self.chunk_parts(object, index, sensor, range, parts);
+            return Ok(());
+        }
         for index in object.segment.index_blocks(sensor, sensor)? {
-            let chunks = index.chunks_within(sensor, range);
-            let end = chunks.end;
-            for position in chunks {
-                let time = index.chunk(position).time().intersect(range);
-                let hidden = self.hidden(sensor, entry.deletes_upto(), &time);
-                let (object, index) = (Arc::clone(object), Arc::clone(&index));
-                let place = Place::Chunk(PlacedChunk { object, index, position, end });
-                parts.push(Part { seq: entry.last_seq, time, place, hidden });
-            }
+            self.chunk_parts(object, &index, sensor, range, parts);
+            *near = Some(index);
         }
         Ok(())
+    }
+
+    fn chunk_parts(
+        &self,
+        object: &Arc<LiveObject>,
+        index: &Arc<IndexBlock>,
+        sensor: u32,
+        range: &TimeRange,
+        parts: &mut Vec<Part>,
+    ) {
+        let entry = &object.entry;
+        let chunks = index.chunks_within(sensor, range);
+        let end = chunks.end;
+        for position in chunks {
+            let time = index.chunk(position).time().intersect(range);
+            let hidden = self.hidden(sensor, entry.deletes_upto(), &time);
+            let (object, index) = (Arc::clone(object), Arc::clone(index));
+            let place = Place::Chunk(PlacedChunk { object, index, position, end });
+            parts.push(Part { seq: entry.last_seq, time, place, hidden });
+        }
     }
 
     /// Whether a delete hides a row of a run.

@@ -98,11 +98,22 @@ pub(crate) fn blocks_of(
     block_ns: i64,
 ) -> std::ops::Range<usize> {
     let sensor = i64::from(sensor);
-    let first_block = time.first_ns.div_euclid(block_ns);
-    let last_block = time.last_ns.div_euclid(block_ns);
     let start = blocks.sensor.partition_point(|other| *other < sensor);
     let end = start + blocks.sensor[start..].partition_point(|other| *other == sensor);
-    let of_sensor = &blocks.block[start..end];
+    blocks_within(blocks, start..end, time, block_ns)
+}
+
+/// Those of the blocks of one sensor that have rows in a stretch of time.
+pub(crate) fn blocks_within(
+    blocks: &Blocks,
+    of_sensor: std::ops::Range<usize>,
+    time: &TimeRange,
+    block_ns: i64,
+) -> std::ops::Range<usize> {
+    let first_block = time.first_ns.div_euclid(block_ns);
+    let last_block = time.last_ns.div_euclid(block_ns);
+    let start = of_sensor.start;
+    let of_sensor = &blocks.block[of_sensor];
     let first = start + of_sensor.partition_point(|block| *block < first_block);
     let behind = start + of_sensor.partition_point(|block| *block <= last_block);
     first..behind.max(first)

@@ -8,7 +8,7 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::Sources;
+use super::parts::{Near, Sources};
 use super::prune;
 use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
 use crate::rows::{SensorRows, arrow_error};
@@ -25,6 +25,7 @@ pub struct Scan {
     fields: Arc<[(FieldId, FieldType)]>,
     stats: Arc<ReadStats>,
     fetched: Fetched,
+    near: Near,
     next_sensor: usize,
     current: Option<(u32, SensorStream)>,
     /// Rows that did not fit into the last batch.
@@ -46,6 +47,7 @@ impl Scan {
             fields,
             stats,
             fetched: Fetched::default(),
+            near: Near::default(),
             next_sensor: 0,
             current: None,
             left: None,
@@ -112,13 +114,8 @@ impl Scan {
                 self.current = None;
                 continue;
             }
-            let mut stream = SensorStream::new(
-                &self.sources,
-                sensor,
-                &self.request.time,
-                &self.fields,
-                &self.stats,
-            )?;
+            let parts = self.sources.parts_near(sensor, &self.request.time, &mut self.near)?;
+            let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
             prune::drop_parts(sensor, &self.request.conditions, stream.parts_mut(), &self.stats)?;
             self.current = Some((sensor, stream));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::aggregate::{overlaps_any, split};
+use super::aggregate::{in_order, overlaps_any, split};
 use super::parts::{Part, Sources};
 use super::request::AggregateRequest;
 use crate::parallel::threads_for;
@@ -39,15 +39,14 @@ pub(super) fn shares(
 }
 
 fn by_sensors(request: &AggregateRequest, threads: usize) -> Vec<AggregateRequest> {
-    let share = request.sensors.len().div_ceil(threads);
-    let shares = request.sensors.chunks(share).zip(request.groups.chunks(share));
-    let of = |(sensors, groups): (&[u32], &[u32])| AggregateRequest {
-        sensors: sensors.to_vec(),
-        groups: groups.to_vec(),
+    let sensors = in_order(request);
+    let of = |share: &[(u32, u32)]| AggregateRequest {
+        sensors: share.iter().map(|(sensor, _)| *sensor).collect(),
+        groups: share.iter().map(|(_, group)| *group).collect(),
         fields: request.fields.clone(),
         ..*request
     };
-    shares.map(of).collect()
+    sensors.chunks(sensors.len().div_ceil(threads)).map(of).collect()
 }
 
 /// Cuts the stretch of time in which rows will be read. Blocks that lie across a cut are read as rows by both sides.

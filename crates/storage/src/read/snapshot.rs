@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow_array::{Array, StringArray};
+use arrow_array::StringArray;
 use roaring::RoaringBitmap;
 use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
@@ -19,7 +19,7 @@ use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, 
 use super::scan::Scan;
 use super::series::{SensorSeries, read_series};
 use super::stretches::stretches;
-use crate::catalog::{SensorsView, TagFilter};
+use crate::catalog::{SensorTag, SensorsView, TagFilter};
 
 /// Fewer sensors are ordered by comparing texts; more by ranks, which look at all values of a tag.
 const FEW_SENSORS: usize = 64;
@@ -65,12 +65,18 @@ impl TableSnapshot {
         self.sensors.resolve(&self.schema, filter)
     }
 
+    /// A tag of the sensors.
+    pub fn tag(&self, tag: TagId) -> SensorTag<'_> {
+        SensorTag::new(self.sensors.tag(tag.index()))
+    }
+
     /// The distinct values of a tag, and for each sensor the place of its value among them or
-    /// [`NO_TAG`]. A tag that no sensor has a value for gives an empty slice.
-    pub fn tag_keys(&self, tag: TagId) -> (StringArray, &[u32]) {
+    /// [`NO_TAG`]; no places for a tag that no sensor has a value for. All is copied: [`TableSnapshot::tag`] serves those
+    /// who look at some sensors.
+    pub fn tag_keys(&self, tag: TagId) -> (StringArray, Vec<u32>) {
         match self.sensors.tag(tag.index()) {
-            Some(tag) => (tag.values.clone(), &tag.key_of_sensor),
-            None => (StringArray::from(Vec::<&str>::new()), &[]),
+            Some(tag) => (StringArray::from_iter_values(tag.values()), tag.keys().collect()),
+            None => (StringArray::from(Vec::<&str>::new()), Vec::new()),
         }
     }
 
@@ -85,28 +91,22 @@ impl TableSnapshot {
         // From the last tag to the first with a stable sort; ranks are found once for each value.
         for tag in (0..self.schema.tags.len()).rev() {
             let Some(tag) = self.sensors.tag(tag) else { continue };
-            let mut keys: Vec<u32> = (0..tag.values.len() as u32).collect();
-            keys.sort_unstable_by_key(|key| tag.values.value(*key as usize));
-            let mut rank = vec![0; keys.len()];
-            for (position, key) in keys.into_iter().enumerate() {
-                rank[key as usize] = position as u32;
+            let order = tag.order();
+            let rank = |sensor: &u32| order.rank(tag.key_of(*sensor));
+            if !sorted.is_sorted_by_key(rank) {
+                sorted.sort_by_cached_key(rank);
             }
-            sorted.sort_by_key(|sensor| match tag.key_of_sensor[*sensor as usize] {
-                NO_TAG => u32::MAX,
-                key => rank[key as usize],
-            });
         }
         sorted
     }
 
     fn compare_tags(&self, one: u32, other: u32) -> Ordering {
         let tags = (0..self.schema.tags.len()).filter_map(|tag| self.sensors.tag(tag));
-        let keys = tags.map(|tag| (tag, [one, other].map(|s| tag.key_of_sensor[s as usize])));
-        let orders = keys.map(|(tag, keys)| match keys {
+        let orders = tags.map(|tag| match [one, other].map(|sensor| tag.key_of(sensor)) {
             [one, other] if one == other => Ordering::Equal,
             [NO_TAG, _] => Ordering::Greater,
             [_, NO_TAG] => Ordering::Less,
-            [one, other] => tag.values.value(one as usize).cmp(tag.values.value(other as usize)),
+            [one, other] => tag.value(one).cmp(&tag.value(other)),
         });
         orders.fold(Ordering::Equal, Ordering::then)
     }

@@ -230,6 +230,13 @@ impl IndexBlock {
         all.start + first..all.start + end.max(first)
     }
 
+    /// Whether all chunks of a sensor are surely here: those of the first and the last sensor may lie in the frames
+    /// beside this one, too.
+    pub(crate) fn has_all_of(&self, sensor: u32) -> bool {
+        let ends = self.sensor.first().zip(self.sensor.last());
+        ends.is_some_and(|(first, last)| *first < sensor && sensor < *last)
+    }
+
     /// The sensors, once for each chunk.
     pub(crate) fn sensors(&self) -> &[u32] {
         &self.sensor

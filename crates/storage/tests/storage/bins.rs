@@ -92,7 +92,9 @@ fn lay_over(rows: &mut Rows, later: Rows) {
 
 fn ask(db: &Db, bin: Option<Bin>, groups: u32, time: TimeRange, threads: usize) -> AggregateResult {
     let snapshot = db.snapshot(TABLE).unwrap();
-    let sensors: Vec<u32> = (0..snapshot.sensor_count()).collect();
+    // Any order will do.
+    let mut sensors: Vec<u32> = (0..snapshot.sensor_count()).collect();
+    sensors.sort_by_key(|sensor| sensor % 5);
     let request = AggregateRequest {
         groups: sensors.iter().map(|sensor| sensor % groups).collect(),
         group_count: groups,
@@ -242,4 +244,77 @@ fn pages_are_decoded_once_however_narrow_the_bins() {
         let decoded = stats.pages.load(Ordering::Relaxed);
         assert!(decoded <= pages, "{decoded} of {pages} pages in {bin:?}");
     }
+}
+
+/// The rows that a scan finds, and the latest values, must be those that are expected.
+fn check_rows(db: &Db, rows: &Rows) {
+    let snapshot = db.snapshot(TABLE).unwrap();
+    let sensors: Vec<u32> = (0..snapshot.sensor_count()).collect();
+    let request = ScanRequest {
+        sensors: sensors.clone(),
+        time: TimeRange::ALL,
+        fields: vec![FieldId(0)],
+        conditions: Vec::new(),
+        limit: None,
+    };
+    let mut found = Rows::new();
+    for batch in snapshot.scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        let values = batch.fields[0].as_primitive::<Int64Type>();
+        for row in 0..batch.rows() {
+            let value = values.is_valid(row).then(|| values.value(row));
+            found.insert((batch.sensors[row], batch.time[row]), value);
+        }
+    }
+    assert!(found == *rows, "a scan finds {} of {} rows, or others", found.len(), rows.len());
+    let mut latest = BTreeMap::new();
+    for ((sensor, time), value) in rows.iter().filter(|(_, value)| value.is_some()) {
+        latest.insert(*sensor, (*time, *value));
+    }
+    let found = snapshot.latest(&sensors, FieldId(0)).unwrap();
+    let values = found.values.as_primitive::<Int64Type>();
+    let found = found.sensors.iter().zip(&found.time).zip(values.iter());
+    let found: Vec<_> = found.map(|((sensor, time), value)| (*sensor, (*time, value))).collect();
+    assert!(found == latest.into_iter().collect::<Vec<_>>(), "latest values");
+}
+
+#[test]
+fn many_sensors_with_few_readings() {
+    const SENSORS: u32 = 9000;
+    let mut rng = SmallRng::seed_from_u64(43);
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    let mut rows = some_rows(&mut rng, SENSORS, 2, STEP_NS);
+    write(&db, &rows);
+    let check_all = |rows: &Rows| {
+        check_rows(&db, rows);
+        let part = TimeRange::new(FIRST_NS, FIRST_NS + 2 * NS_PER_MINUTE);
+        for bin in [None, Some(Bin { width_ns: NS_PER_MINUTE, origin_ns: 7 })] {
+            for groups in [1, 10, SENSORS] {
+                for (time, threads) in [(TimeRange::ALL, 2), (part, 1)] {
+                    check(&ask(&db, bin, groups, time, threads), rows, bin, groups, time);
+                }
+            }
+        }
+    };
+    check_all(&rows);
+    cascade(&db, Target::Long);
+    check_all(&rows);
+    // Some sensors have later rows in another object, some in memory, and some of all are deleted.
+    let mut later = some_rows(&mut rng, SENSORS, 1, 8 * STEP_NS);
+    later.retain(|(sensor, _), _| sensor % 3 == 0);
+    write(&db, &later);
+    lay_over(&mut rows, later);
+    cascade(&db, Target::Short);
+    check_all(&rows);
+    let mut later = some_rows(&mut rng, SENSORS, 1, 8 * STEP_NS);
+    later.retain(|(sensor, _), _| sensor % 7 == 0);
+    write(&db, &later);
+    lay_over(&mut rows, later);
+    let gone = TimeRange::new(FIRST_NS, FIRST_NS + NS_PER_MINUTE);
+    let values = (0..SENSORS).filter(|sensor| sensor % 11 == 0);
+    let values = values.map(|sensor| format!("s{sensor}")).collect();
+    db.delete(TABLE, &TagFilter::In { tag: "sensor".into(), values }, gone).unwrap();
+    rows.retain(|(sensor, time), _| sensor % 11 != 0 || !gone.contains(*time));
+    check_all(&rows);
 }

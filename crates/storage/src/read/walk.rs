@@ -1,0 +1,244 @@
+//! Blocks and rows in memory that answer for all of their sensor, found in the order of sensors: each frame of metrics is
+//! looked up once for all of its sensors, and the rows of many sensors in memory are laid side by side at once. It is what
+//! makes a million sensors with few readings each cost little more than their metrics.
+//!
+//! 1. The objects that may hold rows of the question are looked at side by side, each with a frame at hand, and so are
+//!    the runs in memory.
+//! 2. A sensor is clear where no two of them have rows at the same times, no delete hides one, and each block lies whole
+//!    within a bin and the time asked for.
+//! 3. Other sensors are left to those who look at their parts.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
+
+use super::aggregate::block_time;
+use super::bin::Bins;
+use super::deletes::LiveTombstone;
+use super::parts::{LiveObject, Sources};
+use super::prune::blocks_within;
+use super::request::AggregateRequest;
+use crate::kv::{Known, Run, RunWalk};
+use crate::rows::SensorRows;
+use crate::search::leading;
+use crate::segment::metrics::Blocks;
+
+/// Goes through sensors, best in their order.
+pub(super) struct Walk<'a> {
+    time: TimeRange,
+    bins: Option<Bins>,
+    objects: Vec<ObjectWalk<'a>>,
+    runs: Vec<(RunWalk<'a>, Vec<&'a LiveTombstone>)>,
+    found: Vec<Found>,
+}
+
+/// What an object or a run has of a sensor.
+#[derive(Debug, Clone)]
+struct Found {
+    place: Place,
+    range: Range<usize>,
+    time: TimeRange,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Object(usize),
+    Run(usize),
+}
+
+/// What answers for a sensor.
+pub(super) enum Clear<'w> {
+    Blocks(ClearBlocks<'w>),
+    /// Rows among those of other sensors.
+    Rows(&'w SensorRows, Range<usize>),
+}
+
+/// Blocks that answer for their sensor.
+pub(super) struct ClearBlocks<'w> {
+    pub(super) blocks: &'w Blocks,
+    pub(super) range: Range<usize>,
+    /// Where among the fields of the blocks each of the wanted ones is.
+    pub(super) places: &'w [Option<usize>],
+    pub(super) block_ns: i64,
+}
+
+impl<'a> Walk<'a> {
+    /// Goes through what `sources` have of a request; `fields` are those that it asks for, with their types.
+    pub(super) fn new(
+        sources: &'a Sources,
+        request: &'a AggregateRequest,
+        fields: &[(FieldId, FieldType)],
+    ) -> Result<Self> {
+        let time = request.time;
+        let objects = sources.objects.iter().filter(|object| object.entry.time.overlaps(&time));
+        let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
+        let run_walk = |run: &'a Arc<Run>| {
+            let deletes = sources.deletes.within(run.range);
+            let deletes = deletes.filter(|delete| delete.seq > run.last_seq).collect();
+            (RunWalk::new(run, &request.fields), deletes)
+        };
+        Ok(Self {
+            time,
+            bins: request.bin.map(Bins::new),
+            objects: objects
+                .map(|object| ObjectWalk::new(sources, object, fields))
+                .collect::<Result<_>>()?,
+            runs: runs.map(run_walk).collect(),
+            found: Vec::new(),
+        })
+    }
+
+    /// Looks a sensor up; returns whether what was found answers for all of it.
+    pub(super) fn find(&mut self, sensor: u32) -> Result<bool> {
+        let Self { time, objects, runs, found, .. } = self;
+        found.clear();
+        for (at, (run, deletes)) in runs.iter_mut().enumerate() {
+            let range = match run.find(sensor, time)? {
+                Known::Nothing => continue,
+                Known::Rows(range) if !hides_one(deletes, sensor) => range,
+                _ => return Ok(false),
+            };
+            let times = &run.rows().times;
+            let time = TimeRange::new(times[range.start], times[range.end - 1]);
+            found.push(Found { place: Place::Run(at), range, time });
+        }
+        for (at, object) in objects.iter_mut().enumerate() {
+            let Some((range, time)) = object.find(sensor, time)? else { return Ok(false) };
+            if !range.is_empty() {
+                found.push(Found { place: Place::Object(at), range, time });
+            }
+        }
+        found.sort_unstable_by_key(|found| found.time.first_ns);
+        let is_apart = |pair: &[Found]| pair[0].time.last_ns < pair[1].time.first_ns;
+        Ok(found.windows(2).all(is_apart) && self.are_whole())
+    }
+
+    /// What was found last, in the order of time.
+    pub(super) fn found(&self) -> impl Iterator<Item = Clear<'_>> {
+        self.found.iter().filter_map(|Found { place, range, .. }| {
+            let range = range.clone();
+            Some(match place {
+                Place::Run(at) => Clear::Rows(self.runs[*at].0.rows(), range),
+                Place::Object(at) => {
+                    let ObjectWalk { frame, places, block_ns, .. } = &self.objects[*at];
+                    let (blocks, block_ns) = (frame.as_deref()?, *block_ns);
+                    Clear::Blocks(ClearBlocks { blocks, range, places, block_ns })
+                }
+            })
+        })
+    }
+
+    /// How many blocks were found last.
+    pub(super) fn blocks(&self) -> usize {
+        let is_of_object = |found: &&Found| matches!(found.place, Place::Object(_));
+        self.found.iter().filter(is_of_object).map(|found| found.range.len()).sum()
+    }
+
+    fn are_whole(&mut self) -> bool {
+        let Self { time, bins, objects, found, .. } = self;
+        let mut is_whole = |object: &ObjectWalk<'_>, blocks: &Blocks, block: usize| {
+            let rows = block_time(blocks, block, object.block_ns);
+            time.covers(&rows)
+                && bins.as_mut().is_none_or(|bins| bins.are_together(rows.first_ns, rows.last_ns))
+                && object.places.iter().flatten().all(|at| blocks.fields[*at].is_exact(block))
+        };
+        found.iter().all(|found| {
+            let Place::Object(at) = found.place else { return true };
+            let object = &objects[at];
+            let blocks = object.frame.as_deref();
+            blocks.is_some_and(|blocks| {
+                found.range.clone().all(|block| is_whole(object, blocks, block))
+            })
+        })
+    }
+}
+
+fn hides_one(deletes: &[&LiveTombstone], sensor: u32) -> bool {
+    deletes.iter().any(|delete| delete.hides(sensor))
+}
+
+/// An object, with the frame of metrics that was looked at last.
+struct ObjectWalk<'a> {
+    object: &'a Arc<LiveObject>,
+    block_ns: i64,
+    places: Vec<Option<usize>>,
+    /// The deletes that may hide some of its rows.
+    deletes: Vec<&'a LiveTombstone>,
+    frame: Option<Arc<Blocks>>,
+    /// The sensors whose blocks are all in the frame.
+    known: RangeInclusive<u32>,
+    /// The place in the frame of the sensor that was asked for last.
+    at: usize,
+}
+
+impl<'a> ObjectWalk<'a> {
+    fn new(
+        sources: &'a Sources,
+        object: &'a Arc<LiveObject>,
+        fields: &[(FieldId, FieldType)],
+    ) -> Result<Self> {
+        let deletes = sources.deletes.within(object.entry.time);
+        Ok(Self {
+            object,
+            block_ns: object.segment.block_ns()?,
+            places: object.segment.places(fields)?,
+            deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
+            frame: None,
+            known: RangeInclusive::new(1, 0),
+            at: 0,
+        })
+    }
+
+    /// The blocks of a sensor that have rows at some time, and when these lie; none where it is not clear.
+    fn find(&mut self, sensor: u32, time: &TimeRange) -> Result<Option<(Range<usize>, TimeRange)>> {
+        let nothing = Some((0..0, *time));
+        let entry = &self.object.entry;
+        if !(entry.first_sensor..=entry.last_sensor).contains(&sensor) {
+            return Ok(nothing);
+        }
+        if !self.known.contains(&sensor) && !self.load(sensor)? {
+            return Ok(None);
+        }
+        let Some(blocks) = &self.frame else { return Ok(nothing) };
+        let sensor_number = i64::from(sensor);
+        let is_ahead = blocks.sensor.get(self.at).is_some_and(|other| *other <= sensor_number);
+        let start = if is_ahead { self.at } else { 0 };
+        let start = start + leading(&blocks.sensor[start..], |other| other < sensor_number);
+        let end = start + leading(&blocks.sensor[start..], |other| other == sensor_number);
+        self.at = start;
+        let found = blocks_within(blocks, start..end, time, self.block_ns);
+        if found.is_empty() {
+            return Ok(nothing);
+        }
+        if hides_one(&self.deletes, sensor) {
+            return Ok(None);
+        }
+        let first_ns = block_time(blocks, found.start, self.block_ns).first_ns;
+        let last_ns = block_time(blocks, found.end - 1, self.block_ns).last_ns;
+        Ok(Some((found, TimeRange::new(first_ns, last_ns))))
+    }
+
+    /// Takes the frame that has the blocks of a sensor; not where they lie in several.
+    fn load(&mut self, sensor: u32) -> Result<bool> {
+        let mut frames = self.object.segment.metrics(sensor, sensor)?;
+        (self.frame, self.known, self.at) = (None, RangeInclusive::new(sensor, sensor), 0);
+        if frames.len() > 1 {
+            self.known = RangeInclusive::new(1, 0);
+            return Ok(false);
+        }
+        self.frame = frames.pop();
+        // The first and the last sensor of a frame may have blocks in the frames beside it.
+        let ends = self.frame.as_ref().and_then(|blocks| {
+            let (first, last) = (*blocks.sensor.first()?, *blocks.sensor.last()?);
+            Some((u32::try_from(first).ok()?, u32::try_from(last).ok()?))
+        });
+        if let Some((first, last)) = ends
+            && first < sensor
+            && sensor < last
+        {
+            self.known = RangeInclusive::new(first + 1, last - 1);
+        }
+        Ok(true)
+    }
+}
