@@ -7,6 +7,7 @@ mod asof;
 mod compare;
 mod docs;
 mod faults;
+mod limits;
 mod permutations;
 mod plans;
 mod slt;

@@ -6,8 +6,10 @@
 //! - Sums and means over a window that slides: subtracting what leaves it leaves NaN behind for good, and
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Percentiles and medians: see `percentile.rs`.
+//! - Lists and texts that are collected: over a window they take the square of its memory, see `collected.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod collected;
 mod outcome;
 mod percentile;
 mod sliding;
@@ -32,12 +34,13 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use collected::Collected;
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
 
-/// The names of the aggregates that may answer with a float of their own making.
-pub(super) const NAMES: [&str; 24] = [
+/// The names of the aggregates that may answer with a float of their own making, or collect what they are given.
+pub(super) const NAMES: [&str; 26] = [
     "min",
     "max",
     "sum",
@@ -62,6 +65,8 @@ pub(super) const NAMES: [&str; 24] = [
     "approx_median",
     "approx_percentile_cont",
     "approx_percentile_cont_with_weight",
+    "array_agg",
+    "string_agg",
 ];
 
 /// What is amended in a function.
@@ -74,6 +79,8 @@ enum Amendment {
     /// The second argument says which part of the values lies below the answer.
     Percentile,
     Median,
+    /// How much is answered over a window.
+    Collect,
     /// Nothing but the form of its answers.
     Form,
 }
@@ -95,6 +102,7 @@ impl Amended {
             "avg" => Amendment::Mean,
             "percentile_cont" => Amendment::Percentile,
             "median" => Amendment::Median,
+            "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
         Self { inner: inner.clone(), amendment }
@@ -111,6 +119,10 @@ impl Amended {
             Amendment::Percentile if is_float(args.return_type()) => Part::of(args).map(Some),
             _ => Ok(None),
         }
+    }
+
+    fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+        Box::new(Collected::new(self.inner().name(), plain))
     }
 
     fn extremes<T>(&self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>>
@@ -198,6 +210,7 @@ impl AggregateUDFImpl for Amended {
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
+            Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
             _ => self.inner().create_sliding_accumulator(args)?,
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
@@ -213,7 +226,11 @@ impl AggregateUDFImpl for Amended {
         }
         let is_float = is_float(args.return_type());
         let plain = self.inner().accumulator(args)?;
-        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+        Ok(match self.amendment {
+            Amendment::Collect => self.collected(plain),
+            _ if is_float => Box::new(InOneForm(plain)),
+            _ => plain,
+        })
     }
 
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
