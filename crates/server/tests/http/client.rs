@@ -28,6 +28,11 @@ impl TestServer {
     pub fn with(options: ServerOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
+        Self::over(dir, db, options)
+    }
+
+    /// A server over a database in `dir`.
+    pub fn over(dir: TempDir, db: Db, options: ServerOptions) -> Self {
         let options = ServerOptions { address: ([127, 0, 0, 1], 0).into(), ..options };
         let (stop, stopped) = oneshot::channel();
         let (address_sender, address) = std::sync::mpsc::channel();
