@@ -1,8 +1,8 @@
-//! Joins that can be stopped.
+//! Joins and recursions that can be stopped.
 //!
 //! A stream that is computed without waiting gives other tasks, and whoever wants to stop it, a turn only
 //! where it says so. The leaves of a plan do. A join may make millions of batches of one that a leaf
-//! gave, and says so here.
+//! gave, and says so here; so does a recursion, which may have no end.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 
-/// Lets every join give others a turn.
+/// Lets every join and every recursion give others a turn.
 #[derive(Debug)]
 pub(crate) struct CooperativeJoins;
 
@@ -24,7 +24,9 @@ impl PhysicalOptimizerRule for CooperativeJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wrapped = plan.transform_up(|plan| {
-            Ok(match plan.name().ends_with("JoinExec") {
+            let makes_more =
+                plan.name().ends_with("JoinExec") || plan.name() == "RecursiveQueryExec";
+            Ok(match makes_more {
                 true => Transformed::yes(Arc::new(CooperativeExec::new(plan)) as _),
                 false => Transformed::no(plan),
             })

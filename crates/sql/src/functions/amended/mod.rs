@@ -7,8 +7,10 @@
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Percentiles and medians: see `percentile.rs`.
 //! - Distinct texts that are counted by group: see `distinct.rs`.
+//! - Lists and texts that are collected: over a window they take the square of its memory, see `collected.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod collected;
 mod distinct;
 mod outcome;
 mod percentile;
@@ -34,13 +36,15 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use collected::Collected;
 use distinct::{DistinctTexts, text_type};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
 
-/// The names of the aggregates that may answer with a float of their own making, and of the one that counts texts.
-pub(super) const NAMES: [&str; 25] = [
+/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, and of those
+/// that collect what they are given.
+pub(super) const NAMES: [&str; 27] = [
     "count",
     "min",
     "max",
@@ -66,6 +70,8 @@ pub(super) const NAMES: [&str; 25] = [
     "approx_median",
     "approx_percentile_cont",
     "approx_percentile_cont_with_weight",
+    "array_agg",
+    "string_agg",
 ];
 
 /// What is amended in a function.
@@ -79,6 +85,8 @@ enum Amendment {
     /// The second argument says which part of the values lies below the answer.
     Percentile,
     Median,
+    /// How much is answered over a window.
+    Collect,
     /// Nothing but the form of its answers.
     Form,
 }
@@ -101,6 +109,7 @@ impl Amended {
             "avg" => Amendment::Mean,
             "percentile_cont" => Amendment::Percentile,
             "median" => Amendment::Median,
+            "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
         Self { inner: inner.clone(), amendment }
@@ -125,6 +134,10 @@ impl Amended {
             (Amendment::Count, [field]) if args.is_distinct => text_type(field.data_type()),
             _ => None,
         }
+    }
+
+    fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+        Box::new(Collected::new(self.inner().name(), plain))
     }
 
     fn extremes<T>(&self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>>
@@ -215,6 +228,7 @@ impl AggregateUDFImpl for Amended {
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
+            Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
             _ => self.inner().create_sliding_accumulator(args)?,
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
@@ -230,7 +244,11 @@ impl AggregateUDFImpl for Amended {
         }
         let is_float = is_float(args.return_type());
         let plain = self.inner().accumulator(args)?;
-        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+        Ok(match self.amendment {
+            Amendment::Collect => self.collected(plain),
+            _ if is_float => Box::new(InOneForm(plain)),
+            _ => plain,
+        })
     }
 
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
