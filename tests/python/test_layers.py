@@ -95,13 +95,14 @@ def test_layers_are_what_pandas_says(db, seed):
     pandas.testing.assert_frame_equal(sql.to_pandas().set_index("time"), expected[pair].sort_index(), check_names=False, check_freq=False, check_dtype=False)
     some = ", ".join(f'"{name}.value"' for name in chosen)
     found = db.sql(f"SELECT time, {some} FROM rows.plant WHERE {period}").to_pandas().set_index("time")
-    expected = wide(within[within.value.notna() | within["count"].notna()]).reindex(columns=chosen).add_suffix(".value")
+    everyone = model[model.value.notna() | model["count"].notna()]
+    expected = wide(everyone[(everyone.time >= start) & (everyone.time < end)]).reindex(columns=chosen).add_suffix(".value")
     pandas.testing.assert_frame_equal(found, expected, check_names=False, check_freq=False)
     hourly = db.sql(f"SELECT time, {some} FROM rows('plant', every => '1h') WHERE {period}").to_pandas().set_index("time")
-    bins = model[model.sensor.isin(chosen)].assign(time=model.time.dt.floor("1h"))
+    bins = everyone.assign(time=everyone.time.dt.floor("1h"))
     bins = bins[(bins.time >= start) & (bins.time < end)].groupby(["sensor", "time"]).value.last().unstack("sensor").reindex(columns=chosen).add_suffix(".value").sort_index()
     pandas.testing.assert_frame_equal(hourly, bins, check_names=False, check_freq=False)
-    lists = db.sql(f"SELECT sensor, times, value FROM columns.plant WHERE {period} AND sensor IN ({', '.join(repr(name) for name in chosen)})").to_dict()
+    lists = db.sql(f"SELECT sensor, times, value FROM columns('plant', start => '{start}', end => '{end}') WHERE sensor IN ({', '.join(repr(name) for name in chosen)})").to_dict()
     for sensor, times, values in zip(lists["sensor"], lists["times"], lists["value"]):
         rows = within[within.sensor == sensor].sort_values("time")
         assert times == rows.time.tolist() and [numpy.nan if value is None else value for value in values] == pytest.approx(rows.value.tolist(), rel=0, abs=0, nan_ok=True)
@@ -364,7 +365,7 @@ def check_written(db):
     for (name, data), column in zip(moments.items(), ["time", "other", "day"]):
         db.write(name, data)
         assert db.table(name).latest(field="value").time[0] == numpy.datetime64(pandas.Timestamp(data[column].iloc[1]))
-    assert db.table("named").fields == {"day": "BIGINT", "other": "BIGINT", "value": "DOUBLE"}
+    assert db.table("named").fields == {"day": "TIMESTAMP", "other": "TIMESTAMP", "value": "DOUBLE"}
     wide = pandas.DataFrame({"value": [3.0, 4.0], "time": times})
     db.write_wide("wide", wide)
     assert db.table("wide").rows().time.tolist() == times.to_numpy().tolist()

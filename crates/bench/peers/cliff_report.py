@@ -3,13 +3,13 @@
 import json
 import pathlib
 
-# What cliffs.py --label before printed of 0.1.0 at b544c26, and of DuckDB in the same run.
+# What cliffs.py --label before printed of an earlier version, and of DuckDB in the same run, where that is kept.
 BEFORE = pathlib.Path(__file__).with_name("cliffs_before.jsonl")
 
 
 def tables(lines):
     """Markdown: each question or load with Tidefall before and now, and DuckDB."""
-    before = [json.loads(line) for line in BEFORE.read_text().splitlines()]
+    before = [json.loads(line) for line in BEFORE.read_text().splitlines()] if BEFORE.exists() else []
     before = {line["bench"]: line for line in before if line["system"] == "Tidefall"}
     now = {(line["bench"], line["system"]): line for line in lines}
     first = {system: next(line for line in lines if line["system"] == system) for system in ("Tidefall", "DuckDB")}

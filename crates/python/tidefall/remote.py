@@ -325,11 +325,15 @@ class Database:
         if may_share_labels(tags):
             rows, everyone = f"rows.{name(table)}", self.sensors(table, [])
         names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known, _ in fields]
-        names = make_unique([time_name, *names])[1:][[known for known, _ in fields].index(field)::len(fields)]
-        name_of = dict(zip(keys(everyone), names))
-        columns = [name(name_of[sensor]) for sensor in keys(tags)]
-        where = " AND ".join(f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None) or "true"
-        found = self.ask(f"SELECT {name(time_name)}, {', '.join(columns)} FROM {rows} WHERE {where}")
+        names = make_unique([time_name, *names])[1:]
+        place = [known for known, _ in fields].index(field)
+        names_of = {sensor: names[first:first + len(fields)] for sensor, first in zip(keys(everyone), range(0, len(names), len(fields)))}
+        columns = [name(names_of[sensor][place]) for sensor in keys(tags)]
+        conditions = [f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None]
+        if everyone is not tags:
+            # Others have rows there, too.
+            conditions.append("(" + " OR ".join(f"{name(column)} IS NOT NULL" for sensor in keys(tags) for column in names_of[sensor]) + ")")
+        found = self.ask(f"SELECT {name(time_name)}, {', '.join(columns)} FROM {rows} WHERE {' AND '.join(conditions) or 'true'}")
         times, lines = found.column(0).to_numpy(), [found.column(place + 1).to_numpy() for place in range(len(columns))]
         values = numpy.stack(lines) if lines else numpy.empty((0, len(times)))
         if keep is not None:
@@ -351,9 +355,10 @@ class Database:
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
         field, tags = self.field(table, field), self.sensors(table, chosen)
-        where, _, names_ = self.where(table, chosen, time)
+        where, _, names_ = self.where(table, chosen)
         times = "times" if "times" not in (known for known, _ in self.schema(table)[2]) else "times_"
-        found = self.ask(f"SELECT {', '.join([*map(name, names_), name(times), name(field)])} FROM columns.{name(table)} WHERE {where}")
+        bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
+        found = self.ask(f"SELECT {', '.join([*map(name, names_), name(times), name(field)])} FROM columns({literal(table)}{bounds}) WHERE {where}")
         rows = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
         lists = {sensor: (found[times][row].values.to_numpy(), found[field][row].values.to_numpy(zero_copy_only=False)) for row, sensor in enumerate(rows)}
         none = numpy.array([], "datetime64[ns]"), numpy.array([])

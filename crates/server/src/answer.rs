@@ -4,8 +4,8 @@
 //! 2. When they are all, or when it fails before it has encoded [`WHOLE_BYTES`], the client gets
 //!    one plain answer with its length, or an error with its status.
 //! 3. Otherwise the rest follows in pieces through a channel of [`PIECES_AHEAD`]; a client that
-//!    reads slowly slows the query down, which gives others its turn meanwhile. An error cuts the chunked answer off without its last
-//!    chunk, which every client takes for the failure that it is.
+//!    reads slowly slows the query down, which gives others its turn meanwhile. An error cuts the
+//!    chunked answer off without its last chunk, which every client takes for the failure that it is.
 
 use std::io;
 use std::pin::Pin;

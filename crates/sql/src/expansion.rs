@@ -8,17 +8,19 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use tidefall_types::Error;
 
+use crate::amend::schema_below;
 use crate::error::to_datafusion;
 
-/// Parts of one column, and of all conditions together, at most: some tens of megabytes.
-const PARTS_MAX: u64 = 100_000;
+/// Parts that one column, or all conditions together, may have beyond those that are written in the statement: some tens
+/// of megabytes.
+const PARTS_ADDED_MAX: u64 = 100_000;
 
 /// The elements or bytes of a type of fixed size at most: a null takes as many as a value.
 const FIXED_SIZE_MAX: i32 = 1 << 16;
@@ -39,55 +41,100 @@ impl AnalyzerRule for CheckExpansion {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let mut conditions = 0;
-        parts_of_plan(&plan, &mut conditions)?;
+        Parts::default().of_plan(&plan)?;
         Ok(plan)
     }
 }
 
-/// The parts of each column of a plan; those of conditions are added to `conditions`.
-fn parts_of_plan(plan: &LogicalPlan, conditions: &mut u64) -> Result<Vec<u64>> {
-    let inputs = plan.inputs();
-    let mut below = Vec::with_capacity(inputs.len());
-    for input in &inputs {
-        below.push(parts_of_plan(input, conditions)?);
+/// Counts the parts of expressions from the bottom of a plan to its top.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Those that the statement has.
+    written: u64,
+    /// Those that conditions become.
+    conditions: u64,
+}
+
+impl Parts {
+    /// The parts of each column of a plan.
+    fn of_plan(&mut self, plan: &LogicalPlan) -> Result<Vec<u64>> {
+        let inputs = plan.inputs();
+        let mut below = Vec::with_capacity(inputs.len());
+        for input in &inputs {
+            below.push(self.of_plan(input)?);
+        }
+        plan.apply_expressions(|expr| {
+            self.written = self.written.saturating_add(parts_of_expr(expr, &|_| 1)?);
+            self.check_expr(expr, plan)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let columns = plan.schema().fields().len();
+        let of = |expr: &Expr| match (inputs.first(), below.first()) {
+            (Some(input), Some(parts)) => expanded(expr, input.schema(), parts),
+            _ => Ok(1),
+        };
+        let parts = match plan {
+            LogicalPlan::Projection(projection) => {
+                projection.expr.iter().map(of).collect::<Result<_>>()?
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let mut parts = aggregate.group_expr.iter().map(of).collect::<Result<Vec<_>>>()?;
+                parts.resize(columns, 1);
+                parts
+            }
+            LogicalPlan::Filter(filter) => {
+                self.conditions = self.conditions.saturating_add(of(&filter.predicate)?);
+                below.pop().unwrap_or_default()
+            }
+            LogicalPlan::Join(join) => {
+                if let Some(filter) = &join.filter {
+                    let more = expanded(filter, &schema_below(plan)?, &below.concat())?;
+                    self.conditions = self.conditions.saturating_add(more);
+                }
+                beside(below, columns)
+            }
+            LogicalPlan::Window(_) => {
+                let mut parts = below.pop().unwrap_or_default();
+                parts.resize(columns, 1);
+                parts
+            }
+            _ => beside(below, columns),
+        };
+        let most = parts.iter().copied().max().unwrap_or(0).max(self.conditions);
+        match most.saturating_sub(self.written) > PARTS_ADDED_MAX {
+            true => Err(to_datafusion(Error::limit(format!(
+                "an expression has {PARTS_ADDED_MAX} parts more than are written when the columns of subqueries are \
+                 written out in it; name them less often, or keep what is used often in a table"
+            )))),
+            false => Ok(parts),
+        }
     }
-    let schema = inputs.first().map(|input| input.schema());
-    plan.apply_expressions(|expr| {
-        check_expr(expr, schema, conditions)?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    let columns = plan.schema().fields().len();
-    let of = |expr: &Expr| match (inputs.first(), below.first()) {
-        (Some(input), Some(parts)) => parts_of_expr(expr, input.schema(), parts),
-        _ => Ok(1),
-    };
-    let parts = match plan {
-        LogicalPlan::Projection(projection) => {
-            projection.expr.iter().map(of).collect::<Result<_>>()?
-        }
-        LogicalPlan::Aggregate(aggregate) => {
-            let mut parts = aggregate.group_expr.iter().map(of).collect::<Result<Vec<_>>>()?;
-            parts.resize(columns, 1);
-            parts
-        }
-        LogicalPlan::Filter(filter) => {
-            *conditions = conditions.saturating_add(of(&filter.predicate)?);
-            below.pop().unwrap_or_default()
-        }
-        LogicalPlan::Window(_) => {
-            let mut parts = below.pop().unwrap_or_default();
-            parts.resize(columns, 1);
-            parts
-        }
-        _ => beside(below, columns),
-    };
-    match parts.iter().copied().max().unwrap_or(0).max(*conditions) > PARTS_MAX {
-        true => Err(to_datafusion(Error::limit(format!(
-            "an expression has more than {PARTS_MAX} parts when the columns of subqueries are written out in it; name \
-             them less often, or keep what is used often in a table"
-        )))),
-        false => Ok(parts),
+
+    /// Checks the types of an expression of `plan`, and the plans within it.
+    fn check_expr(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<()> {
+        expr.apply(|part| {
+            match part {
+                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+                    check_type(field.data_type())?;
+                }
+                // Its type is in its second argument.
+                Expr::ScalarFunction(call) if call.func.name().ends_with("_cast") => {
+                    check_type(&part.get_type(&schema_below(plan)?)?)?;
+                }
+                Expr::ScalarSubquery(query) => {
+                    self.of_plan(&query.subquery)?;
+                }
+                Expr::InSubquery(query) => {
+                    self.of_plan(&query.subquery.subquery)?;
+                }
+                Expr::Exists(query) => {
+                    self.of_plan(&query.subquery.subquery)?;
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
     }
 }
 
@@ -107,50 +154,31 @@ fn beside(below: Vec<Vec<u64>>, columns: usize) -> Vec<u64> {
     }
 }
 
-fn parts_of_expr(expr: &Expr, schema: &DFSchema, below: &[u64]) -> Result<u64> {
-    let is_flat = below.iter().all(|parts| *parts == 1);
+/// The parts of an expression when its columns are written out.
+fn expanded(expr: &Expr, schema: &DFSchema, below: &[u64]) -> Result<u64> {
+    if below.iter().all(|parts| *parts == 1) {
+        return parts_of_expr(expr, &|_| 1);
+    }
+    parts_of_expr(expr, &|column| {
+        let at = schema.maybe_index_of_column(column);
+        at.and_then(|at| below.get(at).copied()).unwrap_or(1)
+    })
+}
+
+fn parts_of_expr(expr: &Expr, of_column: &dyn Fn(&Column) -> u64) -> Result<u64> {
     let mut parts = 0_u64;
     expr.apply(|part| {
-        let more = match part {
-            Expr::Column(column) if !is_flat => {
-                schema.maybe_index_of_column(column).and_then(|at| below.get(at).copied())
-            }
-            Expr::Alias(_) => Some(0),
-            _ => None,
+        let own = match part {
+            Expr::Column(column) => of_column(column),
+            Expr::Alias(_) => 0,
+            // It is a literal when it comes to the optimizer.
+            Expr::Cast(cast) if matches!(*cast.expr, Expr::Literal(..)) => 0,
+            _ => 1,
         };
-        parts = parts.saturating_add(more.unwrap_or(1));
+        parts = parts.saturating_add(own);
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(parts)
-}
-
-/// Checks the types of an expression, and the plans within it.
-fn check_expr(expr: &Expr, schema: Option<&DFSchemaRef>, conditions: &mut u64) -> Result<()> {
-    expr.apply(|part| {
-        match part {
-            Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
-                check_type(field.data_type())?;
-            }
-            // Its type is in its second argument.
-            Expr::ScalarFunction(call) if call.func.name().ends_with("_cast") => {
-                if let Some(schema) = schema {
-                    check_type(&part.get_type(schema)?)?;
-                }
-            }
-            Expr::ScalarSubquery(query) => {
-                parts_of_plan(&query.subquery, conditions)?;
-            }
-            Expr::InSubquery(query) => {
-                parts_of_plan(&query.subquery.subquery, conditions)?;
-            }
-            Expr::Exists(query) => {
-                parts_of_plan(&query.subquery.subquery, conditions)?;
-            }
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
 }
 
 /// Refuses types of which each value is large.

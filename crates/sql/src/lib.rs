@@ -8,6 +8,7 @@
 //! is read comes into a plan by the node in `source`.
 
 mod ahead;
+mod ambiguous;
 mod amend;
 mod arrange;
 mod asof;
@@ -28,6 +29,7 @@ mod layers;
 mod live;
 mod metrics;
 mod names;
+mod outer;
 mod planner;
 mod planning;
 mod projection;

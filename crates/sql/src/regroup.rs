@@ -52,13 +52,13 @@ impl PhysicalOptimizerRule for ForgetfulGroupingSets {
 
 /// The rows of its input, of which nothing is known.
 #[derive(Debug)]
-struct Unknown {
+pub(crate) struct Unknown {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
 impl Unknown {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = input.output_partitioning().partition_count();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),

@@ -16,6 +16,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -24,6 +25,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
+use crate::ambiguous::PushNamedFilters;
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
@@ -39,6 +41,7 @@ use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
 use crate::names;
+use crate::outer::ForgetfulRightJoins;
 use crate::planner::Planner;
 use crate::planning::{Limits, Timed, apart};
 use crate::projection::PushProjections;
@@ -101,6 +104,8 @@ impl Session {
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         // Rows that are parted by tags are so by tags and anything else, however few parts there are.
         config.options_mut().optimizer.subset_repartition_threshold = 1;
+        // The filter of `min(time)` beside `min(lower(a))` leaves rows out that the other one needs.
+        config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
@@ -119,13 +124,16 @@ impl Session {
         let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
             vec![Arc::new(ForgetfulGroupingSets)];
         let rules = PhysicalOptimizer::new().rules.into_iter();
-        physical.extend(rules.map(PushProjections::instead_of));
+        physical.extend(rules.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
         // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
         let last = FilterPushdown::new_post_optimization();
         let at = physical.iter().rposition(|rule| rule.name() == last.name());
         let at = at.unwrap_or(physical.len());
         physical.insert(at, Arc::new(CooperativeJoins));
         physical.insert(at, Arc::new(ReadByTime));
+        let selection = JoinSelection::new();
+        let chosen = physical.iter().position(|rule| rule.name() == selection.name());
+        physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ForgetfulRightJoins));
         let physical = physical.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
+    Expr, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor, Visit, Visitor,
 };
 use tidefall_types::{Error, Result};
 
@@ -28,6 +28,9 @@ const EXPRESSIONS_ADDED_MAX: u64 = 200_000;
 
 /// The nodes below each other that a `SELECT` becomes: a filter, an aggregate, a projection and a name.
 const SELECT_DEPTH: u64 = 4;
+
+/// The nodes that `EXCEPT` and `INTERSECT` become: a join of what is distinct, in which the queries stay within each other.
+const EXCEPT_DEPTH: u64 = 4;
 
 /// Checks what a statement becomes.
 ///
@@ -136,7 +139,7 @@ impl Visitor for Sizes {
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
         let Some(mut open) = self.open.pop() else { return ControlFlow::Continue(()) };
-        let own = SELECT_DEPTH + set_operations(&query.body) + open.joins_max;
+        let own = SELECT_DEPTH + set_depth(&query.body) + open.joins_max;
         open.size.depth = open.size.depth.saturating_add(own);
         if let Err(error) = self.check(&open.size) {
             return ControlFlow::Break(Box::new(error));
@@ -199,17 +202,17 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
 }
 
-/// How many `UNION`s and their like a query chains.
-fn set_operations(body: &SetExpr) -> u64 {
-    let mut count = 0;
+/// The nodes below each other that the `UNION`s of a query become, and their like.
+fn set_depth(body: &SetExpr) -> u64 {
+    let mut depth = 0;
     let mut waiting = vec![body];
     while let Some(body) = waiting.pop() {
-        if let SetExpr::SetOperation { left, right, .. } = body {
-            count += 1;
+        if let SetExpr::SetOperation { op, left, right, .. } = body {
+            depth += if *op == SetOperator::Union { 1 } else { EXCEPT_DEPTH };
             waiting.extend([&**left, &**right]);
         }
     }
-    count
+    depth
 }
 
 #[cfg(test)]
@@ -274,6 +277,16 @@ mod tests {
         // Names end where their query does, and a nearer one hides one further off.
         let hidden = "WITH c AS (SELECT v FROM t), d AS (WITH c AS (SELECT 1) SELECT * FROM c) SELECT * FROM c, d";
         assert_eq!(outcome(hidden), None);
+    }
+
+    #[test]
+    fn chains_that_become_joins_are_shorter() {
+        let chain = |between: &str, count| outcome(&vec!["SELECT 1"; count].join(between));
+        assert_eq!(chain(" UNION ", 390), None);
+        for between in [" EXCEPT ", " INTERSECT ", " EXCEPT ALL ", " MINUS "] {
+            assert_eq!(chain(between, 140), None, "{between}");
+            assert_eq!(chain(between, 160), Some(ErrorKind::Limit), "{between}");
+        }
     }
 
     #[test]

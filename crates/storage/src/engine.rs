@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
-use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 
 use crate::catalog::object;
 use crate::graveyard::Graveyard;
@@ -226,6 +226,17 @@ impl Engine {
         Arc::new(LiveObject { entry, segment })
     }
 
+    /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
+    /// room for the names.
+    fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
+        let outcome = self.commit(&mut self.manifest(), edits);
+        match &outcome {
+            Err(error) if error.kind() == ErrorKind::Full => drop(written),
+            _ => written.hand_over(),
+        }
+        outcome.map(drop)
+    }
+
     /// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together
     /// with `change`.
     pub(crate) fn install(
@@ -236,8 +247,7 @@ impl Engine {
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
         self.add_what_the_log_holds(&mut edits, &written)?;
-        written.hand_over();
-        self.commit(&mut self.manifest(), &edits)?;
+        self.commit_written(written, &edits)?;
         let mut live = table.live();
         change(&mut live);
         let mut removed = Vec::new();
@@ -319,8 +329,7 @@ impl Engine {
         let written = self.written();
         self.add_what_the_log_holds(&mut edits, &written)?;
         edits.push(Edit::WalFrom(from));
-        written.hand_over();
-        self.commit(&mut self.manifest(), &edits)?;
+        self.commit_written(written, &edits)?;
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::ObjectIo;
 
-/// The objects that a step has written. Dropped before they are handed over, it deletes them.
+/// The objects that a step has written. Dropped before they are handed over, it deletes them, unless by a panic.
 #[derive(Debug)]
 pub(crate) struct Written {
     io: Arc<dyn ObjectIo>,
@@ -22,7 +22,7 @@ impl Written {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name);
     }
 
-    /// The manifest is about to name them. Should that fail, nobody knows whether it does, and they stay.
+    /// The manifest names them, or nobody knows whether it does: they stay.
     pub(crate) fn hand_over(self) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -30,6 +30,10 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
+        // In the middle of a commit nobody knows whether they are named.
+        if std::thread::panicking() {
+            return;
+        }
         let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
         for name in names.drain(..) {
             if let Err(error) = self.io.delete(&name) {

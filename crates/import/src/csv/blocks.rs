@@ -112,10 +112,10 @@ impl Sample {
     }
 }
 
-/// Where the last line with text in some field ends.
+/// Where the last line with text in some field ends; 0 where there is none.
 fn text_lines_end(bytes: &[u8]) -> usize {
     let is_empty = |byte: &u8| matches!(byte, b',' | b';' | b'\t' | b'|' | b'\r' | b'\n');
-    let text_end = bytes.iter().rposition(|byte| !is_empty(byte)).map_or(0, |at| at + 1);
+    let Some(text_end) = bytes.iter().rposition(|byte| !is_empty(byte)) else { return 0 };
     // It stays whole: its last fields may be empty.
     let line_end = memchr::memchr(b'\n', &bytes[text_end..]).map(|at| text_end + at + 1);
     line_end.unwrap_or(bytes.len())

@@ -225,7 +225,12 @@ fn bad_rows_are_set_aside_with_their_lines() {
 fn hopeless_files_are_refused() {
     let options = CsvOptions::default();
     check_error(b"", &options, "is empty");
-    check_error(b"\n\n", &options, "no line with data");
+    check_error(b"\n\n", &options, "is empty");
+    check_error(
+        b"# a remark\n\n",
+        &CsvOptions { comment: Some(b'#'), ..options.clone() },
+        "no line with data",
+    );
     check_error(b"time,a,b,a\n2024-01-01,1,2,3\n", &options, "names \"a\" more than once");
     check_error(b"time,v\n2024-01-01,1\n", &tagged(&["x"]), "there is no column \"x\"");
     check_error(

@@ -118,7 +118,7 @@ fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// The columns that the expressions of a node look at.
-fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
+pub(crate) fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
         let source = scan.source.schema();

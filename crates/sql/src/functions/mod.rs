@@ -1,9 +1,9 @@
 //! Functions for readings beyond those of DataFusion.
 //!
 //! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended/` mends what goes
-//! wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can say already, only longer, is put into its words before a
-//! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
-//! long form.
+//! wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can
+//! say already, only longer, is put into its words before a statement is planned (`short_forms.rs`), so that
+//! it is optimised, and answered from metrics, like the long form.
 
 mod alike;
 mod amended;

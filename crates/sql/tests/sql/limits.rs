@@ -65,10 +65,17 @@ fn chain(count: usize, query: &str, end: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn chained_queries_do_not_overflow_the_stack() {
     let test_db = table().await;
-    for between in [" UNION ", " UNION ALL ", " EXCEPT ", " INTERSECT "] {
-        let sql = repeated("SELECT 1, 2", 50_000, between);
-        refused(&test_db, &sql, ErrorKind::Limit).await;
-        assert!(survived(&test_db, &repeated("SELECT 1, 2", 400, between)).await, "{between}");
+    for (between, taken) in
+        [(" UNION ", 400), (" UNION ALL ", 400), (" EXCEPT ", 140), (" INTERSECT ", 140)]
+    {
+        for query in ["SELECT 1, 2", "SELECT v, x FROM t"] {
+            for count in [402, 1_000, 50_000] {
+                let sql = repeated(query, count, between);
+                refused(&test_db, &sql, ErrorKind::Limit).await;
+            }
+            assert!(survived(&test_db, &repeated(query, taken, between)).await, "{between}");
+            survived(&test_db, &repeated(query, 390, between)).await;
+        }
     }
     let joins = |count| format!("SELECT 1 FROM t{}", " JOIN t ON 1 = 1, t".repeat(count));
     refused(&test_db, &joins(50_000), ErrorKind::Limit).await;
@@ -84,7 +91,7 @@ async fn chained_queries_do_not_overflow_the_stack() {
     refused(&test_db, &format!("SELECT 1 FROM {joined}"), ErrorKind::Limit).await;
     survived(&test_db, &format!("SELECT 1 FROM {} LIMIT 1", tables(300).join(", "))).await;
     let joined = tables(100).join(" NATURAL JOIN ");
-    survived(&test_db, &format!("SELECT 1 FROM {joined} LIMIT 1")).await;
+    assert!(survived(&test_db, &format!("SELECT 1 FROM {joined} LIMIT 1")).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,6 +191,34 @@ async fn names_that_double_are_not_planned() {
     .await;
 }
 
+/// What is long is as large as it is written, and not refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_are_taken() {
+    let test_db = table().await;
+    let numbers: Vec<_> = (0..50_000).map(|n| n.to_string()).collect();
+    let list = numbers.join(", ");
+    for (condition, expected) in [
+        (format!("v * 2 IN ({list})"), "2"),
+        (format!("v NOT IN ({list})"), "2"),
+        (format!("v::TEXT IN ('{}')", numbers.join("', '")), "0"),
+        (format!("CAST(v AS BIGINT) IN ({list}) AND CAST(v + 1 AS BIGINT) IN ({list})"), "2"),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert_eq!(test_db.text(&sql).await, expected);
+    }
+    let inner = format!("SELECT v * 2 IN ({list}) AS is_in FROM t");
+    let twice = format!("SELECT count(*) FROM ({inner}) WHERE is_in AND is_in IS NOT NULL");
+    assert_eq!(test_db.text(&twice).await, "2");
+    let sql = format!("WITH q AS ({inner}) SELECT count(*) FROM q a JOIN q b ON a.is_in = b.is_in");
+    assert_eq!(test_db.text(&sql).await, "4");
+    let columns: Vec<_> = (1..10).map(|n| format!("f{n} DOUBLE")).collect();
+    test_db.text(&format!("CREATE TABLE w (time TIMESTAMP, {})", columns.join(", "))).await;
+    let row = |n| format!("(to_timestamp({n}), 1, 2.5, -3, 4 + 1, 5, 6, NULL, 8, 9)");
+    let rows: Vec<_> = (0..50_000).map(row).collect();
+    let insert = format!("INSERT INTO w VALUES {}", rows.join(", "));
+    assert_eq!(test_db.text(&insert).await, "50000");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_make_no_more_than_fits() {
     let test_db = table().await;
@@ -231,9 +266,11 @@ async fn functions_make_no_more_than_fits() {
         refused(&test_db, &format!("SELECT {expr} FROM t"), ErrorKind::Limit).await;
     }
     // A constant in each of many rows.
-    for expr in
-        ["repeat('a', 1000000)", "value || repeat('a', 1000000)", "[repeat('a', 1000000), value]"]
-    {
+    for expr in [
+        "repeat('a', 1000000)",
+        "value || repeat('a', 1000000)",
+        "[repeat('a', 1000000), value::TEXT]",
+    ] {
         let sql = format!("SELECT {expr} AS c FROM generate_series(1, 100000)");
         refused(&test_db, &format!("SELECT max(c) FROM ({sql})"), ErrorKind::Limit).await;
     }
@@ -309,6 +346,29 @@ async fn a_recursion_without_an_end_can_be_stopped() {
         assert!(!matches!(outcome, Ok(Ok(_))), "{query}: it has no end");
         assert!(begin.elapsed() < Duration::from_secs(10), "{query}: {:?}", begin.elapsed());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recursion_without_an_end_is_refused() {
+    let test_db = table().await;
+    for end in ["SELECT count(*) FROM r", "SELECT sum(a.n) FROM r a JOIN r b ON a.n = b.n"] {
+        let sql =
+            format!("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) {end}");
+        let message = refused(&test_db, &sql, ErrorKind::Limit).await;
+        assert!(message.contains("more than 100000 steps"), "{message}");
+    }
+    let sql = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 10000) SELECT count(*) FROM r";
+    assert_eq!(test_db.text(sql).await, "10000");
+}
+
+/// A task may take 128 steps at a time, and each of these joins asks for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_within_each_other_go_on() {
+    let test_db = table().await;
+    let left = " LEFT JOIN (SELECT v AS w FROM t) AS q@ ON q@.w = t.v";
+    let joins: String = (0..200).map(|n| left.replace('@', &n.to_string())).collect();
+    let sql = format!("SELECT count(*), sum(v) FROM t{joins}");
+    assert!(survived(&test_db, &sql).await, "200 joins");
 }
 
 #[tokio::test(flavor = "multi_thread")]

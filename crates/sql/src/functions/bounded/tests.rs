@@ -14,7 +14,7 @@ const STEADY: &str = "
     greatest input_file_name least nullif nvl nvl2 try_cast_to_type union_extract union_tag version with_metadata
     current_date current_time date_bin date_part date_trunc from_unixtime make_date make_time now to_date to_local_time
     to_time to_timestamp to_timestamp_micros to_timestamp_millis to_timestamp_nanos to_timestamp_seconds to_unixtime
-    ascii bit_length btrim chr contains ends_with lower ltrim octet_length rtrim split_part starts_with to_hex upper
+    ascii bit_length btrim chr contains decode encode ends_with lower ltrim octet_length rtrim split_part starts_with to_hex upper
     uuid character_length find_in_set initcap left reverse right strpos substr substr_index translate
     regexp_count regexp_instr regexp_like regexp_match
     array_add array_any_value array_avg array_compact array_dims array_distance array_distinct array_element array_except

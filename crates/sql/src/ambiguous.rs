@@ -1,0 +1,60 @@
+//! Filters are pushed down by name only where names are not ambiguous.
+//!
+//! DataFusion's rule finds the columns of a filter below a node by their names. Above a join both sides may have a column
+//! of one name, and a condition on one of them can become a condition on the other: rows are lost or shown that
+//! should not be. Conditions that never change have been pushed by the logical plan already, so nothing is lost but the
+//! filters that change while such a query runs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_plan::ExecutionPlan;
+
+/// DataFusion's rule, for plans all of whose nodes have columns of different names.
+#[derive(Debug)]
+pub(crate) struct PushNamedFilters(Arc<dyn PhysicalOptimizerRule + Send + Sync>);
+
+impl PushNamedFilters {
+    /// Puts it in the place of DataFusion's rules.
+    pub(crate) fn instead_of(
+        rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+    ) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+        let names = [FilterPushdown::new(), FilterPushdown::new_post_optimization()];
+        match names.iter().any(|pushdown| pushdown.name() == rule.name()) {
+            true => Arc::new(Self(rule)),
+            false => rule,
+        }
+    }
+}
+
+impl PhysicalOptimizerRule for PushNamedFilters {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match plan.exists(|node| Ok(has_ambiguous_names(&**node)))? {
+            true => Ok(plan),
+            false => self.0.optimize(plan, config),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+fn has_ambiguous_names(node: &dyn ExecutionPlan) -> bool {
+    let schema = node.schema();
+    let mut names = HashSet::with_capacity(schema.fields().len());
+    !schema.fields().iter().all(|field| names.insert(field.name()))
+}
