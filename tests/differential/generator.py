@@ -181,6 +181,7 @@ class Generator:
         a = self.expression(columns, "time", depth)
         return self.rng.choice([
             f"date_trunc('{self.rng.choice(UNITS)}', {a})", f"date_bin(INTERVAL '{self.rng.choice(WIDTHS)}', {a})",
+            f"time_bucket(INTERVAL '{self.rng.choice(WIDTHS)}', {a})",
             f"({a} + INTERVAL '{self.rng.choice(WIDTHS)}')", f"coalesce({a}, {self.literal('time')})",
         ])
 

@@ -3,20 +3,24 @@
 //! A sort that keeps a few rows, or a join that has seen one of its sides, says which rows it still wants in filters
 //! that change as it goes on (dynamic filters of DataFusion). Here such filters become a box of times and values, by
 //! which stretches of time and blocks are left out. The box is never smaller than what a filter says: who made the
-//! filter looks at the rows once more.
+//! filter looks at the rows once more. What a filter says of tags alone is asked of each sensor before it is read.
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
+use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNullExpr, Literal};
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::{
     snapshot_generation, snapshot_physical_expr,
 };
 use tidefall_storage::{Comparison, LateCondition, ValueCondition};
-use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
+use tidefall_types::{ColumnKind, FieldId, TableSchema, TagId, TimeRange};
 
 use crate::pushdown::{End, end_of};
 
@@ -53,8 +57,20 @@ impl Columns<'_> {
         collect_columns(filter).iter().any(|column| match self.kinds.get(column.index()) {
             Some(ColumnKind::Time) => true,
             Some(ColumnKind::Field(field)) => self.is_number(*field),
+            Some(ColumnKind::Tag(_)) => true,
             _ => false,
         })
+    }
+
+    /// The places and the tags that a filter looks at, if it looks at tags alone.
+    fn tags_of(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Vec<(usize, TagId)>> {
+        let tags = collect_columns(filter).into_iter().map(|column| {
+            match self.kinds.get(column.index()) {
+                Some(ColumnKind::Tag(tag)) => Some((column.index(), *tag)),
+                _ => None,
+            }
+        });
+        tags.collect::<Option<Vec<_>>>().filter(|tags| !tags.is_empty())
     }
 }
 
@@ -78,6 +94,47 @@ impl Live {
             Around::of(&filter, columns)
         });
         Some(boxes.fold(Around::everything(), Around::and))
+    }
+
+    /// Takes those from `sensors` of which no rows are wanted, by what is said now of their tags alone. `values_of` has
+    /// the values of a tag for some sensors, of the type that the column of the tag has in `arrow`.
+    pub(crate) fn retain_wanted(
+        &self,
+        sensors: &mut Vec<u32>,
+        columns: Columns<'_>,
+        arrow: &SchemaRef,
+        values_of: impl Fn(TagId, &[u32]) -> Result<ArrayRef>,
+    ) {
+        for filter in &self.filters {
+            let Ok(filter) = snapshot_physical_expr(Arc::clone(filter)) else { continue };
+            for condition in split_conjunction(&filter) {
+                let Some(tags) = columns.tags_of(condition) else { continue };
+                // One that fails says nothing here; who made it will see it fail where it matters.
+                let is_wanted = holds(condition, &tags, arrow, |tag| values_of(tag, sensors));
+                let Ok(is_wanted) = is_wanted else { continue };
+                let mut rows = is_wanted.iter();
+                sensors.retain(|_| rows.next().flatten() == Some(true));
+            }
+        }
+    }
+}
+
+/// Whether a condition on some tags holds, for each of the rows that `values_of` gives.
+fn holds(
+    condition: &Arc<dyn PhysicalExpr>,
+    tags: &[(usize, TagId)],
+    arrow: &SchemaRef,
+    values_of: impl Fn(TagId) -> Result<ArrayRef>,
+) -> Result<BooleanArray> {
+    let places: Vec<usize> = tags.iter().map(|(place, _)| *place).collect();
+    let arrow = Arc::new(arrow.project(&places)?);
+    let values = tags.iter().map(|(_, tag)| values_of(*tag)).collect::<Result<Vec<_>>>()?;
+    let rows = RecordBatch::try_new(Arc::clone(&arrow), values)?;
+    let condition = reassign_expr_columns(Arc::clone(condition), &arrow)?;
+    let holds = condition.evaluate(&rows)?.into_array(rows.num_rows())?;
+    match holds.as_boolean_opt() {
+        Some(holds) => Ok(holds.clone()),
+        None => datafusion::common::internal_err!("a filter that is {}", holds.data_type()),
     }
 }
 

@@ -151,15 +151,6 @@ impl Source for RowScan {
         self.view.snapshot().text_bytes_per_row(&self.fields())
     }
 
-    fn open(
-        self: Arc<Self>,
-        partition: usize,
-        limit: Option<usize>,
-        tally: &Tally,
-    ) -> Result<Batches> {
-        self.open_live(partition, limit, tally, Live::default())
-    }
-
     fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
         let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
         Some(self.view.snapshot().rows_about(sensors, &self.time))
@@ -174,15 +165,19 @@ impl Source for RowScan {
         is_time.then(|| Arc::new(Self { order: Some(order), ..self.clone() }) as Arc<dyn Source>)
     }
 
-    fn open_live(
+    fn open(
         self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
-        tally: &Tally,
         live: Live,
+        tally: &Tally,
     ) -> Result<Batches> {
+        let mut sensors = self.sensors[self.parts[partition].clone()].to_vec();
+        live.retain_wanted(&mut sensors, self.live_columns(), &self.arrow, |tag, sensors| {
+            self.view.tag(tag).of_sensors(sensors)
+        });
         let request = ScanRequest {
-            sensors: self.sensors[self.parts[partition].clone()].to_vec(),
+            sensors,
             time: self.time,
             fields: self.fields(),
             conditions: self.conditions.clone(),

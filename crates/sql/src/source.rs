@@ -45,12 +45,13 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn row_bytes(&self) -> u64 {
         0
     }
-    /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. This
-    /// and the making run on threads that may block.
+    /// Begins to make the batches of a part, of which the first `limit` rows are wanted; it may make more. Rows that
+    /// `live` rules out meanwhile need not come. This and the making run on threads that may block.
     fn open(
         self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
+        live: Live,
         tally: &Tally,
     ) -> Result<Batches>;
     /// About how many rows it makes, in one part or in all, if it can tell without reading any.
@@ -65,16 +66,6 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     /// by stretch, in no order within; none where it cannot.
     fn by_time(&self, _column: usize, _order: TimeOrder) -> Option<Arc<dyn Source>> {
         None
-    }
-    /// As [`Source::open`]; rows that `live` rules out while batches are made need not come.
-    fn open_live(
-        self: Arc<Self>,
-        partition: usize,
-        limit: Option<usize>,
-        tally: &Tally,
-        _live: Live,
-    ) -> Result<Batches> {
-        self.open(partition, limit, tally)
     }
 }
 
@@ -175,7 +166,7 @@ impl Part {
             none => {
                 let SourceNode { source, limit, filters, tally, .. } = &self.node;
                 let live = Live::new(filters.clone());
-                none.insert(Arc::clone(source).open_live(self.partition, *limit, tally, live)?)
+                none.insert(Arc::clone(source).open(self.partition, *limit, live, tally)?)
             }
         };
         batches.next().transpose()
@@ -292,8 +283,12 @@ impl ExecutionPlan for SourceNode {
         let mut statistics = Statistics::new_unknown(&schema);
         if let Some(rows) = self.source.rows_about(args.partition()) {
             let rows = self.limit.map_or(rows, |limit| rows.min(limit));
-            let bytes_per_row: usize =
-                schema.fields().iter().map(|field| bytes_about(field.data_type())).sum();
+            let types = || schema.fields().iter().map(|field| field.data_type());
+            let lists = match types().any(|data_type| matches!(data_type, DataType::List(_))) {
+                true => usize::try_from(self.source.row_bytes()).unwrap_or(usize::MAX),
+                false => 0,
+            };
+            let bytes_per_row = types().map(bytes_about).sum::<usize>().max(lists);
             statistics.num_rows = Precision::Inexact(rows);
             statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(bytes_per_row));
         }

@@ -7,10 +7,10 @@ use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 
+use super::forward::forward_identity;
 use crate::amend::is_text;
 
 /// The names of the functions.
@@ -21,6 +21,8 @@ pub(super) const NAMES: [&str; 3] = ["coalesce", "greatest", "least"];
 pub(super) struct Alike(pub(super) Arc<ScalarUDF>);
 
 impl ScalarUDFImpl for Alike {
+    forward_identity!();
+
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let time = types.iter().find(|data_type| matches!(data_type, DataType::Timestamp(..)));
         match time {
@@ -33,22 +35,6 @@ impl ScalarUDFImpl for Alike {
             }
             _ => self.0.coerce_types(types),
         }
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
@@ -72,9 +58,5 @@ impl ScalarUDFImpl for Alike {
 
     fn short_circuits(&self) -> bool {
         self.0.short_circuits()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
     }
 }

@@ -1,20 +1,20 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs` and `interpolate.rs` compute something new; `amended/` mends what goes
-//! wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can
-//! say already, only longer, is put into its words before a statement is planned (`short_forms.rs`), so that
-//! it is optimised, and answered from metrics, like the long form.
+//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what
+//! goes wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can say
+//! already, only longer, is put into its words before a statement is planned (`short_forms.rs`), so that it is
+//! optimised, and answered from metrics, like the long form.
 
 mod alike;
 mod amended;
 pub(crate) mod bounded;
 mod counters;
+mod forward;
 mod histogram;
 mod inner_names;
 mod interpolate;
 mod short_forms;
-
-use std::sync::Arc;
+pub(crate) mod time_bucket;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
@@ -24,6 +24,7 @@ use alike::Alike;
 use amended::Amended;
 pub(crate) use inner_names::InnerNames;
 pub(crate) use short_forms::ShortForms;
+use time_bucket::TimeBucket;
 
 /// Makes all functions known.
 pub(crate) fn register(context: &SessionContext) {
@@ -48,6 +49,6 @@ pub(crate) fn register(context: &SessionContext) {
         }
     }
     if let Ok(date_bin) = context.udf("date_bin") {
-        context.register_udf(Arc::unwrap_or_clone(date_bin).with_aliases(["time_bucket"]));
+        context.register_udf(ScalarUDF::new_from_impl(TimeBucket(date_bin)));
     }
 }

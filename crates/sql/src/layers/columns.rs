@@ -21,6 +21,7 @@ use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange, text_bytes};
 use super::LAYER;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_among};
 use crate::reads::Tally;
 use crate::scan::split;
@@ -239,6 +240,10 @@ impl Source for Lists {
         self.parts.len()
     }
 
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        Some(partition.map_or(self.sensors.len(), |at| self.parts[at].len()))
+    }
+
     fn row_bytes(&self) -> u64 {
         let snapshot = self.view.snapshot();
         let fields = self.fields();
@@ -251,6 +256,7 @@ impl Source for Lists {
         self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let (stats, mut sensors) = (tally.start(), self.parts[partition].clone());

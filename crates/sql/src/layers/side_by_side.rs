@@ -23,6 +23,7 @@ use tidefall_types::{FieldId, TimeRange, format_duration};
 use super::LAYER;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::reads::Tally;
 use crate::source::Source;
 use crate::table::View;
@@ -175,6 +176,11 @@ impl Source for SideBySide {
         1
     }
 
+    /// As if the sensors had readings at the same times.
+    fn rows_about(&self, _partition: Option<usize>) -> Option<usize> {
+        Some(self.view.snapshot().rows_about(1, &self.time))
+    }
+
     fn row_bytes(&self) -> u64 {
         let snapshot = self.view.snapshot();
         let texts = self.sensors.iter().map(|wanted| snapshot.text_bytes_per_row(&wanted.fields));
@@ -185,6 +191,7 @@ impl Source for SideBySide {
         self: Arc<Self>,
         _partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let stats = tally.start();

@@ -65,25 +65,16 @@ impl Source for ByTime {
         self.answers.partitions()
     }
 
-    fn open(
-        self: Arc<Self>,
-        partition: usize,
-        limit: Option<usize>,
-        tally: &Tally,
-    ) -> Result<Batches> {
-        self.open_live(partition, limit, tally, Live::default())
-    }
-
     fn is_narrowed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
         self.columns().can_tell(filter)
     }
 
-    fn open_live(
+    fn open(
         self: Arc<Self>,
         partition: usize,
         limit: Option<usize>,
-        tally: &Tally,
         mut live: Live,
+        tally: &Tally,
     ) -> Result<Batches> {
         let (sensors, time) = self.answers.asked_for(partition);
         let stretches = self.answers.view().snapshot().stretches(&sensors, &time, self.order);
@@ -103,7 +94,7 @@ impl Source for ByTime {
                 batches = None;
                 if self.is_wanted(&stretch, &around) {
                     let part = Arc::new(self.answers.within(stretch));
-                    match part.open(partition, limit, &tally) {
+                    match part.open(partition, limit, Live::default(), &tally) {
                         Ok(opened) => batches = Some(opened),
                         Err(error) => return Some(Err(error)),
                     }

@@ -20,6 +20,7 @@ use super::node::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
+use crate::live::Live;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode, sliced};
@@ -124,9 +125,14 @@ impl Answers {
         })
     }
 
+    /// The places of the sensors of some groups, from the first to the one behind the last.
+    fn places(&self, groups: &Range<u32>) -> (usize, usize) {
+        let before = |end: u32| self.grouped.groups.partition_point(|group| *group < end);
+        (before(groups.start), before(groups.end))
+    }
+
     fn request(&self, piece: &Piece) -> AggregateRequest {
-        let first = self.grouped.groups.partition_point(|group| *group < piece.groups.start);
-        let behind = self.grouped.groups.partition_point(|group| *group < piece.groups.end);
+        let (first, behind) = self.places(&piece.groups);
         let groups = &self.grouped.groups[first..behind];
         AggregateRequest {
             sensors: self.grouped.sensors[first..behind].to_vec(),
@@ -364,6 +370,18 @@ impl Source for Answers {
         self.parts.len()
     }
 
+    /// A line for each bin of each group, or one for each row where there are fewer.
+    fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
+        let all = 0..self.grouped.count;
+        let groups = partition.map_or(all, |at| self.parts[at].groups.clone());
+        let time = self.time();
+        let count = i128::from(groups.end - groups.start);
+        let lines = self.bin().map_or(count, |bin| bins(time, bin).saturating_mul(count));
+        let (first, behind) = self.places(&groups);
+        let rows = self.question.view.snapshot().rows_about(behind - first, &time);
+        Some(rows.min(usize::try_from(lines).unwrap_or(usize::MAX)))
+    }
+
     fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
         match self.question.groups.get(column)? {
             Group::Bin(bin) => Some(Arc::new(ByTime::new(self.clone(), (*bin, column), order))),
@@ -375,6 +393,7 @@ impl Source for Answers {
         self: Arc<Self>,
         partition: usize,
         _limit: Option<usize>,
+        _live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
         let Part { groups, threads } = self.parts[partition].clone();

@@ -13,6 +13,7 @@ use tidefall_types::{
 
 use super::column_kind;
 use crate::amend::{is_utc, kept};
+use crate::functions::time_bucket;
 
 /// 1970-01-05, the first Monday: where weeks begin.
 const MONDAY_NS: i64 = 4 * NS_PER_DAY;
@@ -149,12 +150,15 @@ fn timestamp_ns(literal: &ScalarValue) -> Option<i128> {
     Some(i128::from(value) * i128::from(unit))
 }
 
-/// The bins of `date_bin(width, time[, origin])` or `date_trunc(unit, time)`.
+/// The bins of `date_bin(width, time[, origin])`, `time_bucket(width, time[, origin])` or `date_trunc(unit, time)`.
 fn bin_of(call: &ScalarFunction, schema: &TableSchema) -> Option<Bin> {
     match (call.name(), call.args.as_slice()) {
-        ("date_bin", [width, time, rest @ ..]) if is_time(time, schema) => {
+        (name @ ("date_bin" | time_bucket::NAME), [width, time, rest @ ..])
+            if is_time(time, schema) =>
+        {
             let width_ns = interval_ns(width)?;
             let origin_ns = match rest {
+                [] if name == time_bucket::NAME => time_bucket::ORIGIN_NS,
                 [] => 0,
                 [Expr::Literal(origin, _)] => i64::try_from(timestamp_ns(origin)?).ok()?,
                 _ => return None,

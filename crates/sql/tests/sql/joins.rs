@@ -3,6 +3,7 @@
 use tidefall_sql::Session;
 use tidefall_storage::{CascadeRequest, DbOptions, Target};
 
+use crate::top::reads;
 use crate::{TestDb, lines};
 
 /// A table with many rows, one with a few, and one that has many of which a question wants few.
@@ -61,6 +62,92 @@ async fn the_smaller_side_is_taken_into_memory() {
         let cascade = CascadeRequest { table: None, target: Target::Long };
         test_db.db.cascade(&cascade).expect("a cascade");
     }
+}
+
+/// What is made of metrics, and layers, are sides, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_and_layers_are_the_smaller_side() {
+    let test_db = tables().await;
+    for (sql, side) in [
+        (
+            "SELECT l.v FROM big l JOIN (SELECT host, max(time) AS last FROM big GROUP BY host) n \
+             ON l.host = n.host AND l.time = n.last",
+            "TidefallMetrics",
+        ),
+        (
+            "SELECT l.v FROM (SELECT host, max(time) AS last FROM big GROUP BY host) n JOIN big l \
+             ON l.host = n.host AND l.time = n.last",
+            "TidefallMetrics",
+        ),
+        (
+            "SELECT l.v FROM big l JOIN (SELECT time_bucket(INTERVAL '1 hour', time) AS t, max(v) AS v FROM big \
+             GROUP BY t) m ON l.v = m.v",
+            "TidefallMetrics",
+        ),
+        // Bins of a nanosecond are no more than rows.
+        (
+            "SELECT l.room FROM (SELECT time_bucket(INTERVAL '1 nanosecond', time) AS t, max(v) AS v FROM big \
+             GROUP BY t) m JOIN small l ON l.time = m.t",
+            "TidefallScan",
+        ),
+        ("SELECT l.v FROM big l JOIN columns.small c ON l.host = c.host", "TidefallLayer"),
+        ("SELECT l.v FROM columns.small c JOIN big l ON l.host = c.host", "TidefallLayer"),
+        ("SELECT l.room, c.v FROM columns.big c JOIN small l ON l.host = c.host", "TidefallScan"),
+    ] {
+        let plan = test_db.plan(sql).await;
+        let join =
+            plan.split("HashJoinExec").nth(1).unwrap_or_else(|| panic!("no hash join\n{plan}"));
+        let first = join.split("Tidefall").nth(1).unwrap_or_default();
+        let first = first.split(':').next().unwrap_or_default();
+        assert_eq!(format!("Tidefall{first}"), side, "{sql}\n{plan}");
+    }
+    let options = DbOptions { memory_bytes: 16 << 20, threads: 2, ..DbOptions::default() };
+    let session = Session::with_options(test_db.db.clone(), &options);
+    let newest = "SELECT count(*), sum(l.v) FROM big l JOIN (SELECT host, max(time) AS last FROM big GROUP BY host) n \
+                  ON l.host = n.host AND l.time = n.last";
+    let batches = session.collect(newest).await.expect("the newest row of each host");
+    assert_eq!(lines(&batches), ["40 15999180"]);
+}
+
+/// A join that knows its small side wants no other sensors.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_sensors_that_a_join_wants_are_read() {
+    let test_db = tables().await;
+    let cascade = CascadeRequest { table: None, target: Target::Long };
+    test_db.db.cascade(&cascade).expect("a cascade");
+    let every = 400_000 / 40;
+    for (sql, sensors) in [
+        ("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 1", 13),
+        (
+            "SELECT count(*), sum(v) FROM small JOIN big ON big.host = small.host WHERE small.host < 'h2'",
+            12,
+        ),
+        (
+            "SELECT count(*), sum(v) FROM big WHERE host IN (SELECT host FROM small WHERE room = 2)",
+            13,
+        ),
+        (
+            "SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host AND big.v >= small.room \
+             WHERE small.host = 'h7'",
+            1,
+        ),
+        // A join with nothing wants nothing.
+        ("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 9", 0),
+        // All rows of this side are wanted.
+        (
+            "SELECT count(*), sum(v) FROM big LEFT JOIN (SELECT * FROM small WHERE room = 1) small \
+             ON big.host = small.host",
+            40,
+        ),
+    ] {
+        // The small table has 60 rows, of which some are read.
+        let read = reads(&test_db, sql).await.rows;
+        assert_eq!(read / every, sensors, "{sql}: {read}");
+    }
+    let counted = test_db
+        .text("SELECT count(*), sum(v) FROM big JOIN small ON big.host = small.host WHERE room = 1")
+        .await;
+    assert_eq!(counted, "130000 25999870000");
 }
 
 /// With the larger side in memory these would need more than there is.

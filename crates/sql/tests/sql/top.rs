@@ -188,7 +188,7 @@ async fn filled() -> TestDb {
     test_db
 }
 
-async fn reads(test_db: &TestDb, sql: &str) -> Reads {
+pub(crate) async fn reads(test_db: &TestDb, sql: &str) -> Reads {
     let mut stream = test_db.session.query(sql).await.expect("a query");
     while let Some(batch) = stream.next().await {
         batch.expect("a batch");

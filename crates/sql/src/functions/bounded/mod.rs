@@ -23,11 +23,11 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 use tidefall_types::Error;
 
+use super::forward::forward_identity;
 use crate::error::to_datafusion;
 use crate::planning::Limits;
 use growth::Growth;
@@ -79,7 +79,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn bounded(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
     let growth = GROWING.iter().find(|(name, _)| *name == function.name())?.1;
     let is_bounded = function.inner().is::<Bounded>();
-    (!is_bounded).then(|| ScalarUDF::new_from_impl(Bounded { inner: Arc::clone(function), growth }))
+    (!is_bounded).then(|| ScalarUDF::new_from_impl(Bounded(Arc::clone(function), growth)))
 }
 
 /// Bounds a call that the planner made of something else, such as `||` between lists.
@@ -98,17 +98,14 @@ pub(crate) fn amend(expr: Expr) -> Transformed<Expr> {
 
 /// A function with a limit.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Bounded {
-    inner: Arc<ScalarUDF>,
-    growth: Growth,
-}
+pub(super) struct Bounded(Arc<ScalarUDF>, Growth);
 
 impl Bounded {
     fn too_much(&self, amount: i64, limit: i64) -> datafusion::error::DataFusionError {
         to_datafusion(Error::limit(format!(
             "{} would make up to {amount} {} at once, more than {limit}",
             self.name(),
-            self.growth.unit()
+            self.1.unit()
         )))
     }
 
@@ -142,7 +139,7 @@ impl Bounded {
                 return_field: Arc::clone(&args.return_field),
                 config_options: Arc::clone(&args.config_options),
             };
-            let piece = self.inner.invoke_with_args(part)?.into_array(rows)?;
+            let piece = self.0.invoke_with_args(part)?.into_array(rows)?;
             let bytes = memory_bytes(&piece);
             made = made.saturating_add(bytes);
             if made > most {
@@ -190,15 +187,17 @@ fn limit(options: &ConfigOptions) -> i64 {
 }
 
 impl ScalarUDFImpl for Bounded {
+    forward_identity!();
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_one { 1 } else { args.number_rows };
-        let bounds = self.growth.bounds(&args.args, rows)?;
+        let bounds = self.1.bounds(&args.args, rows)?;
         let total = bounds.iter().copied().fold(0, i64::saturating_add);
-        if let Growth::Compare = self.growth {
+        if let Growth::Compare = self.1 {
             return match total > growth::STEPS_MAX {
                 true => Err(self.too_much(total, growth::STEPS_MAX)),
-                false => self.inner.invoke_with_args(args),
+                false => self.0.invoke_with_args(args),
             };
         }
         let limit = limit(&args.config_options);
@@ -207,7 +206,7 @@ impl ScalarUDFImpl for Bounded {
             if let Some(room) = &room {
                 room.try_grow(usize::try_from(total).unwrap_or(usize::MAX))?;
             }
-            return self.inner.invoke_with_args(args);
+            return self.0.invoke_with_args(args);
         }
         match bounds.iter().copied().max() {
             Some(most) if most <= limit && !is_one => self.in_pieces(&args, &bounds, limit),
@@ -215,37 +214,21 @@ impl ScalarUDFImpl for Bounded {
         }
     }
 
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.inner.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
+        self.0.schema_name(args)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
+        self.0.return_field_from_args(args)
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
+        self.0.coerce_types(types)
     }
 
     /// What it becomes may be called by the function of DataFusion.
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        Ok(match self.inner.simplify(args, context)? {
+        Ok(match self.0.simplify(args, context)? {
             ExprSimplifyResult::Simplified(expr) => {
                 let expr = expr.transform_up(|part| Ok(amend(part)))?;
                 ExprSimplifyResult::Simplified(expr.data)
@@ -255,18 +238,14 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn short_circuits(&self) -> bool {
-        self.inner.short_circuits()
+        self.0.short_circuits()
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner.output_ordering(inputs)
+        self.0.output_ordering(inputs)
     }
 
     fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
-        self.inner.preserves_lex_ordering(inputs)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
+        self.0.preserves_lex_ordering(inputs)
     }
 }

@@ -13,7 +13,7 @@ const STEADY: &str = "
     arrow_cast arrow_field arrow_metadata arrow_try_cast arrow_typeof cast_to_type coalesce file_row_index get_field
     greatest input_file_name least nullif nvl nvl2 try_cast_to_type union_extract union_tag version with_metadata
     current_date current_time date_bin date_part date_trunc from_unixtime make_date make_time now to_date to_local_time
-    to_time to_timestamp to_timestamp_micros to_timestamp_millis to_timestamp_nanos to_timestamp_seconds to_unixtime
+    time_bucket to_time to_timestamp to_timestamp_micros to_timestamp_millis to_timestamp_nanos to_timestamp_seconds to_unixtime
     ascii bit_length btrim chr contains decode encode ends_with lower ltrim octet_length rtrim split_part starts_with to_hex upper
     uuid character_length find_in_set initcap left reverse right strpos substr substr_index translate
     regexp_count regexp_instr regexp_like regexp_match

@@ -1,0 +1,30 @@
+//! What a wrapper of a function of DataFusion leaves as it is.
+
+/// The methods of `ScalarUDFImpl` that say what the function is, for a wrapper that has it in its field `0`.
+macro_rules! forward_identity {
+    () => {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn aliases(&self) -> &[String] {
+            self.0.aliases()
+        }
+
+        fn signature(&self) -> &datafusion::logical_expr::Signature {
+            self.0.signature()
+        }
+
+        fn return_type(
+            &self,
+            types: &[datafusion::arrow::datatypes::DataType],
+        ) -> datafusion::error::Result<datafusion::arrow::datatypes::DataType> {
+            self.0.return_type(types)
+        }
+
+        fn documentation(&self) -> Option<&datafusion::logical_expr::Documentation> {
+            self.0.documentation()
+        }
+    };
+}
+pub(super) use forward_identity;
