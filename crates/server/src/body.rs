@@ -202,7 +202,8 @@ impl Pace {
         let granted = Duration::from_secs_f64(self.bytes as f64 / BYTES_PER_SECOND_MIN);
         let slow_at = self.start + self.pause_max + granted;
         let paused_at = Instant::now() + self.pause_max;
-        timeout_at(slow_at.min(paused_at), piece).await.map_err(|_| match slow_at < paused_at {
+        let is_slow = self.bytes > 0 && slow_at < paused_at;
+        timeout_at(slow_at.min(paused_at), piece).await.map_err(|_| match is_slow {
             true => self.too_slow(),
             false => self.paused(),
         })

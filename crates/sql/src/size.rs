@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor, Visit, Visitor,
+    Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor,
+    Visit, Visitor,
 };
 use tidefall_types::{Error, Result};
 
@@ -25,6 +26,9 @@ const SUBQUERIES_MAX: u64 = 12;
 
 /// Expressions that a statement may have beyond those that are written in it.
 const EXPRESSIONS_ADDED_MAX: u64 = 200_000;
+
+/// Grouping sets of a `SELECT`, each of which every row belongs to: those of a `CUBE` of ten.
+const GROUPING_SETS_MAX: u64 = 1 << 10;
 
 /// The nodes below each other that a `SELECT` becomes: a filter, an aggregate, a projection and a name.
 const SELECT_DEPTH: u64 = 4;
@@ -152,11 +156,18 @@ impl Visitor for Sizes {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, _: &Select) -> ControlFlow<Box<Error>> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Error>> {
         let open = self.last();
         open.size.tables = open.size.tables.saturating_add(1);
         open.joins = 0;
-        ControlFlow::Continue(())
+        match &select.group_by {
+            GroupByExpr::Expressions(exprs, _) if product(exprs) > GROUPING_SETS_MAX => {
+                ControlFlow::Break(Box::new(Error::limit(format!(
+                    "GROUP BY has more than {GROUPING_SETS_MAX} grouping sets; name those that are needed in GROUPING SETS"
+                ))))
+            }
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<Box<Error>> {
@@ -200,6 +211,23 @@ impl Visitor for Sizes {
 
 fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+}
+
+/// How many grouping sets expressions beside each other become.
+fn product(exprs: &[Expr]) -> u64 {
+    exprs.iter().map(grouping_sets).fold(1, u64::saturating_mul)
+}
+
+fn grouping_sets(expr: &Expr) -> u64 {
+    let count = |of: &[Vec<Expr>]| u64::try_from(of.len()).unwrap_or(u64::MAX);
+    match expr {
+        Expr::Cube(of) => {
+            1_u64.checked_shl(of.len().try_into().unwrap_or(u32::MAX)).unwrap_or(u64::MAX)
+        }
+        Expr::Rollup(of) => count(of).saturating_add(1),
+        Expr::GroupingSets(of) => of.iter().map(|set| product(set)).fold(0, u64::saturating_add),
+        _ => 1,
+    }
 }
 
 /// The nodes below each other that the `UNION`s of a query become, and their like.
@@ -277,6 +305,23 @@ mod tests {
         // Names end where their query does, and a nearer one hides one further off.
         let hidden = "WITH c AS (SELECT v FROM t), d AS (WITH c AS (SELECT 1) SELECT * FROM c) SELECT * FROM c, d";
         assert_eq!(outcome(hidden), None);
+    }
+
+    #[test]
+    fn grouping_sets_are_counted_before_they_are_written_out() {
+        for (group_by, is_taken) in [
+            ("CUBE (a, b, c, d, e)", true),
+            ("CUBE (a, b, c, d, e, f, g, h, i, j, k)", false),
+            ("CUBE (a, b, c, d, e), CUBE (f, g, h, i, j, k)", false),
+            ("ROLLUP (a, b, c, d, e, f, g, h, i, j, k)", true),
+            ("GROUPING SETS ((a, b), (a), ())", true),
+        ] {
+            let sql = format!("SELECT count(*) FROM t GROUP BY {group_by}");
+            assert_eq!(outcome(&sql).is_none(), is_taken, "{group_by}");
+        }
+        let all: Vec<_> = (0..70).map(|n| format!("a + {n}")).collect();
+        let sql = format!("SELECT count(*) FROM t GROUP BY CUBE ({})", all.join(", "));
+        assert_eq!(outcome(&sql), Some(ErrorKind::Limit));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::bounded;
+use crate::functions::{amend_window, bounded};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
@@ -74,6 +74,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         let read = texts::amend(node, schema)?;
         let kept = read.transform_data(|node| casts::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
+        let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
         kept.transform_data(|node| floats::amend(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))

@@ -13,6 +13,7 @@ mod forward;
 mod histogram;
 mod inner_names;
 mod interpolate;
+mod repeating;
 mod short_forms;
 pub(crate) mod time_bucket;
 
@@ -22,7 +23,9 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use alike::Alike;
 use amended::Amended;
+pub(crate) use amended::amend_window;
 pub(crate) use inner_names::InnerNames;
+use repeating::Repeating;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
 
@@ -41,6 +44,11 @@ pub(crate) fn register(context: &SessionContext) {
     for name in alike::NAMES {
         if let Ok(inner) = context.udf(name) {
             context.register_udf(ScalarUDF::new_from_impl(Alike(inner)));
+        }
+    }
+    for name in repeating::NAMES {
+        if let Ok(inner) = context.udwf(name) {
+            context.register_udwf(WindowUDF::new_from_impl(Repeating(inner)));
         }
     }
     for name in bounded::names() {

@@ -170,6 +170,12 @@ async fn names_that_double_are_not_planned() {
         refused(&test_db, &chain(30, query, "SELECT count(*) FROM @"), ErrorKind::Limit).await;
         assert!(survived(&test_db, &chain(4, query, "SELECT count(*) FROM @")).await, "{query}");
     }
+    let cube = |count: usize| {
+        let of: Vec<_> = (0..count).map(|n| format!("v + {n}")).collect();
+        format!("SELECT count(*) FROM (SELECT 1 FROM t GROUP BY CUBE ({}))", of.join(", "))
+    };
+    refused(&test_db, &cube(25), ErrorKind::Limit).await;
+    assert_eq!(test_db.text(&cube(6)).await, "127");
     // One table, and an expression that doubles.
     for query in ["SELECT v + v AS v, x FROM @", "SELECT v, x || x AS x FROM @"] {
         for end in
@@ -381,7 +387,35 @@ async fn aggregates_that_collect_stay_within_the_memory_of_queries() {
         "array_agg(repeat('a', 10000) || value)",
         "string_agg(repeat('a', 10000) || value, ',')",
         "array_agg(DISTINCT repeat('a', 10000) || value)",
+        "array_agg(value) OVER ()",
+        "array_agg(value) OVER (PARTITION BY value % 10)",
+        "array_agg(value) OVER (PARTITION BY value % 300)",
+        "string_agg(value::TEXT, ',') OVER (ORDER BY value ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
     ] {
         refused(&test_db, &format!("SELECT {expr} {series}"), ErrorKind::Limit).await;
+    }
+    let long = "FROM (SELECT value, repeat('a', CASE value WHEN 60000 THEN 20000 ELSE 1 END) AS x FROM generate_series(1, 60000)) AS t";
+    for expr in [
+        "max(x) OVER ()",
+        "max([x, x]) OVER ()",
+        "array_agg(x) FILTER (WHERE value = 60000) OVER ()",
+        "last_value(x) OVER (ORDER BY value ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+        "first_value(x) OVER (ORDER BY value DESC)",
+        "nth_value([x, x], 1) OVER (ORDER BY value DESC)",
+    ] {
+        let sql = format!("SELECT count(a) FROM (SELECT {expr} AS a {long})");
+        refused(&test_db, &sql, ErrorKind::Limit).await;
+    }
+    // What is short is not counted, however many rows there are.
+    for expr in [
+        "array_agg(value) OVER (PARTITION BY value / 100)",
+        "array_agg(value) OVER (ORDER BY value ROWS 20 PRECEDING)",
+        "min(value::TEXT) OVER ()",
+        "first_value(value::TEXT) OVER (ORDER BY value)",
+        "nth_value(value, 2) OVER ()",
+        "first_value([value, value]) OVER (ORDER BY value DESC)",
+    ] {
+        let sql = format!("SELECT count(a) FROM (SELECT {expr} AS a {series})");
+        assert!(test_db.text(&sql).await.parse::<u64>().expect("a count") >= 299_999, "{expr}");
     }
 }

@@ -7,7 +7,8 @@
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Percentiles and medians: see `percentile.rs`.
 //! - Distinct texts that are counted by group: see `distinct.rs`.
-//! - Lists and texts that are collected: over a window they take the square of its memory, see `collected.rs`.
+//! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
+//!   `collected.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
 mod collected;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::ArrowPrimitiveType;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
@@ -32,11 +34,12 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
-use collected::Collected;
+use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
@@ -96,6 +99,41 @@ enum Amendment {
 pub(super) struct Amended {
     inner: AggregateUDF,
     amendment: Amendment,
+    /// Of a call over windows that are whole partitions.
+    whole: Option<Whole>,
+}
+
+/// Lets a call over windows that are whole partitions know it: its answer is repeated in each of their rows.
+pub(crate) fn amend_window(expr: Expr) -> Transformed<Expr> {
+    let Expr::WindowFunction(mut window) = expr else { return Transformed::no(expr) };
+    let WindowFunctionDefinition::AggregateUDF(function) = &window.fun else {
+        return Transformed::no(Expr::WindowFunction(window));
+    };
+    match function.inner().downcast_ref::<Amended>() {
+        Some(Amended { inner, amendment, whole: None }) if is_whole(&window.params) => {
+            let whole = Some(Whole::new(window.params.filter.is_some()));
+            let amended = Amended { inner: inner.clone(), amendment: *amendment, whole };
+            let function = Arc::new(AggregateUDF::new_from_impl(amended));
+            window.fun = WindowFunctionDefinition::AggregateUDF(function);
+            Transformed::yes(Expr::WindowFunction(window))
+        }
+        _ => Transformed::no(Expr::WindowFunction(window)),
+    }
+}
+
+/// Whether each row of a partition has all of it for its window.
+fn is_whole(params: &WindowFunctionParams) -> bool {
+    let frame = &params.window_frame;
+    let all_are_peers = frame.units == WindowFrameUnits::Range && params.order_by.is_empty();
+    [&frame.start_bound, &frame.end_bound].into_iter().all(|bound| match bound {
+        WindowFrameBound::CurrentRow => all_are_peers,
+        bound => bound.is_unbounded(),
+    })
+}
+
+/// Whether values of a type may be long.
+fn may_be_long(data_type: &DataType) -> bool {
+    !data_type.is_primitive() && !data_type.is_null() && *data_type != DataType::Boolean
 }
 
 impl Amended {
@@ -112,7 +150,7 @@ impl Amended {
             "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
-        Self { inner: inner.clone(), amendment }
+        Self { inner: inner.clone(), amendment, whole: None }
     }
 
     fn inner(&self) -> &Arc<dyn AggregateUDFImpl> {
@@ -242,10 +280,13 @@ impl AggregateUDFImpl for Amended {
                 Frame::Grows(args.is_distinct),
             ));
         }
-        let is_float = is_float(args.return_type());
+        let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
         let plain = self.inner().accumulator(args)?;
-        Ok(match self.amendment {
-            Amendment::Collect => self.collected(plain),
+        Ok(match (self.amendment, &self.whole) {
+            (_, Some(whole)) if is_long => {
+                Box::new(Repeated::new(self.inner().name(), plain, whole.clone()))
+            }
+            (Amendment::Collect, _) => self.collected(plain),
             _ if is_float => Box::new(InOneForm(plain)),
             _ => plain,
         })
