@@ -10,7 +10,7 @@ import pytest
 
 import tidefall
 import tidefall.remote
-from test_remote import Served
+from served import Served
 
 
 class Between:

@@ -144,6 +144,56 @@ def test_layers_are_what_pandas_says(db, seed):
     pandas.testing.assert_frame_equal(rows.astype({"sensor": object}), model.sort_values(["sensor", "time"], ignore_index=True), check_dtype=False)
 
 
+@pytest.mark.parametrize("every", ["MS", "3MS", "QS", "YS", "W-MON", "2D", "7h"])
+def test_bins_are_those_of_pandas(db, every):
+    random = numpy.random.default_rng(3)
+    create(db)
+    parts = []
+    for step in ("short", "long", None):
+        part = readings(random, 2000, False)
+        part["time"] -= pandas.to_timedelta(random.integers(0, 40, len(part)) * 30, unit="D")
+        db.write("plant", part, tags=["sensor"])
+        parts.append(part.dropna(subset=["value", "count"], how="all"))
+        if step:
+            db.cascade("plant", to=step)
+    model = model_of(parts).set_index("time")
+    hows = ["mean", "min", "max", "sum", "count", "std", "first", "last"]
+    found = db.table("plant").resample("W" if every == "W-MON" else every, hows, field="value").to_pandas()
+    assert list(found.columns) == [(sensor, how) for sensor in sorted(SENSORS) for how in hows]
+    # pandas counts fixed widths from the first day, we from 1970.
+    options = {} if every[-1] in "SN" else {"origin": "epoch"}
+    if every == "W-MON":
+        options |= {"closed": "left", "label": "left"}
+    if every == "3MS":
+        every = "QS"
+    for sensor in SENSORS:
+        expected = model[model.sensor == sensor].value.resample(every, **options).agg(hows)
+        expected = expected.reindex(found.index)
+        one = found[sensor]
+        expected["sum"] = expected["sum"].where(expected["count"] > 0)
+        expected["count"] = expected["count"].where(one["count"].notna())
+        pandas.testing.assert_frame_equal(one, expected, check_dtype=False, check_freq=False, check_names=False, rtol=1e-9)
+
+
+def test_several_aggregates_of_several_fields(db):
+    frame = pandas.DataFrame({"time": pandas.date_range(START, periods=48, freq="30min").repeat(2), "sensor": ["a", "b"] * 48, "x": numpy.arange(96.0), "y": numpy.arange(96)})
+    db.write("plant", frame, tags="sensor")
+    plant = db.table("plant")
+    found = plant.resample("D", {"x": ["min", "max"], "y": "sum"})
+    assert found.sensors == ["a.x.min", "a.x.max", "a.y.sum", "b.x.min", "b.x.max", "b.y.sum"] and found.tags == {"sensor": ["a"] * 3 + ["b"] * 3}
+    expected = frame.groupby("sensor")[["x", "y"]].agg({"x": ["min", "max"], "y": "sum"})
+    assert found.to_pandas().iloc[0].tolist() == expected.to_numpy().ravel().tolist()
+    assert found.to_pandas()["b"]["y"]["sum"].tolist() == [frame[frame.sensor == "b"].y.sum()]
+    assert found.to_arrow().column_names == ["time", *found.sensors]
+    assert plant.resample("D", ["mean"], field="x").sensors == ["a.mean", "b.mean"]
+    assert plant.resample("D", "mean", field="x").sensors == ["a", "b"]
+    for how in ([], {}, {"x": []}, ["mean", "mean"], "median", {"x": "median"}):
+        with pytest.raises(tidefall.InvalidError):
+            plant.resample("D", how, field=None if isinstance(how, dict) else "x")
+    with pytest.raises(tidefall.NotFoundError):
+        plant.resample("D", {"z": "mean"})
+
+
 def test_every_kind_of_data_is_written(db):
     times = pandas.date_range("2024-05-01", periods=4, freq="1min")
     values = [1.5, 2.5, 3.5, 4.5]
@@ -307,8 +357,9 @@ def check_times(db):
     assert len(expected) == 4
     for every in ("15min", "900s", datetime.timedelta(minutes=15), pandas.Timedelta("15min"), numpy.timedelta64(15, "m")):
         pandas.testing.assert_frame_equal(plant.resample(every).to_pandas(), expected)
-    assert len(plant.resample("1H")) == len(plant.resample("60min")) == 1
-    for every in (datetime.timedelta(0), "0s", "1M", pandas.NaT, numpy.timedelta64(1, "M"), 5, None):
+    for every in ("1H", "60min", "h", "D", "1D", "1 day", "W", "w", "1M", "MS", "ME", "month", "2 quarters", "Y", "1y"):
+        assert len(plant.resample(every)) == 1, every
+    for every in (datetime.timedelta(0), "0s", "0M", "0W", "10000Y", "9999999999W", "T", "W-SUN", "", "-1h", pandas.NaT, numpy.timedelta64(1, "M"), 5, None):
         with pytest.raises(tidefall.InvalidError):
             plant.resample(every)
 

@@ -168,3 +168,20 @@ INTERRUPT = """
 def test_ctrl_c_ends_a_query(tmp_path):
     done = run(INTERRUPT, str(tmp_path / "db"))
     assert (done.returncode, done.stdout) == (0, "interrupted True {'n': [500000]}\n"), done.stderr
+
+
+def test_a_database_stays_where_it_was_opened(tmp_path, monkeypatch):
+    there, elsewhere = tmp_path / "there", tmp_path / "elsewhere"
+    there.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(there)
+    db = tidefall.open("db")
+    db.write("t", {"time": [1], "value": [1.0]}, time="time")
+    monkeypatch.chdir(elsewhere)
+    db.write("t", {"time": [2], "value": [2.0]}, time="time")
+    db.cascade("t", to="long")
+    assert db.table("t").rows().values.tolist() == [[1.0, 2.0]]
+    db.close()
+    assert not list(elsewhere.iterdir())
+    with tidefall.open(there / "db") as db:
+        assert db.table("t").rows().values.tolist() == [[1.0, 2.0]]

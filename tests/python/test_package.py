@@ -7,17 +7,33 @@ import sys
 
 import tidefall
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run_examples(name):
+    """Runs the examples of a page, one after the other; what they leave behind."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+    assert examples
+    left = {}
+    for example in examples:
+        exec(compile(example, name, "exec"), left)
+    return left
 
 
 def test_readme_examples_run_as_they_are_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert examples
-    for example in examples:
-        exec(compile(example, "README.md", "exec"), {})
+    run_examples("README.md")
     with tidefall.open("plant.tide") as db:
         assert db.table("plant").latest().to_dict() == {"north": 21.0, "south": 19.5}
+
+
+def test_the_examples_of_the_page_on_python_run_as_they_are_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    left = run_examples("docs/python.md")
+    assert capsys.readouterr().out.split("\n")[:2] == ["3 0", "5"]
+    assert left["plant"].at("2024-03-01 12:00").to_dict() == {"north": 20.5, "south": 19.0}
+    assert left["db"].table("pumps").fields == {"pressure": "DOUBLE", "calibrated": "TIMESTAMP"}
+    left["db"].close()
 
 
 def command(*line, folder=None):

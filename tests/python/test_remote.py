@@ -1,9 +1,5 @@
 """The client of a server answers as the database in this process does."""
 
-import re
-import subprocess
-import sys
-
 import numpy
 import pandas
 import pandas.testing
@@ -11,24 +7,8 @@ import polars
 import pytest
 
 import tidefall
+from served import Served
 from test_layers import SENSORS, START, check_labels, check_read_once, check_times, check_written, hour, large, readings
-
-
-class Served:
-    """A server over a database, and the same database opened to read."""
-
-    def __init__(self, folder):
-        command = [sys.executable, "-m", "tidefall", "serve", "--db", folder, "--listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.process.stdout:
-            if found := re.search(r"127\.0\.0\.1:(\d+)", line):
-                break
-        self.client = tidefall.connect(f"http://127.0.0.1:{found.group(1)}")
-
-    def stop(self):
-        self.client.close()
-        self.process.terminate()
-        self.process.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -2,9 +2,13 @@
 
 import numpy
 import pandas
+import pandas.testing
+import polars
 import pyarrow
+import pytest
 
 import tidefall
+from served import Served
 
 
 def test_fields_of_times_come_back(tmp_path):
@@ -34,3 +38,113 @@ def test_numpy_times_of_any_unit_are_fields(tmp_path):
         assert db.sql("SELECT arrow_typeof(at) AS t FROM t LIMIT 1").to_dict()["t"] == ["Timestamp(ns)"]
         back = db.sql("SELECT at FROM t ORDER BY time").to_pandas()["at"]
         assert back[0] == pandas.Timestamp("2024-01-01T12:00:00.5") and pandas.isna(back[1])
+
+SEEN = pandas.to_datetime(["2023-12-31 23:59:59.123456789", None, "1969-07-20 20:17", None, "2262-04-11 23:47:16", "2024-03-31 02:30"], format="ISO8601")
+MICROS = SEEN.as_unit("us")
+
+
+def frames():
+    """The same readings in every form, with a second column of times, without a zone and with one."""
+    times = pandas.date_range("2024-01-01", periods=3, freq="h").repeat(2)
+    plain = pandas.DataFrame({"time": times, "s": ["a", "b"] * 3, "seen": MICROS})
+    berlin = plain.assign(seen=MICROS.tz_localize("UTC").tz_convert("Europe/Berlin"))
+    return {
+        "pandas": plain, "pandas, with a zone": berlin, "pandas of seconds": plain.assign(seen=MICROS.as_unit("s")),
+        "pandas objects": plain.assign(seen=pandas.Series(list(MICROS), dtype=object)),
+        "polars": polars.from_pandas(plain), "polars, with a zone": polars.from_pandas(berlin),
+        "polars of milliseconds": polars.from_pandas(plain).with_columns(polars.col("seen").cast(polars.Datetime("ms"))),
+        "Arrow": pyarrow.Table.from_pandas(plain), "Arrow, with a zone": pyarrow.Table.from_pandas(berlin),
+        "Arrow, encoded": pyarrow.table({**{name: pyarrow.Table.from_pandas(plain)[name] for name in ("time", "s")}, "seen": pyarrow.array(MICROS.to_numpy()).dictionary_encode()}),
+        "a dictionary": {"time": times.to_numpy(), "s": ["a", "b"] * 3, "seen": [None if moment is pandas.NaT else moment for moment in MICROS.to_pydatetime()]},
+    }
+
+
+@pytest.fixture(params=["in this process", "behind a server"])
+def db(request, tmp_path):
+    if request.param == "in this process":
+        with tidefall.open(str(tmp_path / "db")) as db:
+            yield db
+    else:
+        served = Served(str(tmp_path / "db"))
+        try:
+            yield served.client
+        finally:
+            served.stop()
+
+
+def floor(form):
+    unit = {"pandas of seconds": "s", "polars of milliseconds": "ms"}.get(form)
+    return MICROS.as_unit(unit).as_unit("ns") if unit else MICROS.as_unit("ns")
+
+
+@pytest.mark.parametrize("form", frames())
+def test_frames_of_every_kind_have_fields_of_times(db, form):
+    seen = floor(form)
+    a, b = seen[0::2], seen[1::2]
+    assert db.write("t", frames()[form], time="time", tags="s") == 6
+    table = db.table("t")
+    assert table.fields == {"seen": "TIMESTAMP"}
+    rows = table.rows()
+    assert rows.values.dtype == "M8[ns]" and rows.missing == 2
+    numpy.testing.assert_array_equal(rows.values, [a.to_numpy(), b.to_numpy()])
+    assert rows.to_pandas()["a"].tolist() == list(a)
+    assert rows.to_arrow().schema.field("a").type == pyarrow.timestamp("ns") and rows.to_arrow()["b"].null_count == 2
+    columns = table.columns(["b"])
+    numpy.testing.assert_array_equal(columns.series[0][1], b.to_numpy())
+    assert columns.to_pandas()["value"].dtype == columns.to_arrow().to_pandas()["value"][0].dtype == "M8[ns]"
+    assert table.latest().to_dict() == {"a": a[2].to_datetime64(), "b": b[2].to_datetime64()}
+    assert table.latest().to_pandas()["value"].tolist() == [a[2], b[2]]
+    assert table.at("2024-01-01").to_dict() == {"a": a[0].to_datetime64()}
+    assert table.resample("1d", "count").to_dict()["b"].tolist() == [1.0]
+    for question in (lambda: table.resample("1d", "mean"), table.lowest, lambda: table.rows(between=(0, 1))):
+        with pytest.raises(tidefall.UnsupportedError, match='"seen" holds no numbers'):
+            question()
+    back = db.sql("SELECT s, seen FROM t ORDER BY time, s").to_pandas()
+    pandas.testing.assert_series_equal(back.seen, pandas.Series(seen, name="seen"), check_freq=False)
+
+
+def test_wide_frames_of_times(db):
+    index = pandas.date_range("2024-01-01", periods=3, freq="h")
+    wide = pandas.DataFrame({"a": MICROS[:3], "b": MICROS[:3].tz_localize("Asia/Tokyo"), "c": [None, pandas.Timestamp("2024-01-01").date(), None]}, index=index)
+    assert db.write_wide("w", wide) == 5
+    rows = db.table("w").rows()
+    expected = [MICROS[:3], MICROS[:3].tz_localize("Asia/Tokyo").tz_convert(None), pandas.to_datetime([None, "2024-01-01", None])]
+    numpy.testing.assert_array_equal(rows.values[:, 0], [column[0].to_datetime64() for column in expected])
+    assert rows.to_pandas().isna().sum().tolist() == [1, 1, 2]
+    # What came back goes in as it is.
+    written = db.write_wide("w", rows.to_pandas())
+    assert (written, written.replaced) == (5, 5)
+    with pytest.raises(tidefall.InvalidError, match="'a' is of type timestamp.*'n' of type int64"):
+        db.write_wide("mixed", wide[["a"]].assign(n=1))
+    assert db.tables() == ["w"]
+
+
+def test_fields_of_times_have_the_zone_too(tmp_path):
+    folder = str(tmp_path / "db")
+    def check(db):
+        table, zone = db.table("t"), "Europe/Berlin"
+        local = MICROS.as_unit("ns").tz_localize("UTC").tz_convert(zone)
+        a = local[0::2].tolist()
+        type_ = pyarrow.timestamp("ns", zone)
+        assert table.rows().to_pandas()["a"].tolist() == a and table.rows().to_arrow().schema.field("a").type == type_
+        assert table.rows(["nobody"]).to_pandas().shape == (0, 0)
+        assert table.columns("a").to_pandas()["value"].tolist() == a and table.columns().to_arrow().schema.field("value").type.value_type == type_
+        assert table.latest("a").to_pandas()["value"].tolist() == a[2:] and table.latest().to_arrow().schema.field("value").type == type_
+        assert db.sql("SELECT seen FROM t").schema.field("seen").type == type_
+        assert table.rows().values.dtype == "M8[ns]" and table.rows().values[0, 0] == local[0].to_datetime64()
+    with tidefall.open(folder, tz="Europe/Berlin") as db:
+        db.write("t", frames()["polars, with a zone"], time="time", tags="s")
+        check(db)
+    served = Served(folder)
+    try:
+        with tidefall.connect(served.address, tz="Europe/Berlin") as db:
+            check(db)
+    finally:
+        served.stop()
+
+
+def test_times_out_of_reach_are_named(db):
+    frame = pandas.DataFrame({"time": pandas.date_range("2024-01-01", periods=2, freq="h"), "seen": numpy.array(["2024-01-01", "3000-01-01"], "M8[s]")})
+    with pytest.raises(tidefall.InvalidError, match="seen"):
+        db.write("t", frame, time="time")
+    assert db.tables() == []

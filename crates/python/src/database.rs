@@ -3,27 +3,23 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::RecordBatch;
-use arrow_array::ffi_stream::ArrowArrayStreamReader;
 use pyo3::prelude::*;
-use tidefall_import::{ArrowOptions, batch_from_arrow};
+use tidefall_import::ArrowOptions;
 use tidefall_sql::Session;
 use tidefall_storage::{
-    Ack, Bin, CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
-    Unknown, WriteOptions,
+    CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
 };
-use tidefall_types::{
-    Error, FieldId, FieldType, NO_TAG, Result, Series, SeriesBatch, TagColumn, TagId, TimeRange,
-    WriteBatch,
-};
+use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
 use crate::errors::to_python;
 use crate::process::Owned;
-use crate::question::{Aggregate, Block, Question, Tags, find_field};
+use crate::question::{Block, Question, Tags, Values, find_field};
+use crate::resample::{Aggregate, Bins};
 use crate::stream::{Batches, Stream, arrow_error, reader};
 use crate::wait::wait;
+use crate::write::{existing_of, series_of, write_all, write_series};
 
 /// Which sensors: for each of some tags the values that it may have.
 type Chosen = Vec<(String, Vec<String>)>;
@@ -60,7 +56,7 @@ impl Database {
     }
 }
 
-/// The chosen sensors, ordered by their tags; when a single tag chooses, in the order of its values.
+/// The chosen sensors that have readings, ordered by their tags; when a single tag chooses, in the order of its values.
 fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
     let order = match &chosen[..] {
         [(tag, values)] => {
@@ -74,7 +70,7 @@ fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
     };
     let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
     let found = snapshot.resolve(&TagFilter::And(filters.collect()))?;
-    let mut sensors = snapshot.sort_sensors(&found);
+    let mut sensors = snapshot.with_readings(snapshot.sort_sensors(&found))?;
     if let Some((tag, places)) = order
         && places.len() > 1
     {
@@ -92,79 +88,6 @@ fn time_range(start_ns: Option<i64>, end_ns: Option<i64>) -> TimeRange {
     // An end is exclusive; before the first nanosecond of time there is nothing.
     let last = end_ns.map_or(i64::MAX, |end| end.saturating_sub(1));
     TimeRange::new(start_ns.unwrap_or(i64::MIN), last)
-}
-
-/// Rows that are written at once, if their texts are not too long for that.
-const WRITE_ROWS: usize = 1 << 17;
-/// Bytes of texts that are written at once; the log takes as much with the least memory budget.
-const WRITE_TEXT_BYTES: usize = 16 << 20;
-
-/// Writes all rows of `batches`, and returns their number when they are on disk: those of a short table
-/// in the log, those of a long one in objects.
-fn write_all(
-    db: &Db,
-    table: &str,
-    batches: ArrowArrayStreamReader,
-    options: &ArrowOptions,
-) -> Result<u64> {
-    let with = |ack| WriteOptions { ack, unknown: Unknown::Create, ..WriteOptions::default() };
-    let mut rows = 0;
-    let mut before: Option<WriteBatch> = None;
-    let mut is_long = false;
-    for batch in batches {
-        let batch = batch.map_err(arrow_error)?;
-        for start in (0..batch.num_rows()).step_by(WRITE_ROWS) {
-            let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
-            let part = batch_from_arrow(&part, options)
-                .map_err(|error| error.context(format_args!("rows from {start}")))?;
-            for part in part.parts(WRITE_TEXT_BYTES) {
-                if let Some(before) = before.replace(part) {
-                    rows += db.write(table, &before, &with(Ack::Memory))?.rows as u64;
-                    is_long = true;
-                }
-            }
-        }
-    }
-    if let Some(last) = before {
-        let ack = if is_long { Ack::Memory } else { Ack::Durable };
-        rows += db.write(table, &last, &with(ack))?.rows as u64;
-    }
-    if is_long {
-        db.flush()?;
-    }
-    Ok(rows)
-}
-
-/// The columns of wide batches, one for each sensor, as series of the field `field`.
-fn series_of(
-    batches: &[RecordBatch],
-    time: Option<String>,
-    tag: &str,
-    field: &str,
-) -> Result<SeriesBatch> {
-    let Some(first) = batches.first() else { return Ok(SeriesBatch::default()) };
-    let options = ArrowOptions { time, tags: Vec::new() };
-    let batches: Vec<WriteBatch> =
-        batches.iter().map(|batch| batch_from_arrow(batch, &options)).collect::<Result<_>>()?;
-    let mut times: Vec<i64> = Vec::new();
-    batches.iter().for_each(|batch| times.extend_from_slice(&batch.time));
-    let time: arrow_buffer::ScalarBuffer<i64> = times.into();
-    let names: Vec<String> = batches[0].fields.iter().map(|field| field.name.clone()).collect();
-    let mut series = Vec::with_capacity(names.len());
-    for place in 0..names.len() {
-        let parts: Vec<&dyn arrow_array::Array> =
-            batches.iter().map(|batch| &*batch.fields[place].values).collect();
-        let values = match parts[..] {
-            [_] => Arc::clone(&batches[0].fields[place].values),
-            _ => arrow_select::concat::concat(&parts).map_err(arrow_error)?,
-        };
-        series.push(Series { time: time.clone(), fields: vec![values] });
-    }
-    debug_assert!(first.num_columns() > names.len(), "no time column");
-    let keys: arrow_buffer::ScalarBuffer<u32> = (0..names.len() as u32).collect();
-    let values = arrow_array::StringArray::from(names);
-    let tags = vec![TagColumn { name: tag.to_owned(), values, keys }];
-    Ok(SeriesBatch { tags, fields: vec![field.to_owned()], series })
 }
 
 #[pymethods]
@@ -228,7 +151,7 @@ impl Database {
         })
     }
 
-    /// Writes rows; waits until they are on disk.
+    /// Writes rows; waits until they are on disk. Returns how many, and how many of them replaced others.
     fn write(
         &self,
         py: Python<'_>,
@@ -236,13 +159,18 @@ impl Database {
         data: &Bound<'_, PyAny>,
         time: Option<String>,
         tags: Vec<String>,
-    ) -> PyResult<u64> {
+        existing: &str,
+    ) -> PyResult<(u64, Option<u64>)> {
         let batches = reader(data)?;
-        py.detach(|| write_all(&self.db()?, table, batches, &ArrowOptions { time, tags }))
-            .map_err(to_python)
+        py.detach(|| {
+            let options = ArrowOptions { time, tags };
+            write_all(&self.db()?, table, batches, &options, existing_of(existing)?)
+        })
+        .map_err(to_python)
     }
 
-    /// Writes a wide frame: every column but that of time is a sensor. All of it or nothing.
+    /// Writes a wide frame: every column but that of time is a sensor. All of it or nothing. Returns how many
+    /// values, and how many of them replaced others.
     fn write_wide(
         &self,
         py: Python<'_>,
@@ -250,12 +178,13 @@ impl Database {
         data: &Bound<'_, PyAny>,
         time: Option<String>,
         names: (String, String),
-    ) -> PyResult<u64> {
+        existing: &str,
+    ) -> PyResult<(u64, Option<u64>)> {
         let batches = reader(data)?;
         py.detach(|| {
             let batches = batches.collect::<std::result::Result<Vec<_>, _>>();
             let series = series_of(&batches.map_err(arrow_error)?, time, &names.0, &names.1)?;
-            Ok(self.db()?.load(table, &series, Unknown::Create)?.rows as u64)
+            write_series(&self.db()?, table, &series, existing_of(existing)?)
         })
         .map_err(to_python)
     }
@@ -300,7 +229,7 @@ impl Database {
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
         keep: Option<(bool, f64, f64)>,
-    ) -> PyResult<(Tags, Array, Array, usize)> {
+    ) -> PyResult<(Tags, Array, Values, usize)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
             let keep = keep.map(|(is_between, low, high)| match is_between {
@@ -362,7 +291,7 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
         time_ns: i64,
-    ) -> PyResult<(Tags, Array, Array)> {
+    ) -> PyResult<(Tags, Array, Values)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.at(&question.sensors, time_ns, question.field)?;
@@ -377,7 +306,7 @@ impl Database {
         table: &str,
         chosen: Chosen,
         field: Option<&str>,
-    ) -> PyResult<(Tags, Array, Array)> {
+    ) -> PyResult<(Tags, Array, Values)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.latest(&question.sensors, question.field)?;
@@ -395,7 +324,7 @@ impl Database {
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
         is_lowest: bool,
-    ) -> PyResult<(Tags, Array, Array)> {
+    ) -> PyResult<(Tags, Array, Values)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
             let which = if is_lowest { Extreme::Lowest } else { Extreme::Highest };
@@ -404,7 +333,8 @@ impl Database {
         .map_err(to_python)
     }
 
-    /// Bins of equal width that begin at 1970, in which one aggregate is made.
+    /// Bins, in each of which some aggregates are made: for each sensor a line of each of them. A bin is so many
+    /// nanoseconds wide, counted from an origin, or so many months.
     fn resample(
         &self,
         py: Python<'_>,
@@ -412,17 +342,16 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
-        bin: (i64, String),
-    ) -> PyResult<(Tags, Array, Array, usize)> {
+        asked: ((i64, bool, i64), Vec<String>),
+    ) -> PyResult<(Tags, Array, Values, usize)> {
         py.detach(|| {
             let question = self.question(table, chosen, field)?;
-            if bin.0 <= 0 {
-                return Err(Error::invalid("bins must be wider than nothing"));
-            }
-            let width = Bin { width_ns: bin.0, origin_ns: 0 };
-            let time = time_range(time.0, time.1);
-            let what = Aggregate::parse(&bin.1)?;
-            let (bins, values, missing) = question.resample(time, width, what)?;
+            let (bins, what) = asked;
+            let bins = Bins::new(bins.0, bins.1, bins.2)?;
+            let what =
+                what.iter().map(|name| Aggregate::parse(name)).collect::<Result<Vec<_>>>()?;
+            let (bins, values, missing) =
+                question.resample(time_range(time.0, time.1), bins, &what)?;
             Ok((question.tags(&question.sensors), bins, values, missing))
         })
         .map_err(to_python)

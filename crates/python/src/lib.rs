@@ -9,8 +9,10 @@ mod database;
 mod errors;
 mod process;
 mod question;
+mod resample;
 mod stream;
 mod wait;
+mod write;
 
 use std::ffi::OsString;
 

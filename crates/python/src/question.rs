@@ -1,25 +1,32 @@
 //! A question to a table: its sensors and its field, and the ways to read them.
 
-use std::sync::Arc;
-
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
+use arrow_array::{Array as _, ArrayRef, UInt64Array, new_empty_array};
+use arrow_buffer::ArrowNativeType;
 use arrow_cast::cast;
 use arrow_schema::DataType;
-use tidefall_storage::{
-    AggregateRequest, Bin, Extreme, Frame, Keep, ReadStats, SensorValues, TableSnapshot, cores,
-    spread,
-};
+use arrow_select::concat::concat;
+use arrow_select::take::take;
+use pyo3::IntoPyObject;
+use tidefall_storage::{Extreme, Frame, Keep, SensorValues, TableSnapshot};
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TagId, TimeRange};
 
 use crate::array::Array;
-use crate::stream::arrow_error;
+use crate::stream::{Batch, arrow_error};
 
 /// The tags of some sensors: for each tag its name and the value of each sensor.
 pub(crate) type Tags = Vec<(String, Vec<Option<String>>)>;
 /// Times, values (a line for each sensor, a place for each time), and how many are missing.
-pub(crate) type Block = (Array, Array, usize);
+pub(crate) type Block = (Array, Values, usize);
+
+/// Values on their way to Python: numbers as memory that numpy views, text and booleans as a column of Arrow, line
+/// behind line.
+#[derive(IntoPyObject)]
+pub(crate) enum Values {
+    Numbers(Array),
+    Others(Batch),
+}
 
 /// Expands `$read!(native type)` for the type of a question's field, which must hold numbers.
 macro_rules! for_number {
@@ -43,7 +50,7 @@ macro_rules! for_number {
 }
 
 /// The times and values of a sensor; NaN stands for none.
-type Column = (Vec<i64>, Vec<f64>);
+pub(crate) type Column = (Vec<i64>, Vec<f64>);
 
 /// What is asked of a table.
 pub(crate) struct Question {
@@ -105,10 +112,51 @@ impl Question {
                     return self.frame_of_doubles(time, keep);
                 }
                 let values = Array::matrix(frame.values, self.sensors.len(), rows);
-                Ok((Array::times(frame.time.into()), values, missing))
+                Ok((Array::times(frame.time.into()), Values::Numbers(values), missing))
             }};
         }
-        for_number!(self, read)
+        match keep {
+            None if !self.ty.is_numeric() => self.frame_of_others(time),
+            _ => for_number!(self, read),
+        }
+    }
+
+    /// Text or booleans: the places of values are laid side by side as if they were the values, and then exchanged
+    /// for these.
+    fn frame_of_others(&self, time: &TimeRange) -> Result<Block> {
+        let mut columns = Vec::with_capacity(self.sensors.len());
+        let mut arrays = Vec::with_capacity(self.sensors.len());
+        let (mut behind, mut missing) = (0_i64, 0);
+        for sensor in &self.sensors {
+            let series = self.snapshot.read_sensor(*sensor, time, &[self.field])?;
+            let values = self.without_limit(&series.fields[0])?;
+            // 0 stands for none.
+            let place = |row| if values.is_valid(row) { behind + row as i64 + 1 } else { 0 };
+            columns.push((series.time, (0..values.len()).map(place).collect::<Vec<i64>>()));
+            behind += values.len() as i64;
+            missing += values.null_count();
+            arrays.push(values);
+        }
+        let columns: Vec<(&[i64], &[i64])> =
+            columns.iter().map(|(times, places)| (&times[..], &places[..])).collect();
+        let Frame { time, values: places, missing } = Frame::side_by_side(&columns, missing)?;
+        let places: UInt64Array =
+            places.iter().map(|place| (*place > 0).then(|| *place as u64 - 1)).collect();
+        let arrays: Vec<&dyn arrow_array::Array> = arrays.iter().map(|array| &**array).collect();
+        let all = match arrays[..] {
+            [] => new_empty_array(&self.ty.arrow()),
+            _ => concat(&arrays).map_err(arrow_error)?,
+        };
+        let values = take(&all, &places, None).map_err(arrow_error)?;
+        Ok((Array::times(time.into()), Values::Others(Batch::of(values)?), missing))
+    }
+
+    /// Text in the form that can take more than 2 GiB; other values as they are.
+    fn without_limit(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        match self.ty {
+            FieldType::Text => cast(values, &DataType::LargeUtf8).map_err(arrow_error),
+            _ => Ok(values.clone()),
+        }
     }
 
     /// Integers with gaps, which only floats can express.
@@ -122,13 +170,13 @@ impl Question {
         block(&self.sensors.iter().map(read).collect::<Result<Vec<_>>>()?)
     }
 
-    fn not_numeric(&self) -> Error {
+    pub(crate) fn not_numeric(&self) -> Error {
         let schema = self.snapshot.schema();
         let name = &schema.fields[self.field.index()].name;
         Error::unsupported(format!("field {name:?} holds no numbers; read it with SQL"))
     }
 
-    fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
+    pub(crate) fn doubles(&self, values: &ArrayRef) -> Result<Vec<f64>> {
         if !self.ty.is_numeric() {
             return Err(self.not_numeric());
         }
@@ -142,7 +190,7 @@ impl Question {
         &self,
         time: &TimeRange,
         which: Extreme,
-    ) -> Result<(Tags, Array, Array)> {
+    ) -> Result<(Tags, Array, Values)> {
         macro_rules! read {
             ($native:ty) => {{
                 let (snapshot, sensors) = (&self.snapshot, &self.sensors);
@@ -151,96 +199,39 @@ impl Question {
                 let sensors = (0..found.len()).filter(has).map(|place| sensors[place]);
                 let tags = self.tags(&sensors.collect::<Vec<_>>());
                 let (times, values) = found.iter().flatten().copied().unzip();
-                Ok((tags, Array::times(times), Array::new::<$native>(values)))
+                let values = Values::Numbers(Array::new::<$native>(values));
+                Ok((tags, Array::times(times), values))
             }};
         }
         for_number!(self, read)
     }
 
-    pub(crate) fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Array)> {
-        let values = Array::new(self.doubles(&found.values)?);
+    pub(crate) fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Values)> {
+        macro_rules! read {
+            ($native:ty) => {
+                Ok(Values::Numbers(Array::new(natives::<$native>(&found.values))))
+            };
+        }
+        let values = match self.ty.is_numeric() {
+            true => for_number!(self, read)?,
+            false => Values::Others(Batch::of(self.without_limit(&found.values)?)?),
+        };
         Ok((self.tags(&found.sensors), Array::times(found.time), values))
     }
-
-    /// The sensors side by side in bins, of each of which one aggregate is made.
-    pub(crate) fn resample(&self, time: TimeRange, bin: Bin, what: Aggregate) -> Result<Block> {
-        let bins_of = |sensor, _: &mut ()| self.bins_of(sensor, time, bin, what);
-        block(&spread(cores(), self.sensors.clone(), bins_of)?)
-    }
-
-    fn bins_of(&self, sensor: u32, time: TimeRange, bin: Bin, what: Aggregate) -> Result<Column> {
-        let request = AggregateRequest {
-            groups: vec![0],
-            group_count: 1,
-            sensors: vec![sensor],
-            time,
-            bin: Some(bin),
-            fields: vec![self.field],
-        };
-        let found = self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
-        let metrics =
-            found.fields.first().ok_or_else(|| Error::invalid("an aggregate without a field"))?;
-        let count = |line: usize| metrics.count[line] as f64;
-        let lines = 0..found.group.len();
-        let values = match what {
-            Aggregate::Mean => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
-            Aggregate::Count => lines.map(count).collect(),
-            Aggregate::Std => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
-            Aggregate::Sum => self.doubles(&metrics.sum)?,
-            Aggregate::Min => self.doubles(&metrics.min)?,
-            Aggregate::Max => self.doubles(&metrics.max)?,
-            Aggregate::First => self.doubles(&metrics.first)?,
-            Aggregate::Last => self.doubles(&metrics.last)?,
-        };
-        Ok((found.bin_start_ns, values))
-    }
 }
 
-/// What is made of the values of a bin.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Aggregate {
-    Mean,
-    Count,
-    Std,
-    Sum,
-    Min,
-    Max,
-    First,
-    Last,
-}
-
-impl Aggregate {
-    pub(crate) fn parse(name: &str) -> Result<Self> {
-        Ok(match name {
-            "mean" => Self::Mean,
-            "count" => Self::Count,
-            "std" => Self::Std,
-            "sum" => Self::Sum,
-            "min" => Self::Min,
-            "max" => Self::Max,
-            "first" => Self::First,
-            "last" => Self::Last,
-            other => {
-                return Err(Error::invalid(format!(
-                    "there is no aggregate {other:?}; there are mean, count, std, sum, min, max, \
-                     first and last"
-                )));
-            }
-        })
-    }
+/// The numbers of an array of which none is null.
+fn natives<T: ArrowNativeType>(values: &ArrayRef) -> Vec<T> {
+    debug_assert_eq!(values.null_count(), 0, "a value that is not there");
+    values.to_data().buffer::<T>(0)[..values.len()].to_vec()
 }
 
 /// Lays columns side by side.
-fn block(columns: &[Column]) -> Result<Block> {
+pub(crate) fn block(columns: &[Column]) -> Result<Block> {
     let missing =
         columns.iter().flat_map(|(_, values)| values).filter(|value| value.is_nan()).count();
     let slices: Vec<(&[i64], &[f64])> = columns.iter().map(|(t, v)| (&t[..], &v[..])).collect();
     let Frame { time, values, missing } = Frame::side_by_side(&slices, missing)?;
     let values = Array::matrix(values, columns.len(), time.len());
-    Ok((Array::times(time.into()), values, missing))
-}
-
-/// The deviation of a sample, as in SQL and pandas.
-fn deviation(m2: f64, count: f64) -> f64 {
-    if count > 1.0 { (m2 / (count - 1.0)).sqrt() } else { f64::NAN }
+    Ok((Array::times(time.into()), Values::Numbers(values), missing))
 }

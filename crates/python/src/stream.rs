@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, SchemaRef};
 use futures::StreamExt;
 use pyo3::exceptions::PyTypeError;
@@ -118,6 +118,13 @@ impl Stream {
 /// A part of an answer.
 #[pyclass(frozen, module = "tidefall._tidefall")]
 pub(crate) struct Batch(RecordBatch);
+
+impl Batch {
+    /// A single column, which is called "value".
+    pub(crate) fn of(values: ArrayRef) -> Result<Self> {
+        RecordBatch::try_from_iter([("value", values)]).map(Self).map_err(arrow_error)
+    }
+}
 
 #[pymethods]
 impl Batch {

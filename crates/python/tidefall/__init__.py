@@ -23,7 +23,7 @@ from ._tidefall import (
     UnsupportedError,
     __version__,
 )
-from .answers import Columns, Frame, Rows, Values
+from .answers import Columns, Frame, Rows, Values, Written
 from .database import Database, Table, connect, open
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Table",
     "UnsupportedError",
     "Values",
+    "Written",
     "__version__",
     "connect",
     "open",

@@ -1,6 +1,6 @@
 """Answers: each holds its data in the form in which it was read, and turns into others on demand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -36,6 +36,88 @@ def make_unique(names: list[str]) -> list[str]:
     return unique
 
 
+class Written(int):
+    """How many rows were written. `replaced` is how many of them took the place of others with the same tags and time:
+    of readings that were there before, or of rows before them in the same data; None where it was not counted."""
+
+    replaced: int | None
+
+    def __new__(cls, rows: int, replaced: int | None = None) -> "Written":
+        written = super().__new__(cls, rows)
+        written.replaced = replaced
+        return written
+
+    def __reduce__(self) -> Any:
+        return Written, (int(self), self.replaced)
+
+    __str__ = int.__repr__
+
+    def __repr__(self) -> str:
+        replaced = "" if self.replaced is None else f", {self.replaced:,} of them replaced others"
+        return f"<tidefall.Written: {int(self):,} rows{replaced}>"
+
+
+def plain(column: pyarrow.Array | pyarrow.ChunkedArray) -> numpy.ndarray:
+    """A column as numpy has it: text as objects, booleans too where some are missing, which are None then; integers
+    with gaps as floats; times with NaT where some are missing."""
+    if isinstance(column, pyarrow.ChunkedArray):
+        column = column.combine_chunks()
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pyarrow.types.is_string_view(column.type):
+        column = column.cast(pyarrow.large_string())
+    found = column.to_numpy(zero_copy_only=False)
+    if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
+        return found.astype(object)
+    return found if found.flags.writeable else found.copy()
+
+
+def vector(values: Any) -> numpy.ndarray:
+    """As `matrix`, of one line."""
+    return numpy.asarray(values) if not isinstance(values, _tidefall.Batch) else plain(pyarrow.record_batch(values).column(0))
+
+
+def matrix(values: Any, lines: int) -> numpy.ndarray:
+    """The values of so many lines: memory that numpy views, or a column of Arrow, line behind line."""
+    if not isinstance(values, _tidefall.Batch):
+        return numpy.asarray(values)
+    found = plain(pyarrow.record_batch(values).column(0))
+    return found.reshape(lines, len(found) // lines if lines else 0)
+
+
+def _index(time: numpy.ndarray, tz: str | None) -> Any:
+    """Times in UTC as an index of pandas, in the zone if there is one."""
+    import pandas
+
+    index = pandas.DatetimeIndex(time, name="time")
+    return index if tz is None else index.tz_localize("UTC").tz_convert(tz)
+
+
+def _times(time: numpy.ndarray, tz: str | None) -> pyarrow.Array:
+    """Times in UTC as an array of Arrow, in the zone if there is one."""
+    return pyarrow.array(time, pyarrow.timestamp("ns")).view(pyarrow.timestamp("ns", tz))
+
+
+def _column(values: numpy.ndarray, tz: str | None, has_gaps: bool = False) -> pyarrow.Array:
+    """Values as an array of Arrow, times of them in the zone if there is one; with gaps, NaN is none."""
+    return _times(values, tz) if values.dtype.kind == "M" else pyarrow.array(values, from_pandas=has_gaps and values.dtype.kind == "f")
+
+
+def _series(values: numpy.ndarray, tz: str | None) -> Any:
+    """Values as pandas takes them for a column, times of them in the zone if there is one."""
+    import pandas
+
+    if values.dtype.kind != "M" or tz is None:
+        return values
+    return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(tz)
+
+
+def _zoned(type_: pyarrow.DataType, tz: str | None) -> pyarrow.DataType:
+    """Of times without a zone, which are in UTC, the type that shows them in a zone."""
+    is_plain = pyarrow.types.is_timestamp(type_) and type_.tz is None
+    return pyarrow.timestamp(type_.unit, tz) if is_plain and tz is not None else type_
+
+
 class _Notebook:
     def _repr_html_(self) -> str:
         return self.to_pandas()._repr_html_()
@@ -55,13 +137,20 @@ class Frame(_Notebook):
     """Sensors side by side.
 
     `time` has the time of each row, `values` a line for each sensor and in it a place for each row; NaN where
-    a sensor has no value, which `missing` counts. Integers with gaps are floats. `sensors` names the lines;
-    a name that comes again has a number behind it, as in "a#2".
+    a sensor has no value, which `missing` counts. Integers with gaps are floats; text and booleans have None there,
+    times NaT.
+    `sensors` names the lines; a name that comes again has a number behind it, as in "a#2". `tags` has the tags of each
+    line. Where several aggregates were asked for, a sensor has a line for each, called "a.mean" and so on.
+
+    All times are in UTC. In frames and tables made of them they have a zone if the database was opened with `tz`.
     """
 
-    def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, missing: int):
-        self.tags, self.time, self.values, self.missing = dict(tags), time, values, missing
-        self.sensors = make_unique(labels(tags))
+    def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, missing: int, tz: str | None = None, what: Sequence[tuple[str, ...]] = ()):
+        self.time, self.values, self.missing, self._tz = time, values, missing, tz
+        self.tags = {tag: [value for value in column for _ in what or [()]] for tag, column in tags}
+        # The parts of the name of each line.
+        self._parts = [(sensor, *part) for sensor in make_unique(labels(tags)) for part in what or [()]]
+        self.sensors = [".".join(parts) for parts in self._parts] if what else [parts[0] for parts in self._parts]
 
     def _names(self) -> list[str]:
         """The names of the sensors beside a column called time."""
@@ -78,17 +167,21 @@ class Frame(_Notebook):
         return self.values.T
 
     def to_pandas(self) -> Any:
-        """A data frame with times as its index and sensors as its columns; the values are not copied."""
+        """A data frame with times as its index and sensors as its columns, with the aggregates below them where there
+        are several; the values are not copied."""
         import pandas
 
-        index = pandas.DatetimeIndex(self.time, name="time")
-        return pandas.DataFrame(self.values.T, index=index, columns=self.sensors, copy=False)
+        several = self._parts and len(self._parts[0]) > 1
+        columns = pandas.MultiIndex.from_tuples(self._parts) if several else self.sensors
+        index = _index(self.time, self._tz)
+        if self.values.dtype.kind == "M" and self._tz is not None:
+            return pandas.DataFrame({name: _series(line, self._tz) for name, line in zip(self.sensors, self.values)}, index=index)
+        return pandas.DataFrame(self.values.T, index=index, columns=columns, copy=False)
 
     def to_arrow(self) -> pyarrow.Table:
         """A table with a column of times and one for each sensor."""
-        is_float = self.values.dtype.kind == "f"
-        columns = [pyarrow.array(line, from_pandas=is_float and self.missing > 0) for line in self.values]
-        return pyarrow.table([pyarrow.array(self.time), *columns], names=["time", *self._names()])
+        columns = [_column(line, self._tz, self.missing > 0) for line in self.values]
+        return pyarrow.table([_times(self.time, self._tz), *columns], names=["time", *self._names()])
 
     def to_dict(self) -> dict[str, numpy.ndarray]:
         """The times under "time", and the values of every sensor under its name ("time#2" for one called time); views."""
@@ -102,9 +195,8 @@ class Frame(_Notebook):
 class Columns(_Notebook):
     """Every sensor by itself: `series` has its times and values, in the order of `sensors`."""
 
-    def __init__(self, tags: Tags, series: list[tuple[numpy.ndarray, numpy.ndarray, int]]):
-        self.tags, self.sensors = dict(tags), make_unique(labels(tags))
-        self.series = [(time, values) for time, values, _ in series]
+    def __init__(self, tags: Tags, series: list[tuple[numpy.ndarray, numpy.ndarray]], tz: str | None = None):
+        self.tags, self.sensors, self.series, self._tz = dict(tags), make_unique(labels(tags)), series, tz
 
     def __len__(self) -> int:
         return len(self.series)
@@ -123,12 +215,10 @@ class Columns(_Notebook):
     def to_arrow(self) -> pyarrow.Table:
         """A row for each sensor: its tags, a list of times and one of values."""
         tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in self.tags.items()}
-        lists = lambda which, type_: pyarrow.ListArray.from_arrays(
-            numpy.cumsum([0, *(len(one[which]) for one in self.series)], dtype=numpy.int32),
-            pyarrow.array(numpy.concatenate([one[which] for one in self.series]) if self.series else [], type_),
-        )
-        kind = pyarrow.from_numpy_dtype(self.series[0][1].dtype) if self.series else pyarrow.float64()
-        return pyarrow.table({**tags, "time": lists(0, pyarrow.timestamp("ns")), "value": lists(1, kind)})
+        offsets = pyarrow.array(numpy.cumsum([0, *(len(time) for time, _ in self.series)]))
+        time, values = self._together()
+        lists = lambda column: pyarrow.LargeListArray.from_arrays(offsets, column)
+        return pyarrow.table({**tags, "time": lists(_times(time, self._tz)), "value": lists(_column(values, self._tz))})
 
     def to_pandas(self) -> Any:
         """A long data frame: tags, time and value of every reading."""
@@ -136,16 +226,20 @@ class Columns(_Notebook):
 
         counts = [len(time) for time, _ in self.series]
         tags = {name: numpy.repeat(numpy.array(values, dtype=object), counts) for name, values in self.tags.items()}
+        time, values = self._together()
+        return pandas.DataFrame({**tags, "time": _index(time, self._tz), "value": _series(values, self._tz)})
+
+    def _together(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         empty = numpy.array([], "datetime64[ns]"), numpy.array([])
         time, values = (numpy.concatenate(parts) for parts in zip(*(self.series or [empty])))
-        return pandas.DataFrame({**tags, "time": time, "value": values})
+        return time, values
 
 
 class Values(_Notebook):
     """One value a sensor: `values` and their `time`, in the order of `sensors`."""
 
-    def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray):
-        self.tags, self.time, self.values = dict(tags), time, values
+    def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, tz: str | None = None):
+        self.tags, self.time, self.values, self._tz = dict(tags), time, values, tz
         self.sensors = make_unique(labels(tags))[: len(values)]
 
     def __len__(self) -> int:
@@ -154,9 +248,11 @@ class Values(_Notebook):
     def __repr__(self) -> str:
         return f"<tidefall.Values: of {len(self.values)} sensors>"
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """The value of every sensor under its name."""
-        return dict(zip(self.sensors, self.values.tolist()))
+        # Times are moments of numpy, of which a list has the nanoseconds alone.
+        values = list(self.values) if self.values.dtype.kind == "M" else self.values.tolist()
+        return dict(zip(self.sensors, values))
 
     def to_numpy(self) -> numpy.ndarray:
         """The values."""
@@ -165,13 +261,13 @@ class Values(_Notebook):
     def to_arrow(self) -> pyarrow.Table:
         """A row for each sensor: its tags, the time and the value."""
         tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in self.tags.items()}
-        return pyarrow.table({**tags, "time": pyarrow.array(self.time), "value": pyarrow.array(self.values)})
+        return pyarrow.table({**tags, "time": _times(self.time, self._tz), "value": _column(self.values, self._tz)})
 
     def to_pandas(self) -> Any:
         """A data frame with a row for each sensor."""
         import pandas
 
-        return pandas.DataFrame({**self.tags, "time": self.time, "value": self.values})
+        return pandas.DataFrame({**self.tags, "time": _index(self.time, self._tz), "value": _series(self.values, self._tz)})
 
 
 class Rows(_Notebook):
@@ -179,13 +275,13 @@ class Rows(_Notebook):
     is larger than memory, or turn it into one table, which it keeps. Reading it again, or after `close`, raises
     `ClosedError`. Several threads may read it; each gets other batches."""
 
-    def __init__(self, core: _tidefall.Stream):
-        self._core, self._table = core, None
+    def __init__(self, core: _tidefall.Stream, tz: str | None = None):
+        self._core, self._tz, self._table = core, tz, None
 
     @property
     def schema(self) -> pyarrow.Schema:
         """The columns and their types."""
-        return pyarrow.schema(self._core)
+        return pyarrow.schema([field.with_type(_zoned(field.type, self._tz)) for field in pyarrow.schema(self._core)])
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         """The batches of the answer, one after the other."""
@@ -194,8 +290,15 @@ class Rows(_Notebook):
             return
         if not self._core.is_open():
             raise _tidefall.ClosedError(READ)
+        schema = self.schema
         while (batch := self._core.next()) is not None:
-            yield pyarrow.record_batch(batch)
+            yield self._in_zone(pyarrow.record_batch(batch), schema)
+
+    def _in_zone(self, batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+        if self._tz is None:
+            return batch
+        columns = [column if column.type == type_ else column.view(type_) for column, type_ in zip(batch.columns, schema.types)]
+        return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
     def __repr__(self) -> str:
         return f"<tidefall.Rows: {', '.join(self.schema.names)}>"
@@ -225,4 +328,7 @@ class Rows(_Notebook):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Hands the data to any library of Arrow, batch by batch."""
         source = self._core if self._table is None else self._table
+        if self._table is None and self._tz is not None:
+            schema, reader = self.schema, pyarrow.RecordBatchReader.from_stream(self._core)
+            source = pyarrow.RecordBatchReader.from_batches(schema, (self._in_zone(batch, schema) for batch in reader))
         return source.__arrow_c_stream__(requested_schema)

@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,17 +9,15 @@ import numpy
 import pyarrow
 
 from . import _tidefall, remote
-from .answers import Columns, Frame, Rows, Values
-
-Time = str | int | numpy.integer | datetime.datetime | datetime.date | numpy.datetime64 | pyarrow.TimestampScalar | None
-"""A time: text as SQL reads it, a datetime of any kind (without a zone it is UTC), or nanoseconds since 1970. It lies
-between 1677-09-21 and 2262-04-11. None leaves a side open."""
-
-Width = str | datetime.timedelta | numpy.timedelta64
-"""How wide a bin is: text such as "15m", "1h" or "1d", or a timedelta of any kind."""
+from .answers import Columns, Frame, Rows, Values, Written, matrix, vector
+from .data import to_arrow, to_wide
+from .times import Time, Width, bins, moment, to_ns
 
 Bounds = tuple[float | None, float | None]
 """Two numbers; None for no bound."""
+
+Chosen = list[tuple[str, list[str]]]
+Range = tuple[int | None, int | None]
 
 # What a piece of `Table.frames` takes, if nobody says how many rows it shall have.
 FRAME_BYTES = 16 << 20
@@ -29,30 +26,42 @@ Sensors = str | Iterable[str] | Mapping[str, str | Iterable[str]] | None
 """Which sensors: all (None), the values of the only tag, or for each of some tags its values."""
 
 
-def open(path: str | os.PathLike[str], *, read_only: bool = False, memory_mib: int | None = None) -> "Database":
+How = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""An aggregate, several, or for each of some fields its aggregates."""
+
+
+def open(
+    path: str | os.PathLike[str], *, read_only: bool = False, memory_mib: int | None = None, tz: str | datetime.tzinfo | None = None,
+) -> "Database":
     """Opens the database in the directory `path`, and creates it if it is missing.
 
     One process at a time may write; any number may open it with `read_only=True` meanwhile, which shows
     the moment of opening. `memory_mib` bounds what the database takes for readings, merges and queries.
     A process that is forked off must not use it, and gets a `ClosedError`.
+
+    Times are moments: written with a zone they are brought to UTC, without one they are in UTC. They come back in UTC
+    without a zone, or, with `tz`, in that zone: `tz="UTC"` gives what was written with a zone back with one.
     """
     folder = os.fsdecode(path)
     if not folder:
         raise _tidefall.InvalidError("the path of the database is empty")
-    return Database(_tidefall.Database(folder, read_only, memory_mib))
+    zone = _zone(tz)
+    # The process may move to another directory while the database is open.
+    return Database(_tidefall.Database(os.path.abspath(folder), read_only, memory_mib), zone)
 
 
-def connect(url: str) -> "Database":
+def connect(url: str, *, tz: str | datetime.tzinfo | None = None) -> "Database":
     """Connects to a server, `tidefall serve`, at an address such as "http://127.0.0.1:8527"; the objects are the same as
-    those of a database in this process."""
-    return Database(remote.Database(url))
+    those of a database in this process, and `tz` means the same as in `open`."""
+    zone = _zone(tz)
+    return Database(remote.Database(url), zone)
 
 
 class Database:
     """An open database. Closes at the end of a `with` block, or by `close`."""
 
-    def __init__(self, core: "_tidefall.Database | remote.Database"):
-        self._core = core
+    def __init__(self, core: "_tidefall.Database | remote.Database", tz: str | None = None):
+        self._core, self._tz = core, tz
 
     def __enter__(self) -> "Database":
         return self
@@ -85,9 +94,11 @@ class Database:
         The rest of the answer is computed while it is read, and can be larger than memory. What a `SET` of its own
         says holds for all later calls.
         """
-        return Rows(self._core.sql(query))
+        return Rows(self._core.sql(query), self._tz)
 
-    def write(self, table: str, data: Any, *, time: str | None = None, tags: str | Sequence[str] = ()) -> int:
+    def write(
+        self, table: str, data: Any, *, time: str | None = None, tags: str | Sequence[str] = (), existing: str = "count",
+    ) -> Written:
         """Writes rows, and creates table and columns that are missing; returns how many rows.
 
         `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns; the levels of the index of
@@ -96,15 +107,31 @@ class Database:
         are fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces it,
         field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
         ones stay written.
-        """
-        return self._core.write(table, _to_arrow(data), time, [tags] if isinstance(tags, str) else list(tags))
 
-    def write_wide(self, table: str, data: Any, *, time: str | None = None, tag: str = "sensor", field: str = "value") -> int:
+        `existing` says what becomes of earlier rows with the same time and tags: "count" also counts those that are
+        replaced, in `replaced` of the answer; "replace" does not, and saves the time; with "refuse" a piece that would
+        replace any is not written, and raises `ConflictError`.
+        """
+        tags = [tags] if isinstance(tags, str) else list(tags)
+        return Written(*self._core.write(table, to_arrow(data), time, tags, _existing(existing)))
+
+    def write_wide(
+        self, table: str, data: Any, *, time: str | None = None, tag: str = "sensor", field: str = "value", existing: str = "count",
+    ) -> Written:
         """Writes a wide frame, in which every column but that of time is a sensor; the fastest way in.
 
-        The name of a column becomes the value of `tag`, its values those of `field`.
+        The name of a column becomes the value of `tag`, its values those of `field`; gaps are no readings. Returns how
+        many values. In this process all of it is written or nothing. A field that is new has the type that holds the
+        values of all columns. `existing` means the same as for `write`.
         """
-        return self._core.write_wide(table, _to_arrow(data), time, (tag, field))
+        wide, name = to_wide(data, time, of_one_type=not self._has_field(table, field))
+        return Written(*self._core.write_wide(table, wide, name, (tag, field), _existing(existing)))
+
+    def _has_field(self, table: str, field: str) -> bool:
+        try:
+            return any(name == field for name, _ in self._core.schema(table)[2])
+        except _tidefall.NotFoundError:
+            return False
 
     def flush(self) -> None:
         """Writes what is in memory to objects."""
@@ -119,7 +146,7 @@ class Table:
     """A table, and the ways to read it without SQL. Times are from `start` on and before `end`."""
 
     def __init__(self, database: Database, name: str):
-        self._database, self._core, self.name = database, database._core, name
+        self._database, self._core, self._tz, self.name = database, database._core, database._tz, name
 
     def __repr__(self) -> str:
         try:
@@ -143,9 +170,9 @@ class Table:
         """The tags of the sensors, tag by tag, in the order in which they are read."""
         return dict(self._core.sensors(self.name, self._chosen(sensors)))
 
-    def write(self, data: Any, *, time: str | None = None) -> int:
+    def write(self, data: Any, *, time: str | None = None, existing: str = "count") -> Written:
         """Writes rows with the tags that the table has; see `Database.write`."""
-        return self._database.write(self.name, data, time=time, tags=self.tags)
+        return self._database.write(self.name, data, time=time, tags=self.tags, existing=existing)
 
     def rows(
         self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None,
@@ -159,8 +186,12 @@ class Table:
         if between is not None and outside is not None:
             raise _tidefall.InvalidError("say either between or outside")
         keep = (True, *_to_floats(between)) if between is not None else (False, *_to_floats(outside)) if outside is not None else None
-        tags, time, values, missing = self._core.frame(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), keep)
-        return Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
+        return self._frame(self._chosen(sensors), field, (to_ns(start), to_ns(end)), keep)
+
+    def _frame(self, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> Frame:
+        tags, times, values, missing = self._core.frame(self.name, chosen, field, time, keep)
+        lines = len(tags[0][1]) if tags else 1
+        return Frame(tags, numpy.asarray(times), matrix(values, lines), missing, self._tz)
 
     def frames(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None, rows: int | None = None) -> Iterator[Frame]:
         """As `rows`, in pieces that follow each other in time, for what is larger than memory.
@@ -178,25 +209,24 @@ class Table:
             raise _tidefall.InvalidError("a piece must have at least one row")
         width = max(-(-(last - first + 1) * rows // max(rows_max, 1)), 1)
         for begin in range(first, last + 1, width):
-            piece = (begin, min(begin + width, last + 1))
-            tags, time, values, missing = self._core.frame(self.name, chosen, field, piece, None)
-            if len(time):
-                yield Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
+            piece = self._frame(chosen, field, (begin, min(begin + width, last + 1)), None)
+            if len(piece):
+                yield piece
 
     def columns(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Columns:
         """Every sensor by itself: its times and its values."""
         tags, series = self._core.series(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)))
-        return Columns(tags, [(numpy.asarray(time), numpy.asarray(values)[0], missing) for time, values, missing in series])
+        return Columns(tags, [(numpy.asarray(time), matrix(values, 1)[0]) for time, values, _ in series], self._tz)
 
     def at(self, time: Time, sensors: Sensors = None, *, field: str | None = None) -> Values:
         """The value of every sensor at exactly this time; sensors without one are left out."""
-        tags, times, values = self._core.at(self.name, self._chosen(sensors), field, _moment(time))
-        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+        tags, times, values = self._core.at(self.name, self._chosen(sensors), field, moment(time))
+        return Values(tags, numpy.asarray(times), vector(values), self._tz)
 
     def latest(self, sensors: Sensors = None, *, field: str | None = None) -> Values:
         """The latest value of every sensor."""
         tags, times, values = self._core.latest(self.name, self._chosen(sensors), field)
-        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+        return Values(tags, numpy.asarray(times), vector(values), self._tz)
 
     def lowest(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Values:
         """The least value of every sensor and its time, the earliest if there are several; NaN is passed over."""
@@ -208,19 +238,32 @@ class Table:
 
     def _extremes(self, sensors: Sensors, start: Time, end: Time, field: str | None, is_lowest: bool) -> Values:
         tags, times, values = self._core.extremes(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), is_lowest)
-        return Values(tags, numpy.asarray(times), numpy.asarray(values))
+        return Values(tags, numpy.asarray(times), vector(values), self._tz)
 
-    def resample(self, every: Width, how: str = "mean", sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Frame:
-        """Sensors side by side in bins of equal width ("15m", "1h", "1d" or a timedelta), counted from 1970.
+    def resample(self, every: Width, how: How = "mean", sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Frame:
+        """Sensors side by side in bins of equal width ("15m", "1h", "1d" or a timedelta), counted from 1970, or of
+        months ("MS", "3 months"), quarters ("Q") or years ("Y"). Weeks ("W") begin on Mondays. The time of a bin is its start.
 
-        `how` is mean, min, max, sum, count, std, first or last. Answered from metrics where whole blocks lie
-        in a bin. A bin without a reading of any sensor is left out.
+        `how` is mean, min, max, sum, count, std, first or last; or several of them, of which each sensor has a line; or
+        a dictionary of fields and what is made of each. All values are floats. Answered from metrics where whole
+        blocks lie in a bin. A bin without a reading of any sensor is left out.
         """
-        bin_ = (_width_ns(every), how)
-        tags, time, values, missing = self._core.resample(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)), bin_)
-        return Frame(tags, numpy.asarray(time), numpy.asarray(values), missing)
+        width, chosen, period = bins(every), self._chosen(sensors), (to_ns(start), to_ns(end))
+        asked = _aggregates(how, field)
+        found = [self._core.resample(self.name, chosen, name, period, (width, aggregates)) for name, aggregates in asked]
+        tags = found[0][0]
+        if len(asked) == 1:
+            _, time, values, missing = found[0]
+            time, values = numpy.asarray(time), numpy.asarray(values)
+        else:
+            time, values, missing = _side_by_side(found, [len(aggregates) for _, aggregates in asked])
+        if isinstance(how, str):
+            return Frame(tags, time, values, missing, self._tz)
+        fields = [(name,) if isinstance(how, Mapping) else () for name, _ in asked]
+        what = [(*name, aggregate) for name, (_, aggregates) in zip(fields, asked) for aggregate in aggregates]
+        return Frame(tags, time, values, missing, self._tz, what)
 
-    def _chosen(self, sensors: Sensors) -> list[tuple[str, list[str]]]:
+    def _chosen(self, sensors: Sensors) -> Chosen:
         if sensors is None:
             return []
         if not isinstance(sensors, Mapping):
@@ -231,75 +274,6 @@ class Table:
         return [(tag, [values] if isinstance(values, str) else [str(value) for value in values]) for tag, values in sensors.items()]
 
 
-def to_ns(time: Time) -> int | None:
-    """Nanoseconds since 1970 of a time."""
-    return None if time is None else _moment(time)
-
-
-def _moment(time: Time) -> int:
-    if isinstance(time, pyarrow.Scalar) and time.is_valid:
-        time = numpy.datetime64(time.value, time.type.unit) if isinstance(time, pyarrow.TimestampScalar) else time.as_py()
-    if isinstance(time, str):
-        return _tidefall.Database.parse_time(time)
-    if isinstance(time, (int, numpy.integer)) and not isinstance(time, bool):
-        if abs(int(time)) >= 1 << 63:
-            raise _outside(time)
-        return int(time)
-    if isinstance(time, (datetime.date, numpy.datetime64)):
-        return _datetime_ns(time)
-    raise _tidefall.InvalidError(f"{time!r} is no time: give text, a datetime, or nanoseconds since 1970")
-
-
-def _datetime_ns(time: datetime.date | numpy.datetime64) -> int:
-    try:
-        if hasattr(time, "to_datetime64"):  # pandas, which keeps nanoseconds
-            count = time.to_datetime64()
-        elif isinstance(time, datetime.datetime) and time.tzinfo is not None:
-            count = numpy.datetime64(time.astimezone(datetime.timezone.utc).replace(tzinfo=None))
-        else:
-            count = numpy.datetime64(time)
-    except (OverflowError, ValueError):
-        raise _outside(time) from None
-    if numpy.isnat(count):
-        raise _tidefall.InvalidError(f"{time!r} is no time")
-    return int(_nanoseconds(numpy.array([count]))[0].astype(numpy.int64))
-
-
-def _nanoseconds(times: numpy.ndarray) -> numpy.ndarray:
-    """Times of any unit in nanoseconds; numpy itself wraps what does not fit."""
-    times = times.astype(times.dtype.newbyteorder("="))
-    found = times.astype("datetime64[ns]")
-    # Of finer units everything fits.
-    if numpy.datetime_data(times.dtype)[0] not in ("ps", "fs", "as"):
-        wrapped = (found.astype(times.dtype) != times) & ~numpy.isnat(times)
-        if wrapped.any():
-            raise _outside(times[wrapped][0])
-    return found
-
-
-def _outside(time: object) -> _tidefall.InvalidError:
-    return _tidefall.InvalidError(f"the time {time} lies outside of 1677-09-21 .. 2262-04-11")
-
-
-def _width_ns(every: Width) -> int:
-    """Nanoseconds of the width of a bin."""
-    if isinstance(every, str):
-        # The units of pandas that mean the same.
-        width_ns = _tidefall.Database.parse_duration(re.sub(r"(?<=[\d ])(min|H|D)\b", lambda unit: unit[0][0].lower(), every))
-    elif isinstance(every, (datetime.timedelta, numpy.timedelta64)) and not numpy.isnat(numpy.timedelta64(every)):
-        import pandas
-
-        try:
-            width_ns = int(pandas.Timedelta(every).as_unit("ns").value)
-        except (OverflowError, ValueError) as error:
-            raise _tidefall.InvalidError(f"bins cannot be {every!r} wide: {error}") from None
-    else:
-        raise _tidefall.InvalidError(f'{every!r} is no width of bins: give text such as "1h", or a timedelta')
-    if width_ns <= 0:
-        raise _tidefall.InvalidError("bins must be wider than nothing")
-    return width_ns
-
-
 def _to_floats(bounds: Bounds) -> tuple[float, float]:
     try:
         low, high = bounds
@@ -308,37 +282,55 @@ def _to_floats(bounds: Bounds) -> tuple[float, float]:
         raise _tidefall.InvalidError(f"{bounds!r} are no bounds: give two numbers, or None for no bound") from None
 
 
-def _to_arrow(data: Any) -> Any:
-    """Something that offers its rows by Arrow's C interface."""
+def _aggregates(how: How, field: str | None) -> list[tuple[str | None, list[str]]]:
+    """What is made of which field."""
+    if isinstance(how, Mapping):
+        if field is not None:
+            raise _tidefall.InvalidError("say the field either with field= or in the dictionary of aggregates")
+        asked = [(name, [one] if isinstance(one, str) else list(one)) for name, one in how.items()]
+    else:
+        asked = [(field, [how] if isinstance(how, str) else list(how))]
+    if not asked or not all(aggregates for _, aggregates in asked):
+        raise _tidefall.InvalidError("name at least one aggregate, such as mean")
+    for _, aggregates in asked:
+        if repeated := [one for place, one in enumerate(aggregates) if one in aggregates[:place]]:
+            raise _tidefall.InvalidError(f"the aggregate {repeated[0]!r} stands there twice")
+    return asked
+
+
+def _side_by_side(found: list[Any], counts: list[int]) -> tuple[numpy.ndarray, numpy.ndarray, int]:
+    """Lays what was made of several fields side by side: for each sensor a line of each aggregate of each field."""
+    sensors = remote.keys(found[0][0])
+    times = numpy.unique(numpy.concatenate([numpy.asarray(time) for _, time, _, _ in found]))
+    values = numpy.full((len(sensors), sum(counts), len(times)), numpy.nan)
+    behind = 0
+    for (tags, time, lines, _), count in zip(found, counts):
+        places = numpy.searchsorted(times, numpy.asarray(time))
+        lines = numpy.asarray(lines).reshape(len(remote.keys(tags)), count, len(places))
+        # Sensors may come between two questions.
+        line_of = {sensor: line for line, sensor in enumerate(remote.keys(tags))}
+        for line, sensor in enumerate(sensors):
+            if sensor in line_of:
+                values[line, behind : behind + count, places] = lines[line_of[sensor]].T
+        behind += count
+    return times, values.reshape(len(sensors) * sum(counts), len(times)), int(numpy.isnan(values).sum())
+
+
+def _existing(word: str) -> str:
+    if word not in ("count", "replace", "refuse"):
+        raise _tidefall.InvalidError(f"existing={word!r} is unknown: say count, replace or refuse")
+    return word
+
+
+def _zone(tz: str | datetime.tzinfo | None) -> str | None:
+    """The name of a zone that there is."""
+    if tz is None:
+        return None
+    import pandas
+
     try:
-        if isinstance(data, Mapping):
-            return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
-        if type(data).__module__.partition(".")[0] == "pandas":
-            return pyarrow.Table.from_pandas(_with_index(data).rename(columns=str), preserve_index=False)
-        if isinstance(data, pyarrow.RecordBatch):
-            return pyarrow.Table.from_batches([data])
-        if hasattr(data, "__arrow_c_stream__"):
-            # pyarrow lays out columns without values as the interface wants them; polars does not.
-            return pyarrow.RecordBatchReader.from_stream(data)
-    except (pyarrow.ArrowException, OverflowError, ValueError) as error:
-        raise _tidefall.InvalidError(f"the data cannot be written: {error}") from error
-    raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
-
-
-def _with_index(data: Any) -> Any:
-    """A pandas frame whose index has become columns, unless it only counts the rows."""
-    index = data.index
-    if index.nlevels == 1 and index.name is None and (index.dtype.kind in "iu" or not len(index)) and index.dtype.kind != "M":
-        return data.reset_index(drop=True)
-    names = []
-    for place, name in enumerate(index.names):
-        if name is None and index.get_level_values(place).dtype.kind != "M":
-            raise _tidefall.InvalidError("the index has no name: name it, so that it becomes a column, or reset_index(drop=True)")
-        names.append("time" if name is None else name)
-    return data.rename_axis(index=names).reset_index()
-
-
-def _to_array(values: Any) -> Any:
-    if isinstance(values, numpy.ndarray) and values.dtype.kind == "M":
-        return pyarrow.array(_nanoseconds(values))
-    return pyarrow.array(values)
+        name = pyarrow.timestamp("ns", tz).tz or ""
+        pandas.Timestamp(0, tz="UTC").tz_convert(name)
+    except Exception as error:
+        raise _tidefall.InvalidError(f"tz={tz!r} is no zone, such as UTC or Europe/Berlin: {error}") from None
+    return name

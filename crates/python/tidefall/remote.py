@@ -1,5 +1,6 @@
 """A database behind a server: answers the same calls as the compiled part does for one in this process."""
 
+import dataclasses
 import http.client
 import io
 import json
@@ -9,6 +10,7 @@ import selectors
 import threading
 import time as clock
 import urllib.parse
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -16,14 +18,23 @@ import pyarrow
 import pyarrow.compute
 
 from . import _tidefall
-from .answers import READ, labels, make_unique
+from .answers import READ, labels, make_unique, plain
+from .times import Bins
 
 Tags = list[tuple[str, list[str | None]]]
 Chosen = list[tuple[str, list[str]]]
 Range = tuple[int | None, int | None]
 
-# Rows that are sent at once; the body of a request is bounded.
+# Rows that are sent at once, and about how many bytes: the body of a request is bounded.
 WRITE_ROWS = 1 << 16
+WRITE_BYTES = 8 << 20
+# The types of numbers as numpy calls them.
+NUMBERS = {
+    "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
+    "INTEGER UNSIGNED": "u4", "BIGINT UNSIGNED": "u8", "REAL": "f4", "DOUBLE": "f8",
+}
+# The other types.
+OTHERS = {"BOOLEAN": "bool", "TEXT": "object", "TIMESTAMP": "datetime64[ns]"}
 ERRORS = {
     "invalid": _tidefall.InvalidError, "not found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
     "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "full": _tidefall.FullError, "limit": _tidefall.LimitError,
@@ -46,6 +57,28 @@ def literal(text: str) -> str:
 
 def moment(time_ns: int) -> str:
     return f"'{numpy.datetime64(time_ns, 'ns')}'"
+
+
+def within(time_name: str, time: Range) -> str:
+    """A condition on the time."""
+    return " AND ".join(f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None) or "true"
+
+
+def parts(batches: pyarrow.RecordBatchReader) -> Iterator[pyarrow.RecordBatch]:
+    """Rows in pieces that a request may have; one without rows if there are none, as it says which columns there are."""
+    is_empty = True
+    for batch in batches:
+        rows = max(min(WRITE_ROWS, batch.num_rows * WRITE_BYTES // max(batch.nbytes, 1)), 1)
+        for start in range(0, batch.num_rows, rows):
+            is_empty = False
+            yield batch.slice(start, rows)
+    if is_empty:
+        yield pyarrow.RecordBatch.from_pylist([], batches.schema)
+
+
+def together(tables: list[pyarrow.Table]) -> pyarrow.Table:
+    """One table, in as few batches as may be."""
+    return pyarrow.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def keys(tags: Tags) -> list[tuple[str | None, ...]]:
@@ -91,19 +124,48 @@ def settings_of(query: str) -> list[tuple[str, str | None]]:
     return [(name, None if one["verb"].lower() == "reset" else f"{statement}; ") for name, one, statement in zip(names, found, statements)]
 
 
-def time_column(schema: pyarrow.Schema, time: str | None) -> int:
-    """Which column is the time: as a database in this process chooses it."""
-    types = pyarrow.types
-    is_time = lambda field: types.is_timestamp(field.type) or types.is_date(field.type)
-    for fits in (
-        lambda field: field.name == time,
-        lambda field: time is None and field.name == "time" and is_time(field),
-        lambda field: time is None and types.is_timestamp(field.type),
-        lambda field: time is None and types.is_date(field.type),
-    ):
-        if found := [place for place, field in enumerate(schema) if fits(field)]:
-            return found[0]
-    raise _tidefall.InvalidError("no column is a timestamp or a date; say which is the time" if time is None else f"there is no column {time!r}")
+@dataclasses.dataclass
+class Asked:
+    """A question to a table: the names of its columns, and the field that is read."""
+
+    table: str
+    time: str
+    tags: list[str]
+    fields: list[tuple[str, str]]
+    field: str
+
+    @property
+    def dtype(self) -> numpy.dtype | None:
+        """What numbers numpy has for the field; none if it holds others."""
+        found = NUMBERS.get(dict(self.fields)[self.field])
+        return numpy.dtype(found) if found else None
+
+    def numeric(self) -> "Asked":
+        """Itself, if the field holds numbers."""
+        if self.dtype is None:
+            raise _tidefall.UnsupportedError(f'field "{self.field}" holds no numbers; read it with SQL')
+        return self
+
+    def empty(self) -> numpy.ndarray:
+        """No values, of the type of the field."""
+        return numpy.array([], self.dtype or OTHERS[dict(self.fields)[self.field]])
+
+
+def numbers(columns: list[pyarrow.ChunkedArray], dtype: numpy.dtype) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Columns as lines of numbers, and where there are any."""
+    is_there = numpy.stack([numpy.asarray(column.is_valid()) for column in columns])
+    none = pyarrow.scalar(0, pyarrow.from_numpy_dtype(dtype))
+    filled = lambda column: pyarrow.compute.fill_null(column.cast(none.type), none).to_numpy()
+    return numpy.stack([filled(column) for column in columns]), is_there
+
+
+def with_gaps(values: numpy.ndarray, is_there: numpy.ndarray) -> tuple[numpy.ndarray, int]:
+    """The values with NaN where there are none, and how many these are; integers become floats then."""
+    missing = int(values.size - numpy.count_nonzero(is_there))
+    if missing:
+        values = values if values.dtype.kind == "f" else values.astype(float)
+        values[~is_there] = numpy.nan
+    return values, missing
 
 
 class Server:
@@ -255,31 +317,58 @@ class Database:
         time = kinds("time")[0]["column"]
         return time, [row["column"] for row in kinds("tag")], [(row["column"], row["type"]) for row in kinds("field")]
 
-    def write(self, table: str, data: Any, time: str | None, tags: list[str]) -> int:
-        reader = pyarrow.RecordBatchReader.from_stream(data)
-        parameters = {"table": table, "tags": ",".join(tags), **({"time": time} if time else {})}
-        rows = 0
-        for batch in reader:
-            for start in range(0, batch.num_rows, WRITE_ROWS):
-                body = io.BytesIO()
-                with pyarrow.ipc.new_stream(body, batch.schema) as writer:
-                    writer.write_batch(batch.slice(start, WRITE_ROWS))
+    def write(self, table: str, data: Any, time: str | None, tags: list[str], existing: str) -> tuple[int, int | None]:
+        parameters = {"table": table, "tags": ",".join(tags), "existing": existing, **({"time": time} if time else {})}
+        target = "/api/v1/write?" + urllib.parse.urlencode(parameters)
+        rows, replaced = 0, 0
+        for part in parts(pyarrow.RecordBatchReader.from_stream(data)):
+            body = io.BytesIO()
+            with pyarrow.ipc.new_stream(body, part.schema) as writer:
+                writer.write_batch(part)
+            try:
                 # Another client may have written the same readings since, which a second try would take back.
-                answer = self.server.send("/api/v1/write?" + urllib.parse.urlencode(parameters), body.getvalue(), {}, False)
-                rows += json.loads(answer.read())["rows"]
-                answer.give_back()
-        return rows
+                answer = self.server.send(target, body.getvalue(), {}, False)
+            except _tidefall.Error as error:
+                # Rows are named as they are counted in the piece.
+                if rows == 0:
+                    raise
+                raise type(error)(f"of the rows from {rows} on: {error}") from None
+            written = json.loads(answer.read())
+            answer.give_back()
+            rows += written["rows"]
+            # A server of an earlier version does not count.
+            more = written.get("replaced")
+            replaced = None if replaced is None or more is None else replaced + more
+        return rows, replaced if existing != "replace" else None
 
-    def write_wide(self, table: str, data: Any, time: str | None, names: tuple[str, str]) -> int:
-        wide = pyarrow.RecordBatchReader.from_stream(data).read_all()
-        at = time_column(wide.schema, time)
-        rows = 0
-        for place, field in enumerate(wide.schema):
-            if place != at and not pyarrow.types.is_null(field.type):
-                sensor = pyarrow.array([field.name]).dictionary_encode().take(pyarrow.array(numpy.zeros(len(wide), dtype=numpy.int32)))
-                long = pyarrow.table({"time": wide.column(at), names[0]: sensor, names[1]: wide.column(place)})
-                rows += self.write(table, long.filter(pyarrow.compute.is_valid(long.column(2))), "time", [names[0]])
-        return rows
+    def write_wide(self, table: str, data: pyarrow.Table, time: str, names: tuple[str, str], existing: str) -> tuple[int, int | None]:
+        rows, replaced = 0, 0
+        for long in self.long(data, time, names):
+            more, more_replaced = self.write(table, long, "time", [names[0]], existing)
+            rows += more
+            replaced = None if replaced is None or more_replaced is None else replaced + more_replaced
+        return rows, replaced if existing != "replace" else None
+
+    def long(self, wide: pyarrow.Table, time: str, names: tuple[str, str]) -> Iterator[pyarrow.Table]:
+        """The readings of a wide frame, sensor by sensor; short columns of one type together."""
+        waiting: list[pyarrow.Table] = []
+        for field in wide.schema:
+            column = wide.column(field.name)
+            if field.name == time or column.null_count == len(column):
+                continue
+            if pyarrow.types.is_string_view(column.type):
+                # There is no way to filter it.
+                column = column.cast(pyarrow.large_string())
+            sensor = pyarrow.DictionaryArray.from_arrays(numpy.zeros(len(wide), dtype=numpy.int32), [field.name])
+            sensor = pyarrow.chunked_array([sensor])
+            long = pyarrow.table({"time": wide.column(time), names[0]: sensor, names[1]: column})
+            long = long.filter(pyarrow.compute.is_valid(column))
+            if waiting and (waiting[0].schema != long.schema or sum(map(len, waiting)) + len(long) > WRITE_ROWS):
+                yield together(waiting)
+                waiting = []
+            waiting.append(long)
+        if waiting:
+            yield together(waiting)
 
     def flush(self) -> None:
         raise _tidefall.UnsupportedError("a server writes to objects by itself")
@@ -287,27 +376,32 @@ class Database:
     def cascade(self, table: str | None, to: str) -> int:
         raise _tidefall.UnsupportedError("a server lets readings fall by itself; see `tidefall serve --cascade-every`")
 
-    def where(self, table: str, chosen: Chosen, time: Range = (None, None)) -> tuple[str, str, list[str]]:
-        """A condition, the time column and the tags."""
-        time_name, tags, _ = self.schema(table)
+    def asked(self, table: str, field: str | None) -> Asked:
+        time, tags, fields = self.schema(table)
+        known = [name for name, _ in fields]
+        if field is None and len(known) == 1:
+            field = known[0]
+        if field not in known:
+            wanted = "several fields; name one" if field is None else f'no field "{field}"'
+            raise _tidefall.NotFoundError(f"table {table} has {wanted}: {', '.join(known)}")
+        return Asked(table, time, tags, fields, field)
+
+    def chosen(self, table: str, tags: list[str], chosen: Chosen) -> str:
+        """A condition on the tags."""
         for tag, _ in chosen:
             if tag not in tags:
-                raise _tidefall.NotFoundError(f"table {table} has no tag {tag!r}: {', '.join(tags)}")
-        parts = [f"{name(tag)} IN ({', '.join(map(literal, values)) or 'NULL'})" for tag, values in chosen]
-        parts += [f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None]
-        return " AND ".join(parts) or "true", time_name, tags
+                raise _tidefall.NotFoundError(f'table {table} has no tag "{tag}"; its tags are {", ".join(tags)}')
+        return " AND ".join(f"{name(tag)} IN ({', '.join(map(literal, values)) or 'NULL'})" for tag, values in chosen) or "true"
 
-    def field(self, table: str, field: str | None) -> str:
-        fields = [known for known, _ in self.schema(table)[2]]
-        if field is None and len(fields) == 1:
-            return fields[0]
-        if field not in fields:
-            wanted = "several fields; name one" if field is None else f'no field "{field}"'
-            raise _tidefall.NotFoundError(f"table {table} has {wanted}: {', '.join(fields)}")
-        return field
+    def where(self, asked: Asked, chosen: Chosen, time: Range) -> str:
+        """A condition on tags and times."""
+        return f"{self.chosen(asked.table, asked.tags, chosen)} AND {within(asked.time, time)}"
 
     def sensors(self, table: str, chosen: Chosen) -> Tags:
-        where, _, tags = self.where(table, chosen)
+        return self.sensors_of(table, self.schema(table)[1], chosen)
+
+    def sensors_of(self, table: str, tags: list[str], chosen: Chosen) -> Tags:
+        where = self.chosen(table, tags, chosen)
         if not tags:
             return []
         columns = ", ".join(map(name, tags))
@@ -316,36 +410,47 @@ class Database:
         return [(tag, found[tag].to_pylist()) for tag in tags]
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
-        field, tags = self.field(table, field), self.sensors(table, chosen)
+        asked = self.asked(table, field)
+        tags = self.sensors_of(table, asked.tags, chosen)
+        if keep is not None:
+            asked.numeric()
         if tags and not tags[0][1]:
-            return tags, numpy.array([], "datetime64[ns]"), numpy.empty((0, 0)), 0
-        time_name, _, fields = self.schema(table)
-        chosen_labels = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
-        rows, everyone = f"rows({literal(table)}, sensors => {chosen_labels})", tags
-        if may_share_labels(tags):
-            rows, everyone = f"rows.{name(table)}", self.sensors(table, [])
-        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known, _ in fields]
-        names = make_unique([time_name, *names])[1:]
-        place = [known for known, _ in fields].index(field)
-        names_of = {sensor: names[first:first + len(fields)] for sensor, first in zip(keys(everyone), range(0, len(names), len(fields)))}
-        columns = [name(names_of[sensor][place]) for sensor in keys(tags)]
-        conditions = [f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None]
-        if everyone is not tags:
-            # Others have rows there, too.
-            conditions.append("(" + " OR ".join(f"{name(column)} IS NOT NULL" for sensor in keys(tags) for column in names_of[sensor]) + ")")
-        found = self.ask(f"SELECT {name(time_name)}, {', '.join(columns)} FROM {rows} WHERE {' AND '.join(conditions) or 'true'}")
-        times, lines = found.column(0).to_numpy(), [found.column(place + 1).to_numpy() for place in range(len(columns))]
-        values = numpy.stack(lines) if lines else numpy.empty((0, len(times)))
+            return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
+        found = self.side_by_side(asked, tags, time)
+        times, columns = plain(found.column(0)), found.columns[1:]
+        if asked.dtype is None:
+            return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
+        values, is_there = numbers(columns, asked.dtype)
         if keep is not None:
             is_between, low, high = keep
-            kept = (values >= low) & (values <= high) if is_between else (values <= low) | (values >= high)
-            values = numpy.where(kept, values, numpy.nan)[:, kept.any(axis=0)]
-            times = times[kept.any(axis=0)]
-        missing = int(numpy.isnan(values).sum()) if values.dtype.kind == "f" else 0
+            as_doubles = values.astype(float)
+            is_there &= (as_doubles >= low) & (as_doubles <= high) if is_between else (as_doubles <= low) | (as_doubles >= high)
+            has_any = is_there.any(axis=0)
+            times, values, is_there = times[has_any], values[:, has_any], is_there[:, has_any]
+        values, missing = with_gaps(values, is_there)
         return tags, times, values, missing
 
+    def side_by_side(self, asked: Asked, tags: Tags, time: Range) -> pyarrow.Table:
+        """The times at which one of the sensors has a reading, and a column of the field for each of them."""
+        chosen = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
+        rows, everyone, where = f"rows({literal(asked.table)}, sensors => {chosen})", tags, within(asked.time, time)
+        if may_share_labels(tags):
+            # Labels do not tell which sensors are meant.
+            rows, everyone = f"rows.{name(asked.table)}", self.sensors_of(asked.table, asked.tags, [])
+        fields = [known for known, _ in asked.fields]
+        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known in fields]
+        names = list(map(name, make_unique([asked.time, *names])[1:]))
+        names_of = {sensor: names[first:first + len(fields)] for sensor, first in zip(keys(everyone), range(0, len(names), len(fields)))}
+        mine = [names_of[sensor] for sensor in keys(tags)]
+        if everyone is not tags:
+            # Others have rows there, too. A list of conditions may be longer than a chain of OR.
+            where += f" AND true IN ({', '.join(f'{column} IS NOT NULL' for columns in mine for column in columns)})"
+        place = fields.index(asked.field)
+        return self.ask(f"SELECT {', '.join([name(asked.time), *(columns[place] for columns in mine)])} FROM {rows} WHERE {where}")
+
     def extent(self, table: str, chosen: Chosen, time: Range) -> tuple[int, int, int, int] | None:
-        where, time_name, tags = self.where(table, chosen, time)
+        time_name, tags, _ = self.schema(table)
+        where = f"{self.chosen(table, tags, chosen)} AND {within(time_name, time)}"
         groups = f"GROUP BY {', '.join(map(name, tags))}" if tags else ""
         found = self.ask(
             f"SELECT min(first) AS first, max(last) AS last, max(rows) AS rows, count(*) AS sensors FROM (SELECT min({name(time_name)}) AS first, "
@@ -354,62 +459,76 @@ class Database:
         return (first.value, last.value, rows.as_py(), sensors.as_py()) if first.is_valid else None
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
-        field, tags = self.field(table, field), self.sensors(table, chosen)
-        where, _, names_ = self.where(table, chosen)
-        times = "times" if "times" not in (known for known, _ in self.schema(table)[2]) else "times_"
+        asked = self.asked(table, field)
+        tags, where = self.sensors_of(table, asked.tags, chosen), self.chosen(table, asked.tags, chosen)
+        times = "times" if "times" not in (known for known, _ in asked.fields) else "times_"
         bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
-        found = self.ask(f"SELECT {', '.join([*map(name, names_), name(times), name(field)])} FROM columns({literal(table)}{bounds}) WHERE {where}")
-        rows = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
-        lists = {sensor: (found[times][row].values.to_numpy(), found[field][row].values.to_numpy(zero_copy_only=False)) for row, sensor in enumerate(rows)}
-        none = numpy.array([], "datetime64[ns]"), numpy.array([])
-        return tags, [(times_, values[numpy.newaxis], 0) for times_, values in (lists.get(sensor, none) for sensor in keys(tags))]
+        found = self.ask(f"SELECT {', '.join([*map(name, asked.tags), name(times), name(asked.field)])} FROM columns({literal(table)}{bounds}) WHERE {where}")
+        rows = zip(*(found[tag].to_pylist() for tag in asked.tags)) if asked.tags else [()] * len(found)
+        lists = {sensor: self.line(asked, found[times][row].values, found[asked.field][row].values) for row, sensor in enumerate(rows)}
+        none = numpy.array([], "datetime64[ns]"), asked.empty().reshape(1, 0), 0
+        return tags, [lists.get(sensor, none) for sensor in keys(tags)]
 
-    def moments(self, found: pyarrow.Table, tags: list[str], chosen: Chosen) -> tuple[Tags, Any, Any]:
+    def line(self, asked: Asked, times: pyarrow.Array, values: pyarrow.Array) -> tuple[Any, Any, int]:
+        if asked.dtype is None:
+            return plain(times), plain(values)[numpy.newaxis], values.null_count
+        values, missing = with_gaps(*numbers([pyarrow.chunked_array([values])], asked.dtype))
+        return plain(times), values, missing
+
+    def moments(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
         found = as_asked(found, chosen)
-        values = found["value"].to_numpy().astype(float)
-        return [(tag, found[tag].to_pylist()) for tag in tags], found["moment"].to_numpy(), values
+        values = plain(found["value"])
+        values = values.astype(asked.dtype) if asked.dtype is not None else values
+        return [(tag, found[tag].to_pylist()) for tag in asked.tags], plain(found["moment"]), values
 
     def at(self, table: str, chosen: Chosen, field: str | None, time_ns: int) -> tuple[Tags, Any, Any]:
-        field = self.field(table, field)
-        where, time_name, tags = self.where(table, chosen)
-        columns = "".join(f"{name(tag)}, " for tag in tags)
-        order = f"ORDER BY {columns[:-2]}" if tags else ""
-        return self.moments(self.ask(
-            f"SELECT {columns}{name(time_name)} AS moment, {name(field)} AS value FROM {name(table)} "
-            f"WHERE {where} AND {name(time_name)} = {moment(time_ns)} AND {name(field)} IS NOT NULL {order}"), tags, chosen)
+        asked = self.asked(table, field)
+        columns = "".join(f"{name(tag)}, " for tag in asked.tags)
+        order = f"ORDER BY {columns[:-2]}" if columns else ""
+        return self.moments(asked, chosen, self.ask(
+            f"SELECT {columns}{name(asked.time)} AS moment, {name(asked.field)} AS value FROM {name(table)} "
+            f"WHERE {self.where(asked, chosen, (None, None))} AND {name(asked.time)} = {moment(time_ns)} AND {name(asked.field)} IS NOT NULL {order}"))
 
-    def grouped(self, table: str, where: str, tags: list[str], what: str) -> pyarrow.Table:
-        columns = ", ".join(map(name, tags))
-        group = f"GROUP BY {columns} ORDER BY {columns}" if tags else "HAVING count(*) > 0"
-        return self.ask(f"SELECT {columns}{', ' if tags else ''}{what} FROM {name(table)} WHERE {where} {group}")
+    def grouped(self, asked: Asked, where: str, what: str) -> pyarrow.Table:
+        columns = ", ".join(map(name, asked.tags))
+        group = f"GROUP BY {columns} ORDER BY {columns}" if columns else "HAVING count(*) > 0"
+        return self.ask(f"SELECT {columns}{', ' if columns else ''}{what} FROM {name(asked.table)} WHERE {where} {group}")
 
     def latest(self, table: str, chosen: Chosen, field: str | None) -> tuple[Tags, Any, Any]:
-        value = name(self.field(table, field))
-        where, time_name, tags = self.where(table, chosen)
-        time = name(time_name)
+        asked = self.asked(table, field)
+        value, time = name(asked.field), name(asked.time)
         what = f"max({time}) AS moment, last_value({value} ORDER BY {time}) AS value"
-        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL", tags, what), tags, chosen)
+        where = f"{self.where(asked, chosen, (None, None))} AND {value} IS NOT NULL"
+        return self.moments(asked, chosen, self.grouped(asked, where, what))
 
     def extremes(self, table: str, chosen: Chosen, field: str | None, time: Range, is_lowest: bool) -> tuple[Tags, Any, Any]:
-        value = name(self.field(table, field))
-        where, time_name, tags = self.where(table, chosen, time)
-        order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {name(time_name)}"
-        what = f"first_value({name(time_name)} {order}) AS moment, first_value({value} {order}) AS value"
-        return self.moments(self.grouped(table, f"{where} AND {value} IS NOT NULL AND {value} = {value} AND NOT isnan({value}::DOUBLE)", tags, what), tags, chosen)
+        asked = self.asked(table, field)
+        where = self.where(asked, chosen, time)
+        value, time_name = name(asked.numeric().field), name(asked.time)
+        order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {time_name}"
+        what = f"first_value({time_name} {order}) AS moment, first_value({value} {order}) AS value"
+        where += f" AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
+        return self.moments(asked, chosen, self.grouped(asked, where, what))
 
-    def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, bin: tuple[int, str]) -> tuple[Tags, Any, Any, int]:
-        field, tags = self.field(table, field), self.sensors(table, chosen)
-        where, time_name, names_ = self.where(table, chosen, time)
-        width_ns, how = bin
-        if how not in AGGREGATES:
-            raise _tidefall.InvalidError(f"there is no aggregate {how!r}; there are {', '.join(AGGREGATES)}")
-        columns = "".join(f"{name(tag)}, " for tag in names_)
+    def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, question: tuple[Bins, list[str]]) -> tuple[Tags, Any, Any, int]:
+        asked = self.asked(table, field)
+        tags = self.sensors_of(table, asked.tags, chosen)
+        (width, is_months, origin_ns), what = question
+        if unknown := [how for how in what if how not in AGGREGATES]:
+            raise _tidefall.InvalidError(f'there is no aggregate "{unknown[0]}"; there are {", ".join(AGGREGATES)}')
+        if any(how != "count" for how in what):
+            asked.numeric()
+        columns = "".join(f"{name(tag)}, " for tag in asked.tags)
+        interval = f"INTERVAL '{width} {'months' if is_months else 'nanoseconds'}'"
+        values = ", ".join(f"{AGGREGATES[how].format(name(asked.field), name(asked.time))} AS value{place}" for place, how in enumerate(what))
         found = self.ask(
-            f"SELECT {columns}date_bin(INTERVAL '{width_ns} nanoseconds', {name(time_name)}) AS bin, "
-            f"{AGGREGATES[how].format(name(field), name(time_name))} AS value FROM {name(table)} WHERE {where} GROUP BY {columns}bin")
-        bins, places = numpy.unique(found["bin"].to_numpy(), return_inverse=True)
+            f"SELECT {columns}date_bin({interval}, {name(asked.time)}, {moment(origin_ns)}) AS bin, {values} FROM {name(table)} "
+            f"WHERE {self.where(asked, chosen, time)} GROUP BY {columns}bin")
+        bins, places = numpy.unique(plain(found["bin"]), return_inverse=True)
         lines = {sensor: line for line, sensor in enumerate(keys(tags))}
-        rows = zip(*(found[tag].to_pylist() for tag in names_)) if names_ else [()] * len(found)
-        values = numpy.full((len(lines), len(bins)), numpy.nan)
-        values[[lines[sensor] for sensor in rows], places] = found["value"].to_numpy().astype(float)
-        return tags, bins, values, int(numpy.isnan(values).sum())
+        rows = zip(*(found[tag].to_pylist() for tag in asked.tags)) if asked.tags else [()] * len(found)
+        sensors = [lines[sensor] for sensor in rows]
+        values = numpy.full((len(lines), len(what), len(bins)), numpy.nan)
+        for place in range(len(what)):
+            values[sensors, place, places] = plain(found[f"value{place}"]).astype(float)
+        return tags, bins, values.reshape(len(lines) * len(what), len(bins)), int(numpy.isnan(values).sum())

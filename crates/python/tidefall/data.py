@@ -1,0 +1,172 @@
+"""Data as people have it, on its way in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from . import _tidefall
+from .times import nanoseconds
+
+def to_arrow(data: Any) -> Any:
+    """Something that offers its rows by Arrow's C interface."""
+    try:
+        if isinstance(data, Mapping):
+            return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
+        if type(data).__module__.partition(".")[0] == "pandas":
+            return pyarrow.Table.from_pandas(_with_index(data).rename(columns=str), preserve_index=False)
+        if isinstance(data, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([data])
+        if hasattr(data, "__arrow_c_stream__"):
+            # pyarrow lays out columns without values as the interface wants them; polars does not.
+            return pyarrow.RecordBatchReader.from_stream(data)
+    except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+        raise _tidefall.InvalidError(f"the data cannot be written: {error}") from error
+    raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
+
+
+def _with_index(data: Any) -> Any:
+    """A pandas frame whose index has become columns, unless it only counts the rows."""
+    index = data.index
+    if index.nlevels == 1 and index.name is None and (index.dtype.kind in "iu" or not len(index)) and index.dtype.kind != "M":
+        return data.reset_index(drop=True)
+    names = []
+    for place, name in enumerate(index.names):
+        if name is None and index.get_level_values(place).dtype.kind != "M":
+            raise _tidefall.InvalidError("the index has no name: name it, so that it becomes a column, or reset_index(drop=True)")
+        names.append("time" if name is None else name)
+    return data.rename_axis(index=names).reset_index()
+
+
+def _to_array(values: Any) -> Any:
+    if isinstance(values, numpy.ndarray) and values.dtype.kind == "M":
+        return pyarrow.array(nanoseconds(values))
+    return pyarrow.array(values)
+
+
+# Beyond this a float leaves out whole numbers.
+WHOLE_MAX = 1 << 53
+
+
+def time_column(schema: pyarrow.Schema, time: str | None) -> int:
+    """Which column is the time: as a database in this process chooses it."""
+    types = pyarrow.types
+    is_time = lambda field: types.is_timestamp(field.type) or types.is_date(field.type)
+    for fits in (
+        lambda field: field.name == time,
+        lambda field: time is None and field.name == "time" and is_time(field),
+        lambda field: time is None and types.is_timestamp(field.type),
+        lambda field: time is None and types.is_date(field.type),
+    ):
+        if found := [place for place, field in enumerate(schema) if fits(field)]:
+            return found[0]
+    raise _tidefall.InvalidError(
+        "no column is a timestamp or a date; say which is the time" if time is None
+        else f"there is no column {time!r}; the columns are {schema.names}")
+
+
+def to_wide(data: Any, time: str | None, of_one_type: bool) -> tuple[pyarrow.Table, str]:
+    """A table of the times and of the columns that have a type, and the name of the time column.
+
+    The values become those of one field. A table that is new takes its type from them: then they are brought to one
+    that holds all of them exactly, before anything is written.
+    """
+    wide = pyarrow.table(to_arrow(data))
+    if repeated := [name for place, name in enumerate(wide.schema.names) if name in wide.schema.names[:place]]:
+        raise _tidefall.InvalidError(f"there are several columns {repeated[0]!r}")
+    at = time_column(wide.schema, time)
+    places = [place for place, field in enumerate(wide.schema) if place == at or not pyarrow.types.is_null(field.type)]
+    wide = wide.select(places)
+    name = wide.schema.names[places.index(at)]
+    return _of_one_type(wide, name) if of_one_type else wide, name
+
+
+def _of_one_type(wide: pyarrow.Table, time: str) -> pyarrow.Table:
+    columns = [field for field in wide.schema if field.name != time]
+    # A column without a value says nothing about the others.
+    said = [field for field in columns if wide.column(field.name).null_count < len(wide)]
+    if len({field.type for field in said}) < 2:
+        return wide.select([time, *(field.name for field in said)]) if said else wide
+    type_ = _common_type(said)
+    if type_ is None:
+        return wide.select([time, *(field.name for field in said)])
+    cast = {field.name: _cast(field.name, wide.column(field.name), type_) for field in said}
+    return pyarrow.table({time: wide.column(time), **cast})
+
+
+def _kind(type_: pyarrow.DataType) -> str:
+    types = pyarrow.types
+    if types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    for name, fits in {
+        "float": types.is_floating, "decimal": types.is_decimal, "unsigned": types.is_unsigned_integer,
+        "signed": types.is_signed_integer, "time": lambda type_: types.is_timestamp(type_) or types.is_date(type_),
+        # These are counts of their units.
+        "count": lambda type_: types.is_time(type_) or types.is_duration(type_), "boolean": types.is_boolean,
+    }.items():
+        if fits(type_):
+            return name
+    return "text" if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_) else "other"
+
+
+def _common_type(fields: list[pyarrow.Field]) -> pyarrow.DataType | None:
+    """The type that holds the values of all columns; none where the database makes it of each."""
+    kinds = {field.name: _kind(field.type) for field in fields}
+    found = set(kinds.values())
+    widths = lambda kind: [_width(field.type) for field in fields if kinds[field.name] == kind]
+    if found <= {"time"} or found <= {"text"} or found <= {"boolean"} or "other" in found:
+        return None
+    if found == {"float"} and max(widths("float")) <= 32:
+        return pyarrow.float32()
+    if found <= {"float", "decimal", "signed", "unsigned"} and found & {"float", "decimal"}:
+        return pyarrow.float64()
+    if found == {"unsigned"}:
+        return {8: pyarrow.uint8(), 16: pyarrow.uint16(), 32: pyarrow.uint32(), 64: pyarrow.uint64()}[max(widths("unsigned"))]
+    if found <= {"signed", "unsigned", "count"}:
+        needed = max(widths("signed") + [2 * width for width in widths("unsigned")] + [64] * ("count" in found))
+        return {8: pyarrow.int8(), 16: pyarrow.int16(), 32: pyarrow.int32()}.get(needed, pyarrow.int64())
+    first = fields[0]
+    other = next(field for field in fields if kinds[field.name] != kinds[first.name])
+    raise _tidefall.InvalidError(
+        f"the columns of a wide frame are the values of one field, but {first.name!r} is of type {first.type} and {other.name!r} of "
+        f"type {other.type}: write them as two frames, with another `field` each")
+
+
+def _width(type_: pyarrow.DataType) -> int:
+    return _width(type_.value_type) if pyarrow.types.is_dictionary(type_) else type_.bit_width
+
+
+def _cast(name: str, column: pyarrow.ChunkedArray, type_: pyarrow.DataType) -> pyarrow.ChunkedArray:
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pyarrow.types.is_integer(column.type) and pyarrow.types.is_floating(type_):
+        _check_whole(name, column)
+    if pyarrow.types.is_time32(column.type):
+        # Nothing leads from it to wider integers.
+        column = column.cast(pyarrow.int32())
+    try:
+        return column.cast(type_)
+    except pyarrow.ArrowInvalid as error:
+        raise _tidefall.InvalidError(f"column {name!r}: {error}; give all columns one type") from None
+
+
+def _check_whole(name: str, column: pyarrow.ChunkedArray) -> None:
+    """Integers that become floats must stay what they are."""
+    within = pyarrow.compute.and_(
+        pyarrow.compute.less_equal(column, pyarrow.scalar(min(WHOLE_MAX, _greatest(column.type)), column.type)),
+        pyarrow.compute.greater_equal(column, pyarrow.scalar(max(-WHOLE_MAX, _least(column.type)), column.type)))
+    row = pyarrow.compute.index(within, False).as_py()
+    if row >= 0:
+        raise _tidefall.InvalidError(
+            f"column {name!r}, row {row}: {column[row]} is beyond 2^53, where floats leave out whole numbers, and another column holds "
+            f"floats: give all columns one type, or write them as two frames, with another `field` each")
+
+
+def _greatest(type_: pyarrow.DataType) -> int:
+    return (1 << (type_.bit_width - pyarrow.types.is_signed_integer(type_))) - 1
+
+
+def _least(type_: pyarrow.DataType) -> int:
+    return -(1 << (type_.bit_width - 1)) if pyarrow.types.is_signed_integer(type_) else 0

@@ -1,0 +1,327 @@
+"""The same script, run on a database in this process and on one behind a server, gives the same answers: values and
+their types, indexes, counts of what was written, and the kinds of errors."""
+
+import datetime
+
+import numpy
+import pandas
+import pandas.testing
+import polars
+import pyarrow
+import pytest
+
+import tidefall
+from served import Served
+
+START = pandas.Timestamp("2024-01-01")
+MINUTES = 240
+INTEGERS = {"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64"}
+TYPES = {**{name: pyarrow.from_numpy_dtype(dtype) for name, dtype in INTEGERS.items()}, "f32": pyarrow.float32(), "f64": pyarrow.float64(),
+         "flag": pyarrow.bool_(), "note": pyarrow.string(), "seen": pyarrow.timestamp("us")}
+AGGREGATES = ["mean", "min", "max", "sum", "count", "std", "first", "last"]
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A database in this process, and one behind a server."""
+    served = Served(str(tmp_path / "there"))
+    try:
+        with tidefall.open(str(tmp_path / "here"), memory_mib=64) as here:
+            yield here, served.client
+    finally:
+        served.stop()
+
+
+def values_of(random, type_, count):
+    if pyarrow.types.is_integer(type_):
+        limits = numpy.iinfo(type_.to_pandas_dtype())
+        values = random.integers(limits.min, limits.max, count, dtype=type_.to_pandas_dtype(), endpoint=True)
+        values[:2] = limits.min, limits.max
+        return values
+    if pyarrow.types.is_floating(type_):
+        values = numpy.round(random.normal(300, 60, count), 3).astype(type_.to_pandas_dtype())
+        values[:3] = -0.0, 1e30, -1e-30
+        return values
+    if pyarrow.types.is_boolean(type_):
+        return random.random(count) < 0.5
+    if pyarrow.types.is_timestamp(type_):
+        return (START + pandas.to_timedelta(random.integers(-10**9, 10**9, count), unit="s")).to_numpy().astype("M8[us]")
+    return random.choice(["", "hot", "cold, and\nwet", "naïve", "x" * 300], count)
+
+
+def readings(random, type_, count, gaps, sensors=("a", "b", "c")):
+    """Readings of some sensors at random minutes."""
+    rows = random.choice(MINUTES * len(sensors), count, replace=False)
+    values = pyarrow.array(values_of(random, type_, count), type_, mask=random.random(count) < gaps)
+    times = pyarrow.array((START + pandas.to_timedelta(rows % MINUTES, unit="min")).to_numpy())
+    return pyarrow.table({"time": times, "sensor": [sensors[row] for row in rows // MINUTES], "value": values})
+
+
+def answer(question):
+    try:
+        return question()
+    except Exception as error:
+        return error
+
+
+def check_arrays(one, other, is_exact, what):
+    one, other = numpy.asarray(one), numpy.asarray(other)
+    assert (one.dtype, one.shape) == (other.dtype, other.shape), what
+    if one.dtype.kind == "f" and not is_exact:
+        numpy.testing.assert_allclose(one, other, rtol=1e-12, err_msg=what)
+    else:
+        numpy.testing.assert_array_equal(one, other, err_msg=what)
+
+
+def check_forms(one, other, is_exact, what):
+    """The forms into which both turn."""
+    frames = one.to_pandas(), other.to_pandas()
+    pandas.testing.assert_frame_equal(*frames, check_freq=False, check_exact=is_exact, **({} if is_exact else {"rtol": 1e-12}), obj=what)
+    tables = one.to_arrow(), other.to_arrow()
+    assert tables[0].schema == tables[1].schema, what
+    assert (one.to_polars().schema, len(tables[0])) == (other.to_polars().schema, len(tables[1])), what
+    assert list(one.to_dict()) == list(other.to_dict()), what
+
+
+def check(one, other, what, is_exact=True):
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        assert type(one) is type(other), f"{what}: {one!r} and {other!r}"
+        return
+    assert type(one) is type(other), what
+    if isinstance(one, tidefall.Frame):
+        assert (one.sensors, one.tags, one.missing) == (other.sensors, other.tags, other.missing), what
+        check_arrays(one.time, other.time, True, what)
+        check_arrays(one.values, other.values, is_exact, what)
+        check_arrays(one.to_numpy(), other.to_numpy(), is_exact, what)
+        check_forms(one, other, is_exact, what)
+    elif isinstance(one, tidefall.Values):
+        assert (one.sensors, one.tags) == (other.sensors, other.tags), what
+        check_arrays(one.time, other.time, True, what)
+        check_arrays(one.values, other.values, is_exact, what)
+        check_forms(one, other, is_exact, what)
+    elif isinstance(one, tidefall.Columns):
+        assert (one.sensors, one.tags) == (other.sensors, other.tags), what
+        for pair in zip(one.series, other.series, strict=True):
+            check_arrays(pair[0][0], pair[1][0], True, what)
+            check_arrays(pair[0][1], pair[1][1], is_exact, what)
+        check_forms(one, other, is_exact, what)
+    elif isinstance(one, tidefall.Rows):
+        one, other = one.to_arrow(), other.to_arrow()
+        assert one.schema == other.schema and one.to_pylist() == other.to_pylist(), what
+    elif isinstance(one, tidefall.Written):
+        assert (int(one), one.replaced, repr(one)) == (int(other), other.replaced, repr(other)), what
+    else:
+        assert one == other, what
+
+
+def ask_both(both, what, question, is_exact=True):
+    """Asks both and compares; the answer of the first."""
+    here, there = (answer(lambda: question(db)) for db in both)
+    check(here, there, what, is_exact)
+    return here
+
+
+WHOLE, PART, NEVER, BEFORE = (None, None), (START + pandas.Timedelta("50min"), START + pandas.Timedelta("170min")), ("2024-01-02", "2024-01-01"), (None, START)
+
+
+def pieces(table, sensors, field):
+    found = [piece.to_pandas() for piece in table.frames(sensors, field=field, rows=40)]
+    return pandas.concat(found).to_dict("list") if found else None
+
+
+def ask_table(both, table, fields, chosen=(None,), times=(WHOLE, PART, NEVER)):
+    """All ways to read a table."""
+    ask = lambda what, question, is_exact=True: ask_both(both, f"{table}: {what}", lambda db: question(db.table(table)), is_exact)
+    ask("repr", repr)
+    ask("tags", lambda t: t.tags)
+    ask("fields", lambda t: t.fields)
+    for sensors in chosen:
+        ask(f"sensors {sensors}", lambda t: t.sensors(sensors))
+        for field in fields:
+            options, named = {"field": field}, f"of {sensors} field {field}"
+            ask(f"latest {named}", lambda t: t.latest(sensors, **options))
+            ask(f"at {named}", lambda t: t.at(START + pandas.Timedelta("20min"), sensors, **options))
+            ask(f"at nothing {named}", lambda t: t.at(START - pandas.Timedelta("20s"), sensors, **options))
+            ask(f"frames {named}", lambda t: str(pieces(t, sensors, field)))
+            for start, end in times:
+                period = f"{named} from {start} to {end}"
+                for bounds in ({}, {"between": (-5, 100)}, {"outside": (None, 300)}):
+                    ask(f"rows {bounds} {period}", lambda t: t.rows(sensors, start, end, **bounds, **options))
+                ask(f"columns {period}", lambda t: t.columns(sensors, start, end, **options))
+                ask(f"lowest {period}", lambda t: t.lowest(sensors, start, end, **options))
+                ask(f"highest {period}", lambda t: t.highest(sensors, start, end, **options))
+                ask(f"resample {period}", lambda t: t.resample("1h", AGGREGATES, sensors, start, end, **options), False)
+                ask(f"count {period}", lambda t: t.resample("50min", "count", sensors, start, end, **options))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_fields_of_every_type(both, name):
+    random = numpy.random.default_rng(list(TYPES).index(name))
+    for table, gaps in (("whole", 0), ("gaps", 0.3), ("nothing", 1)):
+        data = readings(random, TYPES[name], 300, gaps)
+        ask_both(both, f"write {table}", lambda db: db.write(table, data, tags="sensor"))
+        late = readings(random, TYPES[name], 40, gaps)
+        written = ask_both(both, f"write {table} again", lambda db: db.write(table, late, tags="sensor"))
+        assert written == 40 and 0 < written.replaced < 40
+        ask_table(both, table, [None], (None, ["c", "a"]))
+    # At all times all sensors have a value: a frame without gaps keeps the type.
+    full = pyarrow.table({"time": pyarrow.array(pandas.date_range(START, periods=30, freq="1min")), **{sensor: values_of(random, TYPES[name], 30) for sensor in "ab"}})
+    assert ask_both(both, "write_wide", lambda db: db.write_wide("wide", full)) == 60
+    ask_table(both, "wide", [None], (None, ["b"], ["nobody"]), (WHOLE, BEFORE))
+
+
+def test_all_types_in_one_table(both):
+    random = numpy.random.default_rng(99)
+    count = 400
+    columns = {name: pyarrow.array(values_of(random, type_, count), type_, mask=random.random(count) < 0.2) for name, type_ in TYPES.items()}
+    data = pyarrow.table({
+        "time": pyarrow.array((START + pandas.to_timedelta(random.integers(0, MINUTES, count), unit="min")).to_numpy()),
+        "site": pyarrow.array(random.choice(["x", "x,y", "", None], count)), "room": pyarrow.array(random.choice(["1", "2,", None], count)), **columns,
+    })
+    assert ask_both(both, "write", lambda db: db.write("all", data, time="time", tags=["site", "room"])).replaced > 0
+    ask_table(both, "all", [None, *TYPES, "none"], times=(WHOLE,))
+    ask_table(both, "all", ["i64", "note", "flag"], ({"site": ["x", ""]}, {"site": "x,y", "room": ["2,", "1"]}, ["x"], {"nowhere": "x"}), (PART,))
+    ask_both(both, "sql", lambda db: db.sql("SELECT * FROM \"all\" ORDER BY time, site, room"))
+
+
+def test_odd_floats(both):
+    times = pandas.date_range(START, periods=6, freq="1min")
+    values = [numpy.nan, numpy.inf, -numpy.inf, -0.0, 0.0, None]
+    data = pyarrow.table({"time": pyarrow.array(times), "sensor": ["a"] * 6, "value": pyarrow.array(values, from_pandas=False)})
+    only = pyarrow.table({"time": pyarrow.array(times[:1]), "sensor": ["b"], "value": [numpy.nan]})
+    for rows in (data, only):
+        ask_both(both, "write", lambda db: db.write("odd", rows, tags="sensor"))
+    ask_table(both, "odd", [None])
+
+
+def test_tables_without_tags_without_rows_and_with_odd_names(both):
+    random = numpy.random.default_rng(5)
+    data = readings(random, pyarrow.int32(), 100, 0, ("only",)).drop(["sensor"])
+    ask_both(both, "write", lambda db: db.write("alone", data))
+    ask_table(both, "alone", [None], (None, ["a"]))
+    ask_both(both, "create", lambda db: db.sql("CREATE TABLE empty (time TIMESTAMP, sensor TEXT, v REAL, note TEXT, PRIMARY KEY (sensor, time))"))
+    ask_table(both, "empty", ["v", "note"], (None, ["a"]))
+    odd = readings(random, pyarrow.float64(), 50, 0, ("time", "it's", 'a "b"')).rename_columns(["time", "time of", "times"])
+    ask_both(both, "write", lambda db: db.write('odd "name"', odd, time="time", tags="time of"))
+    ask_table(both, 'odd "name"', [None], (None, ["it's", "time"]))
+    ask_both(both, "tables", lambda db: db.tables())
+    ask_both(both, "no table", lambda db: db.table("nowhere"))
+
+
+def test_sensors_without_readings(both):
+    random = numpy.random.default_rng(6)
+    data = readings(random, pyarrow.float64(), 200, 0)
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    ask_both(both, "delete", lambda db: db.sql("DELETE FROM t WHERE sensor = 'b'").to_dict())
+    ask_table(both, "t", [None], (None, ["b"], ["a", "b"]))
+
+
+def content(table):
+    """Rows in any order."""
+    return table.schema.to_string(), sorted(map(repr, table.to_pylist()))
+
+
+def test_data_is_written_alike(both):
+    times = pandas.date_range(START, periods=4, freq="1min")
+    frame = pandas.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": [None] * 4, "c": [1.5, 2.5, None, None]}, index=times)
+    written = [
+        lambda db: db.write_wide("wide", frame),
+        lambda db: db.write_wide("wide", frame),
+        lambda db: db.write_wide("wide", frame.iloc[:0]),
+        lambda db: db.write_wide("new", frame[["b"]]),
+        lambda db: db.write_wide("mixed", pandas.DataFrame({"i": [1, 2, 3, 4], "f": [0.5, None, 1.5, 2.5], "s": numpy.int8([1, 2, 3, 4])}, index=times)),
+        lambda db: db.write_wide("unsigned", pandas.DataFrame({"u": numpy.uint8([1, 2, 3, 255]), "s": numpy.int8([-1, 2, 3, 4])}, index=times)),
+        lambda db: db.write_wide("text", pandas.DataFrame({"i": [1, 2, 3, 4], "t": list("abcd")}, index=times)),
+        lambda db: db.write_wide("large", pandas.DataFrame({"i": [1, 2, 3, 2**53 + 1], "f": 0.5}, index=times)),
+        lambda db: db.write_wide("twice", pyarrow.table([pyarrow.array(times), [1] * 4, [2] * 4], names=["time", "a", "a"])),
+        lambda db: db.write_wide("polars", polars.DataFrame({"time": list(times.to_pydatetime()), "x": ["p", None, "q", "r"], "n": [None] * 4})),
+        lambda db: db.write("empty", frame.iloc[:0], time="time") if frame.index.set_names("time", inplace=True) is None else None,
+        lambda db: db.write("rows", frame.reset_index().melt("time", var_name="sensor"), tags="sensor"),
+        lambda db: db.write("rows", frame.reset_index().melt("time", var_name="sensor"), tags="sensor", existing="replace"),
+        lambda db: db.write("rows", frame.reset_index().melt("time", var_name="sensor"), tags="sensor", existing="refuse"),
+        lambda db: db.write_wide("wide", frame, existing="refuse"),
+        lambda db: db.write_wide("wide", frame.set_index(times + pandas.Timedelta("1d")).rename_axis("time"), existing="refuse"),
+        lambda db: db.write("rows", frame, existing="never"),
+        lambda db: db.write("rows", {"time": [1, 2], "value": ["x", "y"]}, time="time"),
+        lambda db: db.write("rows", {"time": [1, 2], "value": [1.0]}, time="time"),
+        lambda db: db.write("rows", {"value": [1.0]}),
+        lambda db: db.write("rows", {"value": [1.0]}, time="when"),
+        lambda db: db.write("rows", {"time": [1], "value": [1.0], "tag": ["x"]}, time="time", tags=["none"]),
+        lambda db: db.write("rows", {"time": [1], "value": [[1.0]]}, time="time"),
+        lambda db: db.write("", {"time": [1], "value": [1.0]}, time="time"),
+        lambda db: db.write("rows", 17),
+        lambda db: db.write("counts", pandas.DataFrame({"n": [1, 2, 3, 4]}, index=times)),
+        lambda db: db.write("counts", pandas.DataFrame({"n": [1, None, 3, 4]}, index=times + pandas.Timedelta("1h"))),
+        lambda db: db.write("counts", pandas.DataFrame({"n": pandas.array([2**60 + 1, None, 3, 4], dtype="Int64")}, index=times + pandas.Timedelta("2h"))),
+        lambda db: db.write("counts", pandas.DataFrame({"n": [1.5, None, 3, 4]}, index=times)),
+        lambda db: db.write("counts", pandas.DataFrame({"n": [2.0**53 + 2, None, 3, 4]}, index=times)),
+        lambda db: db.write_wide("counts", pandas.DataFrame({"x": [1.0, None, 2, 3], "y": [1, 2, 3, 4]}, index=times), field="n", tag="s"),
+        lambda db: db.table("rows").write({"time": [START, START], "sensor": ["z", "z"], "value": [1.0, 2.0]}),
+        lambda db: db.write("dates", {"day": [datetime.date(2020, 1, 1)], "value": [True]}),
+        lambda db: db.write("zoned", pandas.DataFrame({"value": [1.0]}, index=[pandas.Timestamp("2024-01-01", tz="Asia/Tokyo")])),
+    ]
+    for number, write in enumerate(written):
+        ask_both(both, f"write {number}", write)
+        tables = ask_both(both, f"tables after {number}", lambda db: sorted(db.tables()))
+        for table in tables:
+            ask_both(both, f"{table} after write {number}", lambda db: content(db.sql(f'SELECT * FROM "{table}"').to_arrow()))
+            ask_both(both, f"schema of {table} after write {number}", lambda db: repr(db.table(table)))
+
+
+def test_what_does_not_fit_is_named_with_column_row_and_value(both):
+    times = pandas.date_range(START, periods=3, freq="1min")
+    frame = lambda values: pandas.DataFrame({"n": values}, index=times)
+    ask_both(both, "integers", lambda db: db.write("t", frame([1, 2, 3])))
+    for values, said in (([1, None, 2.5], ["row 2", '"n"', "2.5", "BIGINT", "DOUBLE", "Int64"]), ([1, 1e300, None], ["row 1", '"n"', "1e300", "Int64"]), (["1", "2", "3"], ["row 0", '"n"', "TEXT"])):
+        for db in both:
+            with pytest.raises(tidefall.ConflictError) as error:
+                db.write("t", frame(values))
+            assert all(part in str(error.value) for part in said), error.value
+    for db in both:
+        with pytest.raises(tidefall.InvalidError, match="column 'i', row 1: 9007199254740993 is beyond"):
+            db.write_wide("w", pandas.DataFrame({"i": [1, 2**53 + 1, 3], "f": 0.5}, index=times))
+        with pytest.raises(tidefall.InvalidError, match="'i' is of type int64 and 't' of type (large_)?string"):
+            db.write_wide("w", pandas.DataFrame({"i": [1, 2, 3], "t": list("abc")}, index=times))
+        assert db.tables() == ["t"]
+        # Nothing is left behind that the next try would stumble over.
+        assert db.write_wide("w", pandas.DataFrame({"i": [1, 2, 3], "f": [0.5, None, 1.5]}, index=times)) == 5
+        assert db.table("w").fields == {"value": "DOUBLE"}
+    far = pandas.DataFrame({"n": [1.0] * 200_000}, index=pandas.date_range(START, periods=200_000, freq="1s"))
+    far.iloc[150_000] = 0.25
+    for db in both:
+        with pytest.raises(tidefall.ConflictError, match=r"of the rows from \d+ on: row \d+: .*0\.25"):
+            db.write("t", far)
+
+
+def test_errors_are_of_the_same_kind(both):
+    data = readings(numpy.random.default_rng(7), pyarrow.float64(), 50, 0)
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    for statement in ("SELEC 1", "SELECT nothing FROM t", "SELECT * FROM nowhere", "SELECT 1 / 0", "DROP TABLE nowhere", "CREATE TABLE t (time TIMESTAMP, v DOUBLE)",
+                      "INSERT INTO t VALUES ('x', 'y', 'z')", "SET nothing = 1", "SELECT v FROM t; SELECT 2", ""):
+        ask_both(both, statement, lambda db: db.sql(statement))
+    for question in (
+        lambda t: t.resample("1h", "median"), lambda t: t.resample("1h", []), lambda t: t.resample("1h", ["mean", "mean"]), lambda t: t.resample("1h", {"none": "mean"}),
+        lambda t: t.resample("1h", {"value": "mean"}, field="value"), lambda t: t.resample("soon"), lambda t: t.rows(between=(1, 2), outside=(1, 2)),
+        lambda t: t.rows({"none": "a"}), lambda t: t.at(None), lambda t: t.rows(start="noon"), lambda t: list(t.frames(rows=0)), lambda t: t.latest(field="none"),
+    ):
+        assert isinstance(ask_both(both, "error", lambda db: question(db.table("t"))), tidefall.Error)
+    for db in both:
+        db.close()
+    for question in (lambda db: db.tables(), lambda db: db.sql("SELECT 1"), lambda db: db.write("t", data, tags="sensor"), lambda db: db.write_wide("t", data.select([0, 2])), lambda db: db.table("t")):
+        assert isinstance(ask_both(both, "closed", question), tidefall.ClosedError)
+
+
+@pytest.mark.parametrize("every", ["15min", "D", "1D", "h", "min", "W", "2W", "1M", "MS", "Q", "3 months", "Y", "90s", "700ms", "1h 30m", datetime.timedelta(minutes=7)])
+def test_bins(both, every):
+    random = numpy.random.default_rng(8)
+    count = 300
+    times = (START + pandas.to_timedelta(random.integers(-800 * 86_400, 800 * 86_400, count), unit="s")).to_numpy()
+    data = pyarrow.table({"time": times, "sensor": random.choice(["a", "b"], count), "value": random.normal(size=count), "n": random.integers(0, 9, count)})
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    asked = lambda db, how: db.table("t").resample(every, how, field="value")
+    found = ask_both(both, "bins", lambda db: asked(db, "sum"), False).to_pandas()
+    several = ask_both(both, "several", lambda db: asked(db, ["sum", "count"]), False).to_pandas()
+    pandas.testing.assert_frame_equal(several.xs("sum", axis=1, level=1), found)
+    of_fields = ask_both(both, "fields", lambda db: db.table("t").resample(every, {"value": ["sum", "count"], "n": "max"}), False).to_pandas()
+    assert list(of_fields.columns) == [(sensor, *part) for sensor in "ab" for part in (("value", "sum"), ("value", "count"), ("n", "max"))]
+    pandas.testing.assert_frame_equal(of_fields.xs("value", axis=1, level=1), several)
