@@ -91,7 +91,7 @@ async fn chained_queries_do_not_overflow_the_stack() {
     refused(&test_db, &format!("SELECT 1 FROM {joined}"), ErrorKind::Limit).await;
     survived(&test_db, &format!("SELECT 1 FROM {} LIMIT 1", tables(300).join(", "))).await;
     let joined = tables(100).join(" NATURAL JOIN ");
-    assert!(survived(&test_db, &format!("SELECT 1 FROM {joined} LIMIT 1")).await);
+    survived(&test_db, &format!("SELECT 1 FROM {joined} LIMIT 1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -394,7 +394,7 @@ async fn aggregates_that_collect_stay_within_the_memory_of_queries() {
     ] {
         refused(&test_db, &format!("SELECT {expr} {series}"), ErrorKind::Limit).await;
     }
-    let long = "FROM (SELECT value, repeat('a', CASE value WHEN 60000 THEN 20000 ELSE 1 END) AS x FROM generate_series(1, 60000)) AS t";
+    let long = "FROM (SELECT value, repeat('a', CASE WHEN value = 60000 THEN 20000 ELSE 1 END) AS x FROM generate_series(1, 60000)) AS t";
     for expr in [
         "max(x) OVER ()",
         "max([x, x]) OVER ()",
