@@ -1,11 +1,11 @@
 //! The answer to a statement on its way to the client, with a bounded part of it in memory.
 //!
-//! 1. The query runs as a task on the runtime for queries, and encodes its first rows.
+//! 1. The query waits for its turn, then runs as a task on the runtime for queries, and encodes its first rows.
 //! 2. When they are all, or when it fails before it has encoded [`WHOLE_BYTES`], the client gets
 //!    one plain answer with its length, or an error with its status.
 //! 3. Otherwise the rest follows in pieces through a channel of [`PIECES_AHEAD`]; a client that
-//!    reads slowly slows the query down. An error cuts the chunked answer off without its last
-//!    chunk, which every client takes for the failure that it is.
+//!    reads slowly slows the query down, which gives others its turn meanwhile. An error cuts the
+//!    chunked answer off without its last chunk, which every client takes for the failure that it is.
 
 use std::io;
 use std::pin::Pin;
@@ -18,11 +18,13 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use tidefall_sql::QueryStream;
 use tidefall_types::{Error, Result};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
+use crate::failure::{Failure, lost};
 use crate::format::{Encoder, Format};
 use crate::guard::Place;
 
@@ -44,15 +46,18 @@ pub(crate) struct Job {
 /// Runs a statement and begins its answer.
 ///
 /// # Errors
-/// Those of [`tidefall_sql::Session::query`], and `Limit` when it takes too long.
-pub(crate) async fn answer(app: &Arc<App>, job: Job) -> Result<Response> {
-    let stopping = || Error::closed("the server stops");
+/// Those of [`tidefall_sql::Session::query`], `Limit` when it takes too long, and status 503 when its turn does not come
+/// for long.
+pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Response, Failure> {
+    let turn = turn(app).await?;
     let (head_sender, head) = oneshot::channel();
     let (pieces_sender, pieces) = mpsc::channel(PIECES_AHEAD);
     let content_type = [(CONTENT_TYPE, job.format.content_type())];
-    let work = work(Arc::clone(app), job, head_sender, pieces_sender);
-    let task = Task(app.queries().ok_or_else(stopping)?.spawn(work));
-    Ok(match head.await.map_err(|_| stopping())?? {
+    let work = work(Arc::clone(app), job, turn, head_sender, pieces_sender);
+    let queries = app.queries().ok_or_else(|| Error::closed("the server stops"))?;
+    let mut task = Task(queries.spawn(work));
+    let Ok(head) = head.await else { return Err(task.why_lost().await.into()) };
+    Ok(match head? {
         Head::Whole(bytes) => (content_type, bytes).into_response(),
         Head::Begin(first) => {
             let pieces = Pieces { first: Some(first.into()), pieces, end: End::Ahead, _task: task };
@@ -60,6 +65,23 @@ pub(crate) async fn answer(app: &Arc<App>, job: Job) -> Result<Response> {
         }
     })
 }
+
+/// Waits until a query may be computed.
+async fn turn(app: &App) -> std::result::Result<Turn, Failure> {
+    let wait_max = app.options.query_wait_max;
+    match timeout(wait_max, Arc::clone(&app.queries_free).acquire_owned()).await {
+        Ok(permit) => Ok(Turn(permit.ok())),
+        Err(_) => Err(Failure::busy(format!(
+            "{} queries are computed already, and none of them ended within {} s; try again later",
+            app.options.queries_max,
+            wait_max.as_secs_f64()
+        ))),
+    }
+}
+
+/// Held while a query is computed; none while it waits for its reader.
+#[derive(Debug)]
+struct Turn(Option<OwnedSemaphorePermit>);
 
 enum Head {
     Whole(Vec<u8>),
@@ -75,6 +97,18 @@ enum Piece {
 #[derive(Debug)]
 struct Task(JoinHandle<()>);
 
+impl Task {
+    /// Why it ended without an answer.
+    async fn why_lost(&mut self) -> Error {
+        match (&mut self.0).await {
+            Ok(()) => Error::internal(
+                "internal error: a query ended without an answer; this is a bug of Tidefall",
+            ),
+            Err(error) => lost(error),
+        }
+    }
+}
+
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
@@ -84,11 +118,12 @@ impl Drop for Task {
 async fn work(
     app: Arc<App>,
     job: Job,
+    turn: Turn,
     head: oneshot::Sender<Result<Head>>,
     pieces: mpsc::Sender<Piece>,
 ) {
     let deadline = Instant::now() + app.options.request_time_max;
-    let mut rows = Rows { app: &app, deadline, stream: None };
+    let mut rows = Rows { app: &app, deadline, turn, stream: None };
     let begun = rows.begin(&job).await;
     let (bytes, mut encoder) = match begun {
         Ok((bytes, Some(encoder))) => (bytes, encoder),
@@ -113,6 +148,7 @@ async fn work(
 struct Rows<'a> {
     app: &'a App,
     deadline: Instant,
+    turn: Turn,
     stream: Option<QueryStream>,
 }
 
@@ -170,12 +206,22 @@ impl Rows<'_> {
         bytes
     }
 
-    async fn send(&self, pieces: &mpsc::Sender<Piece>, piece: Piece) -> Result<()> {
+    async fn send(&mut self, pieces: &mpsc::Sender<Piece>, piece: Piece) -> Result<()> {
+        let piece = match pieces.try_send(piece) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(Error::closed("the client is gone")),
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        // Others have their turn until the client has read.
+        self.turn.0 = None;
         // A client that is gone takes this task with it, so that only a slow one is left.
         timeout_at(self.deadline, pieces.send(piece))
             .await
             .map_err(|_| self.late())?
-            .map_err(|_| Error::closed("the client is gone"))
+            .map_err(|_| Error::closed("the client is gone"))?;
+        let turn = timeout_at(self.deadline, Arc::clone(&self.app.queries_free).acquire_owned());
+        self.turn.0 = turn.await.map_err(|_| self.late())?.ok();
+        Ok(())
     }
 
     fn late(&self) -> Error {

@@ -22,6 +22,8 @@ pub(crate) struct App {
     pub requests: Arc<Semaphore>,
     /// One permit for each KiB of a body in memory.
     pub bodies: Arc<Semaphore>,
+    /// One permit a query that is computed; who waits gets one in turn.
+    pub queries_free: Arc<Semaphore>,
     queries: QueryRuntime,
 }
 
@@ -29,10 +31,13 @@ impl App {
     pub(crate) fn new(db: Db, options: ServerOptions) -> Result<Self> {
         let bodies_bytes = options.bodies_bytes_max.max(options.body_bytes_max.saturating_mul(2));
         Ok(Self {
-            session: Session::new(db.clone()),
+            session: Session::with_options(db.clone(), db.options()),
             metrics: Metrics::default(),
             requests: Arc::new(Semaphore::new(options.requests_max.min(Semaphore::MAX_PERMITS))),
             bodies: Arc::new(Semaphore::new(kib(bodies_bytes) as usize)),
+            queries_free: Arc::new(Semaphore::new(
+                options.queries_max.clamp(1, Semaphore::MAX_PERMITS),
+            )),
             queries: QueryRuntime::start(db.options().threads.max(1))?,
             db,
             options,

@@ -11,7 +11,7 @@ use flate2::bufread::MultiGzDecoder;
 use futures::StreamExt;
 use tidefall_types::Error;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::{App, kib};
 use crate::failure::Failure;
@@ -22,6 +22,10 @@ const UNPACKED_FIRST_BYTES: usize = 256 << 10;
 /// Memory that is set aside for a body that does not announce its length, as those of Telegraf do
 /// not; more is asked for when it turns out longer.
 const UNANNOUNCED_BYTES: usize = 256 << 10;
+
+/// Bytes of a body that must come in a second, on average, beyond the time that it may pause: a body holds memory until
+/// it is whole. Slower than any network over which people send readings.
+const BYTES_PER_SECOND_MIN: f64 = 4096.0;
 
 /// A share of the memory for bodies.
 #[derive(Debug)]
@@ -120,7 +124,7 @@ impl Received {
 ///
 /// # Errors
 /// `Limit` when it is too long, `Invalid` for an unknown encoding or a body that breaks off; status 408 when no
-/// byte comes for too long, 503 when there is no memory for that long.
+/// byte comes for too long, or too few of them, 503 when there is no memory for that long.
 pub(crate) async fn receive(
     app: &App,
     headers: &HeaderMap,
@@ -158,12 +162,12 @@ async fn collect(app: &App, body: Body, memory: &mut Memory) -> Result<Bytes, Fa
     // Most bodies come in one piece, which is then not copied.
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
-    while let Some(piece) =
-        timeout(pause_max, stream.next()).await.map_err(|_| paused(pause_max))?
-    {
+    let mut pace = Pace::begin(pause_max);
+    while let Some(piece) = pace.keep(stream.next()).await? {
         let piece =
             piece.map_err(|error| Error::invalid(format!("the body broke off: {error}")))?;
         let length = first.len() + all.len() + piece.len();
+        pace.bytes = length;
         if length > bytes_max {
             return Err(too_long(bytes_max).into());
         }
@@ -179,11 +183,48 @@ async fn collect(app: &App, body: Body, memory: &mut Memory) -> Result<Bytes, Fa
     Ok(if all.is_empty() { first } else { all.into() })
 }
 
-/// The client has stopped sending; its memory is for others.
-fn paused(pause_max: Duration) -> Failure {
-    let seconds = pause_max.as_secs_f64();
-    let error = Error::limit(format!("no byte of the body came for {seconds} s; send it again"));
-    Failure::new(StatusCode::REQUEST_TIMEOUT, &error)
+/// How fast a body comes.
+struct Pace {
+    start: Instant,
+    pause_max: Duration,
+    /// Bytes that have come.
+    bytes: usize,
+}
+
+impl Pace {
+    fn begin(pause_max: Duration) -> Self {
+        Self { start: Instant::now(), pause_max, bytes: 0 }
+    }
+
+    /// Waits for the next piece. A client that pauses for long, or lets its body drip, has to send it again: its memory is
+    /// for others.
+    async fn keep<T>(&self, piece: impl Future<Output = T>) -> Result<T, Failure> {
+        let granted = Duration::from_secs_f64(self.bytes as f64 / BYTES_PER_SECOND_MIN);
+        let slow_at = self.start + self.pause_max + granted;
+        let paused_at = Instant::now() + self.pause_max;
+        let is_slow = self.bytes > 0 && slow_at < paused_at;
+        timeout_at(slow_at.min(paused_at), piece).await.map_err(|_| match is_slow {
+            true => self.too_slow(),
+            false => self.paused(),
+        })
+    }
+
+    fn paused(&self) -> Failure {
+        let seconds = self.pause_max.as_secs_f64();
+        let error =
+            Error::limit(format!("no byte of the body came for {seconds} s; send it again"));
+        Failure::new(StatusCode::REQUEST_TIMEOUT, &error)
+    }
+
+    fn too_slow(&self) -> Failure {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let error = Error::limit(format!(
+            "{} bytes of the body came in {seconds:.1} s, fewer than {BYTES_PER_SECOND_MIN} in a second; send it \
+             faster, or in pieces",
+            self.bytes
+        ));
+        Failure::new(StatusCode::REQUEST_TIMEOUT, &error)
+    }
 }
 
 fn full() -> Failure {

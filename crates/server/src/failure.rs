@@ -108,13 +108,16 @@ impl From<Error> for Failure {
 }
 
 /// A task that did not come to its end.
+pub(crate) fn lost(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(panic) => Error::of_panic(&*panic),
+        Err(_) => Error::closed("the request was cut off: the server stops"),
+    }
+}
+
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Self {
-        Self::from(if error.is_panic() {
-            Error::internal("the request met a fault of the server; its log says where")
-        } else {
-            Error::closed("the request was cut off: the server stops")
-        })
+        Self::from(lost(error))
     }
 }
 

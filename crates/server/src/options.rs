@@ -22,6 +22,11 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// Requests that are worked on at one time; further ones are answered with status 503.
     pub requests_max: usize,
+    /// Queries that are computed at one time. More of them wait, in the order in which they came; one whose answer is not
+    /// read waits for its reader, and is not counted.
+    pub queries_max: usize,
+    /// How long a query may wait until it is computed; then it is answered with status 503.
+    pub query_wait_max: Duration,
     /// How long a request may take, its answer included.
     pub request_time_max: Duration,
     /// How long running requests may go on after the server was told to stop.
@@ -37,6 +42,9 @@ impl Default for ServerOptions {
             body_pause_max: Duration::from_secs(10),
             connections_max: 4_096,
             requests_max: 1_024,
+            // Each of them uses all cores when it can, and a part of the memory of queries.
+            queries_max: 16,
+            query_wait_max: Duration::from_secs(30),
             request_time_max: Duration::from_secs(300),
             shutdown_time_max: Duration::from_secs(10),
         }

@@ -93,7 +93,7 @@ async fn run(
     headers: &HeaderMap,
 ) -> std::result::Result<Response, Failure> {
     let format = Format::choose(parameters.format.as_deref(), headers)?;
-    Ok(answer(app, Job { sql, format, _place: place }).await?)
+    answer(app, Job { sql, format, _place: place }).await
 }
 
 fn parameters(uri: &Uri) -> Result<Parameters> {

@@ -1,19 +1,43 @@
-//! Joins that can be stopped.
+//! Joins that can be stopped, and recursions that come to an end.
 //!
 //! A stream that is computed without waiting gives other tasks, and whoever wants to stop it, a turn only
 //! where it says so. The leaves of a plan do. A join may make millions of batches of one that a leaf
-//! gave, and says so here.
+//! gave, and says so here; so does a recursion, which has a limit, too: without a condition it has no end.
+//!
+//! A task may go on for 128 steps at a time. DataFusion's `CooperativeExec` takes one on the way down, so that of more
+//! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
+//! left waits where it is.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::error::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Statistics, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
+};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::{Stream, StreamExt};
+use tidefall_types::Error;
 
-/// Lets every join give others a turn.
+use crate::error::to_datafusion;
+
+/// Batches of a recursion at most. Each step makes one at least, and these take some seconds.
+const RECURSION_BATCHES_MAX: usize = 100_000;
+
+/// Lets every join and every recursion give others a turn.
 #[derive(Debug)]
 pub(crate) struct CooperativeJoins;
 
@@ -24,10 +48,12 @@ impl PhysicalOptimizerRule for CooperativeJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wrapped = plan.transform_up(|plan| {
-            Ok(match plan.name().ends_with("JoinExec") {
-                true => Transformed::yes(Arc::new(CooperativeExec::new(plan)) as _),
-                false => Transformed::no(plan),
-            })
+            let left = match plan.name() {
+                "RecursiveQueryExec" => RECURSION_BATCHES_MAX,
+                name if name.ends_with("JoinExec") => usize::MAX,
+                _ => return Ok(Transformed::no(plan)),
+            };
+            Ok(Transformed::yes(Arc::new(TurnsExec { input: plan, left }) as _))
         });
         wrapped.map(|wrapped| wrapped.data)
     }
@@ -38,5 +64,163 @@ impl PhysicalOptimizerRule for CooperativeJoins {
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// Gives others a turn between the batches of its input.
+#[derive(Debug)]
+struct TurnsExec {
+    input: Arc<dyn ExecutionPlan>,
+    /// Batches that may come.
+    left: usize,
+}
+
+impl DisplayAs for TurnsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Turns")
+    }
+}
+
+impl ExecutionPlan for TurnsExec {
+    fn name(&self) -> &str {
+        "Turns"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else {
+            return plan_err!("turns are between the batches of one input");
+        };
+        Ok(Arc::new(Self { input, left: self.left }))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        Ok(Box::pin(Turns { input, waiting: None, left: self.left }))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match inputs {
+            [input] => Ok(Arc::clone(input)),
+            _ => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+        }
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_all(result))
+    }
+}
+
+/// The batches of a stream, with turns for others between them.
+struct Turns {
+    input: SendableRecordBatchStream,
+    /// What has come when no step was left.
+    waiting: Option<Result<RecordBatch>>,
+    /// Batches that may come.
+    left: usize,
+}
+
+impl Stream for Turns {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let batch = match self.waiting.take() {
+            Some(batch) => batch,
+            None => match ready!(self.input.poll_next_unpin(cx)) {
+                Some(_) if self.left == 0 => Err(endless()),
+                Some(batch) => {
+                    self.left -= 1;
+                    batch
+                }
+                None => return Poll::Ready(None),
+            },
+        };
+        match tokio::task::coop::poll_proceed(cx) {
+            Poll::Ready(step) => {
+                step.made_progress();
+                Poll::Ready(Some(batch))
+            }
+            Poll::Pending => {
+                self.waiting = Some(batch);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn endless() -> DataFusionError {
+    to_datafusion(Error::limit(format!(
+        "a recursion makes more than {RECURSION_BATCHES_MAX} steps; end it with a condition, or take numbers from \
+         generate_series"
+    )))
+}
+
+impl RecordBatchStream for Turns {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
     }
 }

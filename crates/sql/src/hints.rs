@@ -83,7 +83,13 @@ pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
     }
 }
 
+/// Nobody types more; looking through long lists of values would take longer than reading them.
+const BYTES_MAX: usize = 64 << 10;
+
 fn hint(sql: &str) -> Option<String> {
+    if sql.len() > BYTES_MAX {
+        return None;
+    }
     let tokens = Tokenizer::new(&TidefallDialect, sql).tokenize_with_location().ok()?;
     let is_space = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let tokens: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_space(token)).collect();

@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use crate::asof::AsOfPlanner;
+use crate::expansion::check_repeats;
 use crate::metrics::MetricsPlanner;
 
 /// Plans queries as DataFusion does, and knows our nodes too.
@@ -24,6 +25,7 @@ impl QueryPlanner for Planner {
         logical_plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        check_repeats(logical_plan)?;
         let ours = vec![Arc::new(MetricsPlanner) as _, Arc::new(AsOfPlanner) as _];
         DefaultPhysicalPlanner::with_extension_planners(ours)
             .create_physical_plan(logical_plan, session)

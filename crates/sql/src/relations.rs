@@ -4,15 +4,16 @@
 //! of two subqueries over different calls the second would get the answer of the first. Here the arguments belong to the
 //! name.
 
-use datafusion::common::{DFSchema, TableReference, plan_err};
+use datafusion::common::{DFSchema, ScalarValue, TableReference, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, TableFactor};
 
 use crate::amend::after_coercion;
+use crate::functions::bounded::check_direction;
 
 /// Plans calls of functions in the place of a table.
 #[derive(Debug)]
@@ -37,7 +38,9 @@ impl RelationPlanner for NamedCalls {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
                     let schema = DFSchema::empty();
                     let expr = context.sql_expr_to_logical_expr(expr, &schema)?;
-                    exprs.push(after_coercion(expr, &schema)?.data);
+                    let expr = after_coercion(expr, &schema)?.data;
+                    check_step(&expr)?;
+                    exprs.push(expr);
                 }
                 other => return plan_err!("{function} has no argument {other}"),
             }
@@ -46,5 +49,15 @@ impl RelationPlanner for NamedCalls {
         let name = TableReference::bare(format!("{function}({})", texts.join(", ")));
         let plan = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+    }
+}
+
+/// A series whose step goes forward and back may never end.
+fn check_step(expr: &Expr) -> Result<()> {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(step)), _) => {
+            check_direction([step.months.into(), step.days.into(), step.nanoseconds])
+        }
+        _ => Ok(()),
     }
 }

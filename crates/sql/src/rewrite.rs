@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::execution::context::SessionState;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::asof::AsOfSyntax;
 use crate::clauses::Clauses;
-use crate::functions::ShortForms;
+use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
 use crate::names::UniqueNames;
 
@@ -17,15 +18,16 @@ use crate::names::UniqueNames;
 /// # Errors
 /// `Invalid` for words that are used in a way that they do not have, `Unsupported` for clauses that would be
 /// passed over.
-pub(crate) fn rewrite(statement: &mut DfStatement) -> Result<()> {
+pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Result<()> {
     let statement = match statement {
         DfStatement::Statement(statement) => statement,
-        DfStatement::Explain(explain) => return rewrite(&mut explain.statement),
+        DfStatement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
     visit(statement, Clauses)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
+    visit(statement, InnerNames::new(state))?;
     visit(statement, AsOfSyntax)?;
     visit(statement, UniqueNames)
 }

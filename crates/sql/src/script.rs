@@ -4,6 +4,7 @@ use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use tidefall_types::{Error, Result};
 
+use crate::dialect;
 use crate::error::from_datafusion;
 use crate::hints::with_hint;
 use crate::session::{QueryStream, Session};
@@ -52,6 +53,7 @@ impl<'a> Script<'a> {
             return Err(Error::invalid(format!("expected a semicolon, found {next}{at}")));
         }
         self.is_begun = true;
+        dialect::begin(&self.sql);
         self.parser.parse_statement().map(Some).map_err(from_datafusion)
     }
 }

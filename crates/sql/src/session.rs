@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
@@ -33,8 +33,9 @@ use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
-use crate::dialect::TidefallDialect;
+use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
+use crate::expansion::CheckExpansion;
 use crate::functions;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
@@ -42,6 +43,7 @@ use crate::metrics::MetricsRule;
 use crate::names;
 use crate::outer::ForgetfulRightJoins;
 use crate::planner::Planner;
+use crate::planning::{Limits, Timed, apart};
 use crate::projection::PushProjections;
 use crate::reads::Reads;
 use crate::regroup::ForgetfulGroupingSets;
@@ -49,6 +51,7 @@ use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::script::Script;
 use crate::settings::Settings;
+use crate::size::check_size;
 use crate::statements::{self, Action};
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
@@ -112,6 +115,12 @@ impl Session {
             vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
         analyzers.push(Arc::new(AmendAfter));
+        analyzers.push(Arc::new(CheckExpansion));
+        let analyzers = analyzers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
+        let mut optimizers = Optimizer::new().rules;
+        optimizers.push(Arc::new(AsOfFilters));
+        optimizers.push(Arc::new(MetricsRule));
+        let optimizers = optimizers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
             vec![Arc::new(ForgetfulGroupingSets)];
         let rules = PhysicalOptimizer::new().rules.into_iter();
@@ -125,13 +134,13 @@ impl Session {
         let selection = JoinSelection::new();
         let chosen = physical.iter().position(|rule| rule.name() == selection.name());
         physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ForgetfulRightJoins));
+        let physical = physical.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)
             .with_config(config)
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
-            .with_optimizer_rule(Arc::new(AsOfFilters))
-            .with_optimizer_rule(Arc::new(MetricsRule))
+            .with_optimizer_rules(optimizers)
             .with_relation_planners(vec![Arc::new(NamedCalls)])
             .with_physical_optimizer_rules(physical)
             .build();
@@ -212,7 +221,8 @@ impl Session {
     }
 
     pub(crate) async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
-        rewrite(&mut statement)?;
+        check_size(&statement)?;
+        rewrite(&mut statement, &self.context.state_ref().read())?;
         match statements::action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),
@@ -222,9 +232,13 @@ impl Session {
             Action::Set(statement) => self.set(statement).await,
             Action::Plan(statement) => self.plan(statement).await,
             Action::Insert(insert) => {
-                let state = self.state();
-                let plan = statements::plan_insert(&self.db, &state, *insert).await?;
-                run_plan(&state, &plan).await
+                let (db, state) = (self.db.clone(), Arc::new(self.state()));
+                let planned = Arc::clone(&state);
+                let plan = apart(&state, async move {
+                    let plan = statements::plan_insert(&db, &planned, *insert).await?;
+                    planned.create_physical_plan(&plan).await.map_err(from_datafusion)
+                });
+                execute(&state, plan.await?)
             }
         }
     }
@@ -235,14 +249,20 @@ impl Session {
         let now_ns = self.clock.now_ns();
         state.execution_props_mut().query_execution_start_time =
             timestamp_ns_to_datetime(now_ns).map(|now| now.and_utc());
+        let limits = Limits::begin(Arc::clone(&state.runtime_env().memory_pool));
+        state.config_mut().options_mut().extensions.insert(limits);
         state
     }
 
     async fn plan(&self, statement: Statement) -> Result<QueryStream> {
-        let state = self.state();
-        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
-        check_harmless(&plan)?;
-        run_plan(&state, &plan).await
+        let state = Arc::new(self.state());
+        let planned = Arc::clone(&state);
+        let plan = apart(&state, async move {
+            let plan = planned.statement_to_plan(statement).await.map_err(from_datafusion)?;
+            check_harmless(&plan)?;
+            planned.create_physical_plan(&plan).await.map_err(from_datafusion)
+        });
+        execute(&state, plan.await?)
     }
 
     async fn set(&self, statement: Statement) -> Result<QueryStream> {
@@ -252,8 +272,7 @@ impl Session {
     }
 }
 
-async fn run_plan(state: &SessionState, plan: &LogicalPlan) -> Result<QueryStream> {
-    let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+fn execute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<QueryStream> {
     let (plan, context) = with_bounded_batches(plan, state).map_err(from_datafusion)?;
     let stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     Ok(QueryStream::new(stream, Some(plan)))
@@ -267,7 +286,9 @@ fn parser(sql: &str) -> Result<DFParser<'static>> {
 }
 
 fn parse(sql: &str) -> Result<VecDeque<Statement>> {
-    parser(sql)?.parse_statements().map_err(from_datafusion)
+    let mut parser = parser(sql)?;
+    dialect::begin(sql);
+    parser.parse_statements().map_err(from_datafusion)
 }
 
 /// Refuses plans that reach beyond the database: files, functions, tables of DataFusion's own.

@@ -15,10 +15,5 @@ pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// The error of a panic.
 pub(crate) fn error_of(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::internal(format!(
-        "this is a bug, please report it: panic: {}",
-        text.unwrap_or("no text")
-    ))
+    Error::of_panic(panic)
 }

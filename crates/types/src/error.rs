@@ -1,5 +1,6 @@
 //! One error type for the whole program, in a few kinds that each name the caller's next step.
 
+use std::any::Any;
 use std::fmt;
 
 /// Shorthand for results with Tidefall's [`Error`].
@@ -109,6 +110,16 @@ impl Error {
     #[must_use]
     pub fn with_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
+    }
+
+    /// The end of work that panicked, which is a fault of Tidefall whatever was asked.
+    pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::internal(format!(
+            "internal error: {}; this is a bug of Tidefall, please report it",
+            text.unwrap_or("a panic without a text")
+        ))
     }
 
     /// The same error with `context` in front of its message.

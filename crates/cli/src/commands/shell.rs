@@ -1,5 +1,7 @@
 //! `tidefall shell`
 
+mod words;
+
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,6 +15,7 @@ use tidefall_sql::Session;
 use tidefall_storage::Db;
 use tidefall_types::Error;
 
+use self::words::{HELP, Part, Word, parts};
 use super::runtime;
 use crate::args::{Format, ShellArgs};
 use crate::output::{Outcome, Stop, note, print, say, show_reads};
@@ -67,7 +70,7 @@ pub(crate) fn run(args: ShellArgs) -> Outcome {
     let session = Session::new(db.clone());
     let outcome = match io::stdin().is_terminal() {
         true => run_lines(&db, &session),
-        false => run_input(&session),
+        false => run_input(&db, &session),
     };
     drop(session);
     db.close()?;
@@ -75,7 +78,7 @@ pub(crate) fn run(args: ShellArgs) -> Outcome {
 }
 
 /// Runs what comes through a pipe or from a file.
-fn run_input(session: &Session) -> Outcome {
+fn run_input(db: &Db, session: &Session) -> Outcome {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
     read.map_err(|error| Error::io("reading standard input", &error))?;
@@ -83,7 +86,29 @@ fn run_input(session: &Session) -> Outcome {
         let byte = error.valid_up_to() + 1;
         Error::invalid(format!("standard input is not UTF-8 from its byte {byte} on"))
     })?;
-    runtime()?.block_on(run_statements(session, sql, Timing::Hidden))
+    let runtime = runtime()?;
+    for part in parts(sql) {
+        let asked = match part {
+            Part::Sql(sql) => sql.to_owned(),
+            Part::Line(line) => match word(db, line) {
+                Some(Word::Quit) => break,
+                Some(Word::Ask(sql)) => sql,
+                Some(Word::Help) => {
+                    say!("{HELP}")?;
+                    continue;
+                }
+                Some(Word::Unknown(_)) | None => line.to_owned(),
+            },
+        };
+        runtime.block_on(run_statements(session, &asked, Timing::Hidden))?;
+    }
+    Ok(())
+}
+
+/// What a line asks of the shell itself.
+fn word(db: &Db, line: &str) -> Option<Word> {
+    let tables = || db.tables().iter().map(|table| table.name.clone()).collect();
+    Word::of(line, tables)
 }
 
 /// Runs what a person types.
@@ -97,10 +122,13 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
         // There is none before the first session.
         let _ = editor.load_history(history);
     }
-    say!("Statements end with a semicolon and may span lines. Ctrl-D ends the shell.")?;
+    say!(
+        "Statements end with a semicolon and may span lines. .help tells more; Ctrl-D ends the shell."
+    )?;
     loop {
         let statements = match editor.readline("tidefall> ") {
             Ok(statements) => statements,
+            // What was typed is dropped, as in other shells.
             Err(ReadlineError::Interrupted) => continue,
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(failed(&error).into()),
@@ -108,11 +136,21 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
         if statements.trim().is_empty() {
             continue;
         }
-        if matches!(statements.trim().trim_end_matches(';'), "exit" | "quit" | "\\q") {
-            break;
-        }
         editor.add_history_entry(&statements).map_err(|error| failed(&error))?;
-        match runtime.block_on(run_statements(session, &statements, Timing::Shown)) {
+        let asked = match word(db, &statements) {
+            Some(Word::Quit) => break,
+            Some(Word::Help) => {
+                say!("{HELP}")?;
+                continue;
+            }
+            Some(Word::Unknown(word)) => {
+                say!("there is no {word}; .help tells what there is")?;
+                continue;
+            }
+            Some(Word::Ask(sql)) => sql,
+            None => statements,
+        };
+        match runtime.block_on(run_until_stopped(session, &asked)) {
             Err(Stop::Failed(error)) => say!("{}: {error}", error.kind().name())?,
             outcome => outcome?,
         }
@@ -123,6 +161,18 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
         note!("the history was not saved to {}: {error}", history.display());
     }
     Ok(())
+}
+
+/// Runs statements in order until they are done, or until Ctrl-C.
+async fn run_until_stopped(session: &Session, sql: &str) -> Outcome {
+    tokio::select! {
+        biased;
+        Ok(()) = tokio::signal::ctrl_c() => match Session::is_read_only(sql) {
+            Ok(true) => say!("cancelled"),
+            _ => say!("cancelled; what was written before stays"),
+        },
+        outcome = run_statements(session, sql, Timing::Shown) => outcome,
+    }
 }
 
 /// Runs statements in order, prints the answer of each, and stops at the first error.
@@ -157,10 +207,8 @@ struct SqlHelper {
 impl Validator for SqlHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input().trim();
-        let is_whole = input.is_empty()
-            || input.ends_with(';')
-            || input.starts_with('\\')
-            || matches!(input, "exit" | "quit");
+        let is_whole =
+            input.is_empty() || input.ends_with(';') || Word::of(input, Vec::new).is_some();
         Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }

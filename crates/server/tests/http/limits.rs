@@ -111,7 +111,7 @@ fn a_request_does_not_wait_for_memory_for_long() {
         scope.spawn(|| {
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(500));
-                slow.iter_mut().for_each(|stream| stream.write_all(b"#").unwrap());
+                slow.iter_mut().for_each(|stream| stream.write_all(&[b'#'; 4_096]).unwrap());
             }
         });
         std::thread::sleep(Duration::from_millis(300));

@@ -8,4 +8,5 @@ mod limits;
 mod queries;
 mod shutdown;
 mod telegraf;
+mod turns;
 mod writes;

@@ -26,6 +26,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::functions::{amend_window, bounded};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
@@ -72,6 +73,8 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
     let amended = expr.transform_up(|node| {
         let read = texts::amend(node, schema)?;
         let kept = read.transform_data(|node| casts::amend(node, schema))?;
+        let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
+        let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
         kept.transform_data(|node| floats::amend(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))
@@ -116,7 +119,7 @@ fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// The columns that the expressions of a node look at.
-fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
+pub(crate) fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
         let source = scan.source.schema();

@@ -1,17 +1,19 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what goes
-//! wrong beside a NaN or is not exact, `bounded.rs` what takes memory without end. What DataFusion can say already, only longer, is put into its words before a
-//! statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the
-//! long form.
+//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what
+//! goes wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can say
+//! already, only longer, is put into its words before a statement is planned (`short_forms.rs`), so that it is
+//! optimised, and answered from metrics, like the long form.
 
 mod alike;
 mod amended;
-mod bounded;
+pub(crate) mod bounded;
 mod counters;
 mod forward;
 mod histogram;
+mod inner_names;
 mod interpolate;
+mod repeating;
 mod short_forms;
 pub(crate) mod time_bucket;
 
@@ -21,7 +23,9 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use alike::Alike;
 use amended::Amended;
-use bounded::Bounded;
+pub(crate) use amended::amend_window;
+pub(crate) use inner_names::InnerNames;
+use repeating::Repeating;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
 
@@ -42,9 +46,14 @@ pub(crate) fn register(context: &SessionContext) {
             context.register_udf(ScalarUDF::new_from_impl(Alike(inner)));
         }
     }
-    for name in bounded::NAMES {
-        if let Ok(inner) = context.udf(name) {
-            context.register_udf(ScalarUDF::new_from_impl(Bounded(inner)));
+    for name in repeating::NAMES {
+        if let Ok(inner) = context.udwf(name) {
+            context.register_udwf(WindowUDF::new_from_impl(Repeating(inner)));
+        }
+    }
+    for name in bounded::names() {
+        if let Some(bounded) = context.udf(name).ok().and_then(|inner| bounded::bounded(&inner)) {
+            context.register_udf(bounded);
         }
     }
     if let Ok(date_bin) = context.udf("date_bin") {

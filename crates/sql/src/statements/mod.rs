@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_storage::{Db, IfExists};
 use tidefall_types::{Error, Result, TableSchema};
+use tokio::task::JoinError;
 
 use crate::catalog::{CATALOG, READINGS};
 use crate::error::from_datafusion;
@@ -170,13 +171,21 @@ impl TableChange {
     }
 }
 
-/// Runs `work`, which may wait for the disk, away from the threads that serve others.
-async fn blocking<T: Send + 'static>(
+/// Runs `work`, which may take long or wait for the disk, away from the threads that serve others.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(Error::closed(format!("the statement was stopped: {error}"))),
+        Err(error) => Err(lost(error)),
+    }
+}
+
+/// Why there is no outcome: nothing stops such work but a panic, or the end of the program.
+fn lost(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(panic) => Error::of_panic(&*panic),
+        Err(_) => Error::closed("the statement was cut off: the program stops"),
     }
 }
 
@@ -196,7 +205,7 @@ fn table_name(name: &ObjectName) -> Result<String> {
 }
 
 /// A name as SQL has it: in lower case unless it is quoted.
-fn ident(ident: &Ident) -> String {
+pub(crate) fn ident(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),

@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod joins;
 mod layers;
+mod limits;
 mod long;
 mod partitions;
 mod permutations;

@@ -173,6 +173,7 @@ impl<'a> Moments<'a> {
             time: TimeRange::ALL,
             bin: None,
             fields: vec![self.field.0],
+            deviations: false,
         };
         let stats = Arc::new(ReadStats::default());
         let fields: Arc<[(FieldId, FieldType)]> = Arc::new([self.field]);

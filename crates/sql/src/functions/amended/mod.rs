@@ -9,8 +9,11 @@
 //! - Distinct texts that are counted by group: see `distinct.rs`.
 //! - Correlations by group: sums of squares leave no digits where values are large beside their differences. Here
 //!   each group has the accumulator of a question without groups.
+//! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
+//!   `collected.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod collected;
 mod distinct;
 mod outcome;
 mod percentile;
@@ -22,6 +25,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::ArrowPrimitiveType;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
@@ -32,17 +36,20 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, WindowFrameBound, WindowFrameUnits,
+    WindowFunctionDefinition,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
 
-/// The names of the aggregates that may answer with a float of their own making, and of the one that counts texts.
-pub(super) const NAMES: [&str; 25] = [
+/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, and of those
+/// that collect what they are given.
+pub(super) const NAMES: [&str; 27] = [
     "count",
     "min",
     "max",
@@ -68,6 +75,8 @@ pub(super) const NAMES: [&str; 25] = [
     "approx_median",
     "approx_percentile_cont",
     "approx_percentile_cont_with_weight",
+    "array_agg",
+    "string_agg",
 ];
 
 /// What is amended in a function.
@@ -81,6 +90,8 @@ enum Amendment {
     /// The second argument says which part of the values lies below the answer.
     Percentile,
     Median,
+    /// How much is answered over a window.
+    Collect,
     /// Nothing but the form of its answers.
     Form,
 }
@@ -90,6 +101,41 @@ enum Amendment {
 pub(super) struct Amended {
     inner: AggregateUDF,
     amendment: Amendment,
+    /// Of a call over windows that are whole partitions.
+    whole: Option<Whole>,
+}
+
+/// Lets a call over windows that are whole partitions know it: its answer is repeated in each of their rows.
+pub(crate) fn amend_window(expr: Expr) -> Transformed<Expr> {
+    let Expr::WindowFunction(mut window) = expr else { return Transformed::no(expr) };
+    let WindowFunctionDefinition::AggregateUDF(function) = &window.fun else {
+        return Transformed::no(Expr::WindowFunction(window));
+    };
+    match function.inner().downcast_ref::<Amended>() {
+        Some(Amended { inner, amendment, whole: None }) if is_whole(&window.params) => {
+            let whole = Some(Whole::new(window.params.filter.is_some()));
+            let amended = Amended { inner: inner.clone(), amendment: *amendment, whole };
+            let function = Arc::new(AggregateUDF::new_from_impl(amended));
+            window.fun = WindowFunctionDefinition::AggregateUDF(function);
+            Transformed::yes(Expr::WindowFunction(window))
+        }
+        _ => Transformed::no(Expr::WindowFunction(window)),
+    }
+}
+
+/// Whether each row of a partition has all of it for its window.
+fn is_whole(params: &WindowFunctionParams) -> bool {
+    let frame = &params.window_frame;
+    let all_are_peers = frame.units == WindowFrameUnits::Range && params.order_by.is_empty();
+    [&frame.start_bound, &frame.end_bound].into_iter().all(|bound| match bound {
+        WindowFrameBound::CurrentRow => all_are_peers,
+        bound => bound.is_unbounded(),
+    })
+}
+
+/// Whether values of a type may be long.
+fn may_be_long(data_type: &DataType) -> bool {
+    !data_type.is_primitive() && !data_type.is_null() && *data_type != DataType::Boolean
 }
 
 impl Amended {
@@ -103,9 +149,10 @@ impl Amended {
             "avg" => Amendment::Mean,
             "percentile_cont" => Amendment::Percentile,
             "median" => Amendment::Median,
+            "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
-        Self { inner: inner.clone(), amendment }
+        Self { inner: inner.clone(), amendment, whole: None }
     }
 
     fn inner(&self) -> &Arc<dyn AggregateUDFImpl> {
@@ -127,6 +174,10 @@ impl Amended {
             (Amendment::Count, [field]) if args.is_distinct => text_type(field.data_type()),
             _ => None,
         }
+    }
+
+    fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+        Box::new(Collected::new(self.inner().name(), plain))
     }
 
     fn extremes<T>(&self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>>
@@ -217,6 +268,7 @@ impl AggregateUDFImpl for Amended {
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
+            Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
             _ => self.inner().create_sliding_accumulator(args)?,
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
@@ -230,9 +282,16 @@ impl AggregateUDFImpl for Amended {
                 Frame::Grows(args.is_distinct),
             ));
         }
-        let is_float = is_float(args.return_type());
+        let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
         let plain = self.inner().accumulator(args)?;
-        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+        Ok(match (self.amendment, &self.whole) {
+            (_, Some(whole)) if is_long => {
+                Box::new(Repeated::new(self.inner().name(), plain, whole.clone()))
+            }
+            (Amendment::Collect, _) => self.collected(plain),
+            _ if is_float => Box::new(InOneForm(plain)),
+            _ => plain,
+        })
     }
 
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {

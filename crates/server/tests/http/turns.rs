@@ -1,0 +1,138 @@
+//! Queries that wait for their turn, and those that never end well.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidefall_server::ServerOptions;
+use tidefall_storage::{Db, DbOptions};
+use tidefall_types::{Clock, SystemClock};
+
+use crate::client::{TestServer, connect, read_reply};
+
+/// Takes longer than any test, and keeps all cores busy.
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000000) b \
+                       WHERE a.value + b.value > 7";
+
+/// Sends a query and does not wait for its answer.
+fn ask(server: &TestServer, sql: &str) -> TcpStream {
+    let mut stream = connect(server.address).unwrap();
+    let head = format!(
+        "POST /api/v1/sql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        sql.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(sql.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn queries_beyond_the_limit_wait_and_are_told_to_come_back() {
+    let wait = Duration::from_secs(1);
+    let options = ServerOptions { queries_max: 1, query_wait_max: wait, ..Default::default() };
+    let server = TestServer::with(options);
+    let endless = ask(&server, ENDLESS);
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    let reply = server.send("POST", "/api/v1/sql", "", b"SELECT 1");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{}", reply.text());
+    assert!(reply.text().contains("1 queries are computed already"), "{}", reply.text());
+    assert!(start.elapsed() >= wait, "{:?}", start.elapsed());
+    // Writes and those who watch do not wait for queries.
+    assert_eq!(server.write("m v=1 1").status, 204);
+    assert_eq!(server.get("/health").status, 200);
+    // Whoever waits when the query ends has its turn.
+    let mut waiting = ask(&server, "SELECT 41 + 1 AS answer");
+    std::thread::sleep(Duration::from_millis(300));
+    drop(endless);
+    let reply = read_reply(&mut waiting, "POST").unwrap();
+    assert_eq!((reply.status, reply.json()["rows"].clone()), (200, json!([[42]])));
+}
+
+#[test]
+fn an_answer_that_is_not_read_holds_up_no_query() {
+    let options = ServerOptions { queries_max: 1, ..Default::default() };
+    let server = TestServer::with(options);
+    // Far more rows than fit into the buffers in between.
+    let mut slow = ask(&server, "SELECT value, value * 2 FROM generate_series(1, 3000000)");
+    for n in 0..5 {
+        assert_eq!(server.sql(&format!("SELECT {n}")), json!([[n]]));
+    }
+    let mut bytes = Vec::new();
+    slow.read_to_end(&mut bytes).unwrap();
+    let end = String::from_utf8_lossy(&bytes[bytes.len() - 200..]).into_owned();
+    assert!(end.contains("[3000000,6000000]"), "{end}");
+}
+
+#[test]
+fn a_body_that_drips_gives_its_memory_back() {
+    let options = ServerOptions {
+        body_bytes_max: 1 << 20,
+        bodies_bytes_max: 2 << 20,
+        body_pause_max: Duration::from_secs(1),
+        ..Default::default()
+    };
+    let server = TestServer::with(options);
+    let head =
+        format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 1 << 20);
+    let mut slow: Vec<_> = (0..2).map(|_| connect(server.address).unwrap()).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(head.as_bytes()).unwrap());
+    let start = Instant::now();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The server ends them, though none of them ever pauses.
+            while !is_done.load(Ordering::SeqCst) && start.elapsed() < Duration::from_secs(20) {
+                for stream in &mut slow {
+                    // Until it is answered: what comes after that would take the answer away.
+                    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+                    if stream.peek(&mut [0]).is_err() {
+                        drop(stream.write_all(b"#"));
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let mut status = 0;
+        while status != 204 && start.elapsed() < Duration::from_secs(20) {
+            status = server.write("m v=1 1").status;
+        }
+        is_done.store(true, Ordering::SeqCst);
+        assert_eq!(status, 204, "the memory is still held");
+    });
+    slow[0].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let reply = read_reply(&mut slow[0], "POST").unwrap();
+    assert_eq!(reply.status, 408, "{}", reply.text());
+    assert!(reply.text().contains("fewer than 4096 in a second"), "{}", reply.text());
+}
+
+/// A clock that panics when it is told to: a fault of the program in the middle of a query.
+#[derive(Debug, Default)]
+struct BrokenClock(AtomicBool);
+
+impl Clock for BrokenClock {
+    fn now_ns(&self) -> i64 {
+        assert!(!self.0.load(Ordering::SeqCst), "the clock stands still");
+        SystemClock.now_ns()
+    }
+}
+
+#[test]
+fn a_panic_is_a_fault_of_the_server_and_not_its_end() {
+    let clock = Arc::new(BrokenClock::default());
+    let dir = tempfile::tempdir().unwrap();
+    let options = DbOptions { clock: Arc::clone(&clock) as _, threads: 2, ..DbOptions::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let server = TestServer::of(db, dir, ServerOptions::default());
+    clock.0.store(true, Ordering::SeqCst);
+    let reply = server.send("POST", "/api/v1/sql", "", b"SELECT 1");
+    clock.0.store(false, Ordering::SeqCst);
+    assert_eq!(reply.status, 500, "{}", reply.text());
+    assert_eq!(reply.json()["error"]["kind"], "internal");
+    let text = reply.text();
+    assert!(text.contains("the clock stands still; this is a bug of Tidefall"), "{text}");
+    assert_eq!(server.sql("SELECT 1"), json!([[1]]));
+}
