@@ -116,8 +116,11 @@ impl GroupColumn {
     }
 }
 
-/// The tag that an expression is, if it is nothing else.
+/// The tag that an expression is under some name, if it is nothing else.
 fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
+    if let Expr::Alias(alias) = expr {
+        return bare_tag(&alias.expr, view);
+    }
     match column_kind(expr, view.schema())? {
         ColumnKind::Tag(tag) => Some(tag),
         _ => None,
