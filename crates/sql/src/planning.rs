@@ -226,7 +226,7 @@ mod tests {
             while Limits::check(&options).is_ok() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            drop(tell.send(()));
+            let _ = tell.send(());
             Ok(())
         };
         assert!(timeout(Duration::from_millis(50), apart(&state, work)).await.is_err());

@@ -18,7 +18,7 @@ const STEADY: &str = "
     uuid character_length find_in_set initcap left reverse right strpos substr substr_index translate
     regexp_count regexp_instr regexp_like regexp_match
     array_add array_any_value array_avg array_compact array_dims array_distance array_distinct array_element array_except
-    array_first array_has array_has_all array_has_any array_intersect array_length array_max array_min array_ndims
+    array_has array_has_all array_has_any array_intersect array_length array_max array_min array_ndims
     array_normalize array_pop_back array_pop_front array_position array_positions array_product array_remove
     array_remove_all array_remove_n array_reverse array_scale array_slice array_sort array_subtract array_sum
     cardinality cosine_distance empty flatten inner_product map_entries map_extract map_keys map_values string_to_array
