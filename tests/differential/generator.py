@@ -204,6 +204,8 @@ class Generator:
             f"CAST({column} AS DATE) > DATE '{a:%Y-%m-%d}'", f"NOT ({column} BETWEEN TIMESTAMP '{a}' AND TIMESTAMP '{b}')",
             f"({column} AT TIME ZONE '{zone}') >= TIMESTAMPTZ '{a}+00:00'",
             f"extract(hour FROM {column}) {self.rng.choice(['<', '=', '>='])} {self.rng.randint(0, 23)}",
+            f"extract(year FROM {column}) {self.rng.choice(['<', '=', '<>', '>='])} {self.rng.choice([1677, 1969, 1970, a.year, 2262, 2300])}",
+            f"CAST({column} AS TIME) {self.rng.choice(['<', '>='])} TIME '{b:%H:%M:%S}'",
             f"{column} > {self.expression(columns, 'time', depth)}",
         ])
 
@@ -358,7 +360,11 @@ class Generator:
             plain = self.rng.choice(["row_number()", "rank()", "dense_rank()", "ntile(3)", f"lag({x})", f"lead({x}, 2)"])
             framed = self.rng.choice([f"first_value({x})", f"last_value({x})", f"min({x})", f"max({x})", f"count({x})"])
             if column.kind in ("num", "int"):
-                framed = self.rng.choice([framed, f"sum(CAST({x} AS DOUBLE))", f"avg(CAST({x} AS DOUBLE))"])
+                spread = self.rng.choice(["stddev", "stddev_pop", "var_samp", "var_pop"])
+                double = f"CAST({x} AS DOUBLE)"
+                # Of infinities DuckDB's variance is 0 or NaN, as it comes.
+                finite = f"CASE WHEN abs({double}) < 1e6 OR isnan({double}) THEN {double} END"
+                framed = self.rng.choice([framed, f"sum({double})", f"avg({double})", f"{spread}({finite})"])
             over = f"{plain} OVER ({partition}ORDER BY {order})" if self.chance(0.5) else f"{framed} OVER ({partition}ORDER BY {order}{frame})"
             picks.append(f"{over} AS w{place}")
         return Query(f"SELECT {', '.join(picks)} FROM {source.text}{self.where(source.columns)}")
@@ -384,6 +390,48 @@ class Generator:
         # A float that was summed in another order may change places with its neighbour.
         limit = f" LIMIT {self.rng.choice([1, 5, 20])}" if kinds[first] != "num" else ""
         return Query(f"{query} ORDER BY {order}{limit}", ordered=bool(limit))
+
+    def joined_groups(self):
+        """Groups by columns of both sides of a join."""
+        source = self.joined()
+        names = [column.text for column in source.columns if column.kind in ("text", "time", "bool")]
+        keys = self.rng.sample(names, min(len(names), self.rng.randint(1, 3)))
+        picks = [f"{text} AS k{i}" for i, text in enumerate(keys)]
+        if self.chance(0.2):
+            return Query(f"SELECT DISTINCT {', '.join(picks)} FROM {source.text}{self.where(source.columns)}")
+        if self.chance(0.2):
+            counted = f"count(*) OVER (PARTITION BY {', '.join(keys)}) AS n"
+            return Query(f"SELECT {', '.join(picks)}, {counted} FROM {source.text}{self.where(source.columns)}")
+        _, text = self.aggregate(source.columns, source)
+        return Query(f"SELECT {', '.join(picks)}, {text} AS a0, count(*) AS n FROM {source.text}{self.where(source.columns)} GROUP BY {', '.join(keys)}")
+
+    def daily(self):
+        """Groups by the time of day."""
+        source = self.source(1)
+        column = self.column(source.columns, "time")
+        if column is None:
+            return None
+        _, text = self.aggregate(source.columns, source)
+        return Query(f"SELECT {text} AS a0, count(*) AS n FROM {source.text}{self.where(source.columns)} GROUP BY CAST({column.text} AS TIME)")
+
+    def joined_using(self):
+        """An outer join whose common columns have a value in all rows."""
+        left, right = self.base(), self.base()
+        shared = ["time", *(tag for tag in left.table.tags if tag in right.table.tags and self.chance(0.8))]
+        own = [column for column in [*left.columns, *right.columns] if not any(column.text.endswith(f'"{name}"') for name in shared)]
+        text = f"{left.text} {self.rng.choice(['FULL', 'RIGHT', 'LEFT', 'INNER'])} JOIN {right.text} USING ({', '.join(shared)})"
+        where = self.rng.choice(["", f" WHERE time >= TIMESTAMP '{self.moment()}'"])
+        if self.chance(0.4):
+            return Query(f"SELECT date_trunc('hour', time) AS t, count(*) AS n FROM {text}{where} GROUP BY 1")
+        picks = [*shared, *(f"{column.text} AS c{i}" for i, column in enumerate(self.rng.sample(own, min(len(own), 2))))]
+        return Query(f"SELECT {', '.join(picks)} FROM {text}{where}")
+
+    def first_values(self):
+        """The first few different values."""
+        source = self.base()
+        column = self.column(source.columns, self.rng.choice(["num", "num", "int", "time", "text"])) or source.columns[0]
+        order = f"c0 {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])} LIMIT {self.rng.choice([1, 2, 3, 10])}"
+        return Query(f"SELECT DISTINCT {column.text} AS c0 FROM {source.text}{self.where(source.columns)} ORDER BY {order}", ordered=True)
 
     def set_operation(self):
         word = self.rng.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT"])
@@ -431,7 +479,8 @@ class Generator:
             elif draw < 0.5:
                 found = Query(self.grouped(2)[1])
             else:
-                forms = [self.windowed, self.ranked, self.ranked, self.ranked_groups, self.set_operation, self.distinct, self.scalars, self.named_twice, self.grouping_sets]
+                forms = [self.windowed, self.ranked, self.ranked, self.ranked_groups, self.set_operation, self.distinct, self.scalars, self.named_twice, self.grouping_sets,
+                         self.joined_groups, self.joined_groups, self.daily, self.joined_using, self.first_values]
                 found = self.rng.choice(forms)()
             if found is not None:
                 return found

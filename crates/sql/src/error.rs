@@ -22,6 +22,8 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         },
         DataFusionError::NotImplemented(message) => Error::unsupported(plain(&message)),
         DataFusionError::ResourcesExhausted(message) => from_exhausted(&message),
+        // A panic is nobody's fault but the engine's.
+        DataFusionError::ExecutionJoin(source) if source.is_panic() => from_panic(&source),
         DataFusionError::IoError(source) => Error::io("running a query", &source),
         DataFusionError::Internal(message) => Error::unsupported(format!(
             "the query engine cannot run this statement: {}",
@@ -40,6 +42,10 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         // Planning, schema and run-time errors all come from what the statement says.
         other => Error::invalid(plain(&other.strip_backtrace())),
     }
+}
+
+fn from_panic(source: &impl std::fmt::Display) -> Error {
+    Error::internal(format!("the query engine panicked: {source}"))
 }
 
 fn from_exhausted(message: &str) -> Error {
@@ -114,6 +120,7 @@ fn from_shared(error: &DataFusionError) -> Error {
         DataFusionError::Context(_, source) => from_shared(source),
         DataFusionError::Shared(source) => from_shared(source),
         DataFusionError::ResourcesExhausted(message) => from_exhausted(message),
+        DataFusionError::ExecutionJoin(source) if source.is_panic() => from_panic(source),
         other => Error::invalid(plain(&other.strip_backtrace())),
     }
 }
@@ -141,6 +148,24 @@ mod tests {
         let plan = from_datafusion(DataFusionError::Plan("no such column".to_owned()));
         assert_eq!(plan.kind(), ErrorKind::Invalid);
         assert_eq!(plan.message(), "no such column");
+    }
+
+    #[tokio::test]
+    async fn panics_are_not_the_fault_of_a_statement() {
+        let handle = tokio::spawn(std::future::pending::<()>());
+        handle.abort();
+        let stopped = handle.await.map_err(Box::new).map_err(DataFusionError::ExecutionJoin);
+        let stopped = stopped.map_err(from_datafusion);
+        assert_eq!(stopped.as_ref().map_err(Error::kind), Err(ErrorKind::Invalid));
+        let panicked = tokio::spawn(async { assert!(std::hint::black_box(false), "oh") }).await;
+        let panicked = panicked.map_err(Box::new).map_err(DataFusionError::ExecutionJoin);
+        let shared = panicked.map_err(|error| DataFusionError::Shared(Arc::new(error)));
+        let error = shared.map_err(from_datafusion);
+        assert_eq!(error.as_ref().map_err(Error::kind), Err(ErrorKind::Internal), "{error:?}");
+        let panicked = tokio::spawn(async { assert!(std::hint::black_box(false), "oh") }).await;
+        let panicked = panicked.map_err(Box::new).map_err(DataFusionError::ExecutionJoin);
+        let error = panicked.map_err(from_datafusion);
+        assert_eq!(error.as_ref().map_err(Error::kind), Err(ErrorKind::Internal), "{error:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
 use crate::names::UniqueNames;
+use crate::using::OuterUsing;
 
 /// Rewrites a statement, or the one that it explains.
 ///
@@ -25,6 +26,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
         _ => return Ok(()),
     };
     visit(statement, Clauses)?;
+    visit(statement, OuterUsing)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
     visit(statement, InnerNames::new(state))?;

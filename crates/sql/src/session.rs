@@ -31,6 +31,7 @@ use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
 use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
+use crate::claims::ModestJoins;
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
@@ -41,7 +42,6 @@ use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
 use crate::names;
-use crate::outer::ForgetfulRightJoins;
 use crate::planner::Planner;
 use crate::planning::{Limits, Timed, apart};
 use crate::projection::PushProjections;
@@ -106,6 +106,8 @@ impl Session {
         config.options_mut().optimizer.subset_repartition_threshold = 1;
         // The filter of `min(time)` beside `min(lower(a))` leaves rows out that the other one needs.
         config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+        // It orders floats as if nothing were above or below a NaN, and then finds the group that leaves no more.
+        config.options_mut().optimizer.enable_topk_aggregation = false;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .build_arc()
@@ -133,7 +135,7 @@ impl Session {
         physical.insert(at, Arc::new(ReadByTime));
         let selection = JoinSelection::new();
         let chosen = physical.iter().position(|rule| rule.name() == selection.name());
-        physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ForgetfulRightJoins));
+        physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ModestJoins));
         let physical = physical.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)

@@ -4,6 +4,8 @@
 //! the cast moves times to another zone, where it rounds, or where it gives NULL for what does not fit. Such a cast
 //! becomes a function, as DataFusion does not look into functions.
 //!
+//! It also takes casts between times for such that keep their order, also that of a time to the time of day.
+//!
 //! Neither does a cast of a tag look at values that none of its rows has: all rows share the dictionary of the table,
 //! also with sensors that are filtered out, or deleted.
 
@@ -56,6 +58,20 @@ pub(super) fn return_field(target: &Target, args: &ReturnFieldArgs<'_>) -> Field
     Arc::new(Field::new("cast", target.to.clone(), nullable))
 }
 
+/// `arrow_cast(x, 'type')` as the cast that it stands for.
+pub(super) fn plain(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
+    let ("arrow_cast" | "arrow_try_cast", [inner, _]) = (call.func.name(), call.args.as_slice())
+    else {
+        return Ok(Transformed::no(expr));
+    };
+    let (inner, to) = (Box::new(inner.clone()), expr.get_type(schema)?);
+    Ok(Transformed::yes(match call.func.name() {
+        "arrow_cast" => Expr::Cast(Cast::new(inner, to)),
+        _ => Expr::TryCast(TryCast::new(inner, to)),
+    }))
+}
+
 /// A function in the place of a cast that must stay on its column.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Some((inner, target)) = cast_of(&expr) else { return Ok(Transformed::no(expr)) };
@@ -74,6 +90,8 @@ fn must_stay(from: &DataType, target: &Target) -> bool {
             // A constant between two seconds is none of `from` then.
             moves || per_second(*from_unit) < per_second(*to_unit)
         }
+        // Each day begins anew.
+        (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => true,
         (DataType::Dictionary(..), to) => !is_text(to),
         (from, to) if from.is_integer() && to.is_integer() => target.is_try,
         (from, _) => from.is_decimal(),

@@ -7,6 +7,7 @@
 //!   is compared, such as one to another time zone. Those it does not get to see.
 //! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
 //!   values of their own. Floats get their one form where that can be seen.
+//! - `../functions/years.rs`: the year of a time is not compared with one that ends beyond the range of times.
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
@@ -26,7 +27,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::{amend_window, bounded};
+use crate::functions::{amend_window, bounded, with_whole_years};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
@@ -64,14 +65,19 @@ impl AnalyzerRule for AmendAfter {
 pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|node| match unnamed(node) {
         Ok(cast) => Ok(Transformed::yes(cast)),
-        Err(node) => zones::amend(node, schema)?.transform_data(subqueries::amend),
+        Err(node) => {
+            let moment = zones::to_timestamp(node, schema)?;
+            let plain = moment.transform_data(|node| zones::amend(node, schema))?;
+            plain.transform_data(subqueries::amend)
+        }
     })
 }
 
 /// Amends an expression whose types are coerced.
 pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let amended = expr.transform_up(|node| {
-        let read = texts::amend(node, schema)?;
+        let plain = with_whole_years(node).transform_data(|node| casts::plain(node, schema))?;
+        let read = plain.transform_data(|node| texts::amend(node, schema))?;
         let kept = read.transform_data(|node| casts::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
         let kept = kept.transform_data(|node| Ok(amend_window(node)))?;

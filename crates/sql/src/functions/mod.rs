@@ -1,9 +1,10 @@
 //! Functions for readings beyond those of DataFusion.
 //!
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what
-//! goes wrong beside a NaN or is not exact, `bounded/` what can make more than it is given. What DataFusion can say
-//! already, only longer, is put into its words before a statement is planned (`short_forms.rs`), so that it is
-//! optimised, and answered from metrics, like the long form.
+//! goes wrong beside a NaN or is not exact, `bounded/` what can make more than it is given, `years.rs` what has no row
+//! for years that end beyond the range of times. What DataFusion can say already, only longer, is put into its words
+//! before a statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long
+//! form.
 
 mod alike;
 mod amended;
@@ -16,6 +17,7 @@ mod interpolate;
 mod repeating;
 mod short_forms;
 pub(crate) mod time_bucket;
+mod years;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
@@ -28,6 +30,8 @@ pub(crate) use inner_names::InnerNames;
 use repeating::Repeating;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
+use years::Years;
+pub(crate) use years::with_whole_years;
 
 /// Makes all functions known.
 pub(crate) fn register(context: &SessionContext) {
@@ -55,6 +59,9 @@ pub(crate) fn register(context: &SessionContext) {
         if let Some(bounded) = context.udf(name).ok().and_then(|inner| bounded::bounded(&inner)) {
             context.register_udf(bounded);
         }
+    }
+    if let Ok(date_part) = context.udf(years::NAME) {
+        context.register_udf(ScalarUDF::new_from_impl(Years(date_part)));
     }
     if let Ok(date_bin) = context.udf("date_bin") {
         context.register_udf(ScalarUDF::new_from_impl(TimeBucket(date_bin)));

@@ -46,8 +46,12 @@ pub(crate) async fn plan_insert(
     let Some(mut source) = insert.source.take() else {
         return Err(Error::invalid("INSERT wants VALUES or a SELECT"));
     };
+    let is_whole = source.with.is_none()
+        && source.order_by.is_none()
+        && source.limit_clause.is_none()
+        && source.fetch.is_none();
     let planned = match source.body.as_mut() {
-        SetExpr::Values(values) => {
+        SetExpr::Values(values) if is_whole => {
             for cell in values.rows.iter_mut().flat_map(|row| &mut row.content) {
                 keep_cast(cell)?;
             }

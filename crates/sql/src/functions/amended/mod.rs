@@ -5,6 +5,7 @@
 //!   forgotten. Here NaN is the greatest number, as everywhere in SQL.
 //! - Sums and means over a window that slides: subtracting what leaves it leaves NaN behind for good, and
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
+//! - Variances, correlations and regressions over such a window: the same, see [`SlidingMoments`].
 //! - Percentiles and medians: see `percentile.rs`.
 //! - Distinct texts that are counted by group: see `distinct.rs`.
 //! - Correlations by group: sums of squares leave no digits where values are large beside their differences. Here
@@ -15,6 +16,7 @@
 
 mod collected;
 mod distinct;
+mod moments;
 mod outcome;
 mod percentile;
 mod sliding;
@@ -43,6 +45,7 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_o
 
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
+use moments::{SlidingMoments, Statistic};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
@@ -263,13 +266,18 @@ impl AggregateUDFImpl for Amended {
             ));
         }
         let is_double =
-            matches!(args.expr_fields, [field] if field.data_type() == &DataType::Float64);
+            args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
+        let statistic = Statistic::of(self.inner.name());
+        let statistic = statistic.filter(|_| is_double && !args.is_distinct);
         let is_float = is_float(args.return_type());
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
             Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
-            _ => self.inner().create_sliding_accumulator(args)?,
+            _ => match statistic {
+                Some(statistic) => Box::new(SlidingMoments::new(statistic)),
+                None => self.inner().create_sliding_accumulator(args)?,
+            },
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
     }

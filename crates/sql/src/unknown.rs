@@ -1,0 +1,147 @@
+//! A node that tells less of its rows than its input does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::plan_err;
+use datafusion::common::stats::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+
+/// What is no longer known of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forget {
+    /// Their order.
+    Order,
+    /// Their order, and what is constant or equal in them.
+    Values,
+    /// All of that, and which of them are in which partition.
+    Everything,
+}
+
+/// The rows of its input, of which less is known.
+#[derive(Debug)]
+pub(crate) struct Unknown {
+    input: Arc<dyn ExecutionPlan>,
+    forget: Forget,
+    properties: Arc<PlanProperties>,
+}
+
+impl Unknown {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, forget: Forget) -> Self {
+        let partitioning = match (forget, input.output_partitioning()) {
+            (Forget::Everything, known) => {
+                Partitioning::UnknownPartitioning(known.partition_count())
+            }
+            (Forget::Order | Forget::Values, known) => known.clone(),
+        };
+        let mut equivalence = EquivalenceProperties::new(input.schema());
+        if forget == Forget::Order {
+            equivalence = input.equivalence_properties().clone();
+            equivalence.clear_orderings();
+        }
+        let properties = PlanProperties::new(
+            equivalence,
+            partitioning,
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Self { input, forget, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for Unknown {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unknown")
+    }
+}
+
+impl ExecutionPlan for Unknown {
+    fn name(&self) -> &str {
+        "Unknown"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
+            return plan_err!("what is known of one input is forgotten");
+        };
+        Ok(Arc::new(Self::new(input, self.forget)))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+}
