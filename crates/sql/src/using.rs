@@ -1,5 +1,9 @@
-//! `RIGHT JOIN ... USING` and `FULL JOIN ... USING`, whose common columns have a value in all rows.
+//! Joins with `USING`: which column a common one is.
 //!
+//! DataFusion does not know the common columns of a join in `WHERE`. There they are named as those of the first table,
+//! which has a value in all rows of inner and left joins.
+//!
+//! The common columns of `RIGHT JOIN ... USING` and `FULL JOIN ... USING` have a value in all rows, too.
 //! DataFusion takes the column of the left side for the common one, which is NULL where a row of the right side has no
 //! partner. Here such a join gets a condition instead, and whatever names the common column without a table names the
 //! first value of both sides. That takes two tables with names; of more, or without any, joins are refused.
@@ -66,6 +70,7 @@ fn refused(why: &str) -> Error {
 fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
     if !joins.map(|join| outer(&mut join.join_operator)).any(|found| found.is_some()) {
+        qualify_conditions(select);
         return Ok(());
     }
     let common = match select.from.as_mut_slice() {
@@ -78,13 +83,36 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         common.show(item, &mut select.projection)?;
     }
     let from = std::mem::take(&mut select.from);
-    let mut named = Named { common: &common, depth: 0 };
+    let value = |column: &Ident| common.value(column);
+    let mut named = Named { columns: &common.columns, value: &value, depth: 0 };
     let ControlFlow::Continue(()) = VisitMut::visit(select, &mut named);
     if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
         let ControlFlow::Continue(()) = VisitMut::visit(exprs, &mut named);
     }
     select.from = from;
     Ok(())
+}
+
+/// Names the common columns of inner and left joins in `WHERE` as those of the first table.
+fn qualify_conditions(select: &mut Select) {
+    let (Some(condition), [from]) = (&mut select.selection, select.from.as_slice()) else { return };
+    let (Some(table), Some(join)) = (name_of(&from.relation), from.joins.first()) else { return };
+    let (JoinOperator::Join(JoinConstraint::Using(names))
+    | JoinOperator::Inner(JoinConstraint::Using(names))
+    | JoinOperator::Left(JoinConstraint::Using(names))
+    | JoinOperator::LeftOuter(JoinConstraint::Using(names))) = &join.join_operator
+    else {
+        return;
+    };
+    let columns = names.iter().filter_map(|name| match name.0.as_slice() {
+        [part] => part.as_ident().cloned(),
+        _ => None,
+    });
+    let columns: Vec<Ident> = columns.collect();
+    let value =
+        |column: &Ident| Expr::CompoundIdentifier(table.iter().chain([column]).cloned().collect());
+    let mut named = Named { columns: &columns, value: &value, depth: 0 };
+    let ControlFlow::Continue(()) = VisitMut::visit(condition, &mut named);
 }
 
 /// The common columns of two tables.
@@ -136,12 +164,6 @@ impl Common {
         })
     }
 
-    /// The common column that an expression is.
-    fn column(&self, expr: &Expr) -> Option<&Ident> {
-        let Expr::Identifier(name) = expr else { return None };
-        self.columns.iter().find(|column| is_same(column, name))
-    }
-
     /// The first value of both sides.
     fn value(&self, column: &Ident) -> Expr {
         let args = self.both(column).map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
@@ -180,7 +202,7 @@ impl Common {
     /// The columns of an answer for what names one, or all of them.
     fn show(&self, item: SelectItem, items: &mut Vec<SelectItem>) -> Result<()> {
         match item {
-            SelectItem::UnnamedExpr(expr) => items.push(match self.column(&expr) {
+            SelectItem::UnnamedExpr(expr) => items.push(match column_of(&self.columns, &expr) {
                 Some(column) => self.named_value(column),
                 None => SelectItem::UnnamedExpr(expr),
             }),
@@ -225,6 +247,12 @@ fn name_of(factor: &TableFactor) -> Option<Vec<Ident>> {
     }
 }
 
+/// The one of some columns that an expression is.
+fn column_of<'a>(columns: &'a [Ident], expr: &Expr) -> Option<&'a Ident> {
+    let Expr::Identifier(name) = expr else { return None };
+    columns.iter().find(|column| is_same(column, name))
+}
+
 fn is_same(one: &Ident, other: &Ident) -> bool {
     let plain = |name: &Ident| match name.quote_style {
         Some(_) => name.value.clone(),
@@ -235,7 +263,8 @@ fn is_same(one: &Ident, other: &Ident) -> bool {
 
 /// Puts values in the place of common columns, but not in queries within, which have tables of their own.
 struct Named<'a> {
-    common: &'a Common,
+    columns: &'a [Ident],
+    value: &'a dyn Fn(&Ident) -> Expr,
     depth: usize,
 }
 
@@ -254,9 +283,9 @@ impl VisitorMut for Named<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth == 0
-            && let Some(column) = self.common.column(expr)
+            && let Some(column) = column_of(self.columns, expr)
         {
-            *expr = self.common.value(column);
+            *expr = (self.value)(column);
         }
         ControlFlow::Continue(())
     }
