@@ -59,6 +59,10 @@ fn from_exhausted(message: &str) -> Error {
 
 /// A message without the places in DataFusion where it comes from.
 fn plain(message: &str) -> String {
+    if message.contains("OuterReferenceColumn") {
+        return "a subquery looks at columns of the query around it in a way that cannot be run; a join may say the same"
+            .to_owned();
+    }
     const PLACES: [&str; 11] = [
         "Error during planning: ",
         "Execution error: ",

@@ -9,8 +9,11 @@ use tidefall_types::{Error, ErrorKind};
 use crate::dialect::TidefallDialect;
 
 /// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
-const HINTS: [(&str, &str); 41] = [
-    ("group by time (", "write GROUP BY date_bin(INTERVAL '5 minutes', time)"),
+const HINTS: [(&str, &str); 62] = [
+    (
+        "group by time (",
+        "write GROUP BY date_bin(INTERVAL '5 minutes', time), and INTERVAL '1 hour' for 1h",
+    ),
     ("sample by", "write GROUP BY date_bin(INTERVAL '1 hour', time)"),
     ("latest on", "write last(value, time) with GROUP BY the tags"),
     ("latest by", "write last(value, time) with GROUP BY the tags"),
@@ -34,8 +37,27 @@ const HINTS: [(&str, &str); 41] = [
     ("todatetime*", "write TIMESTAMP '2024-01-01 12:00'"),
     ("tounixtimestamp*", "write extract(epoch FROM time)"),
     ("todate (", "write time::DATE"),
-    ("argmax (", "write last(value, time), or first_value(value ORDER BY other DESC)"),
-    ("argmin (", "write first(value, time), or first_value(value ORDER BY other)"),
+    ("argmax (", ARG_MAX),
+    ("arg_max (", ARG_MAX),
+    ("max_by (", ARG_MAX),
+    ("argmin (", ARG_MIN),
+    ("arg_min (", ARG_MIN),
+    ("min_by (", ARG_MIN),
+    ("mode (", "group by the value, and take the first row ORDER BY count(*) DESC"),
+    ("epoch (", "write extract(epoch FROM time)"),
+    ("epoch_ms (", "write extract(epoch FROM time) * 1000"),
+    ("strftime (", "write to_char(time, '%Y-%m-%d')"),
+    ("date_diff (", "write extract(epoch FROM later - earlier), in seconds"),
+    ("age (", "write later - earlier"),
+    ("dayname (", "write to_char(time, '%A')"),
+    ("monthname (", "write to_char(time, '%B')"),
+    ("make_timestamp (", "write TIMESTAMP '2024-01-01 12:00'"),
+    ("list (", "write array_agg(value)"),
+    ("isinf (", "write abs(value) = 'inf'::DOUBLE"),
+    ("isfinite (", "write abs(value) < 'inf'::DOUBLE"),
+    ("count_if (", "write count(*) FILTER (WHERE ...)"),
+    ("countif (", "write count(*) FILTER (WHERE ...)"),
+    ("approx_quantile (", "write approx_percentile(value, 0.9)"),
     ("uniq*", "write count(DISTINCT value) or approx_distinct(value)"),
     ("quantile (", "write percentile(value, 0.9)"),
     ("quantile*", "write percentile(value, 0.9)"),
@@ -46,7 +68,12 @@ const HINTS: [(&str, &str); 41] = [
     ("spread (", "write max(value) - min(value)"),
     ("create_hypertable (", "leave it out: every table is divided by time"),
     ("partition by day", "leave it out: every table is divided by time"),
-    ("asof join", "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor"),
+    (
+        "lateral (",
+        "for the newest rows of each sensor write QUALIFY row_number() OVER (PARTITION BY sensor ORDER BY time DESC) <= 3",
+    ),
+    ("asof left", ASOF),
+    ("asof join", ASOF),
     ("pivot (", "rows.plant has a column for each sensor"),
     (
         "from columns .",
@@ -56,6 +83,9 @@ const HINTS: [(&str, &str); 41] = [
     ("datediff (", "write time - other, or extract(epoch FROM time - other)"),
 ];
 
+const ARG_MAX: &str = "write last(value, time), or first_value(value ORDER BY other DESC)";
+const ARG_MIN: &str = "write first(value, time), or first_value(value ORDER BY other)";
+const ASOF: &str = "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor; rows without a partner are kept";
 const FILL: &str = "gaps are filled by locf(...) and interpolate(...) OVER (ORDER BY time), over times from \
                     generate_series";
 
@@ -78,7 +108,11 @@ pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
     let may_help =
         matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::NotFound);
     match may_help.then(|| hint(sql)).flatten() {
-        Some(hint) => Error::new(error.kind(), format!("{}; {hint}", error.message())),
+        Some(hint) => {
+            // The nearest name of a function is seldom the one that was meant.
+            let what = error.message().split(".\nDid you mean").next().unwrap_or_default();
+            Error::new(error.kind(), format!("{what}; {hint}"))
+        }
         None => error,
     }
 }
