@@ -5,6 +5,8 @@
 //!
 //! - Rows of an inner join by hash come in the order of the right side. It goes on with that of the left side, as if no
 //!   two rows of the right side were equal in their order. A merge join claims the same with its sides exchanged.
+//! - Sorts are put below joins that keep the order of their right side, and left out there where a column is constant. The
+//!   join then drops that it is constant, and the sort is missed. Here constants become an order, which the join keeps.
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!
@@ -17,11 +19,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
 };
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::unknown::{Forget, Unknown};
 
@@ -46,6 +48,9 @@ impl PhysicalOptimizerRule for ModestJoins {
             }
             let children = node.children().into_iter().zip(sides);
             let children = children.map(|(side, forget)| match forget {
+                Some(Forget::Constants) if side.equivalence_properties().constants().is_empty() => {
+                    Arc::clone(side)
+                }
                 Some(forget) => Arc::new(Unknown::new(Arc::clone(side), forget)) as _,
                 None => Arc::clone(side),
             });
@@ -69,7 +74,7 @@ impl PhysicalOptimizerRule for ModestJoins {
 fn forgotten_below(node: &dyn ExecutionPlan) -> [Option<Forget>; 2] {
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         return match join.join_type() {
-            JoinType::Inner => [Some(Forget::Order), None],
+            JoinType::Inner => [Some(Forget::Order), Some(Forget::Constants)],
             other => without_partners(*other),
         };
     }
@@ -82,7 +87,7 @@ fn forgotten_below(node: &dyn ExecutionPlan) -> [Option<Forget>; 2] {
 const fn without_partners(join_type: JoinType) -> [Option<Forget>; 2] {
     match join_type {
         JoinType::Left => [None, Some(Forget::Values)],
-        JoinType::Right => [Some(Forget::Values), None],
+        JoinType::Right => [Some(Forget::Values), Some(Forget::Constants)],
         JoinType::Full => [Some(Forget::Values), Some(Forget::Values)],
         _ => [None, None],
     }

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, GroupByExpr, Query, Select, SelectFlavor, SelectItem, TableFactor,
-    VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Expr, FunctionArguments, GroupByExpr, Query, Select, SelectFlavor, SelectItem,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, VisitorMut, WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
 
@@ -36,9 +36,41 @@ impl VisitorMut for Clauses {
                      percentile(value, 0.9)"
                 ))))
             }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                flow(compare_with(left, compare_op, right, false).map(|found| {
+                    *expr = found.unwrap_or_else(|| expr.clone());
+                }))
+            }
+            Expr::AllOp { left, compare_op, right } => {
+                flow(compare_with(left, compare_op, right, true).map(|found| {
+                    *expr = found.unwrap_or_else(|| expr.clone());
+                }))
+            }
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// `IN` for what is equal to any row of a subquery, `NOT IN` for what differs from all of them; none for lists. Other
+/// comparisons look for the left side among the columns of the subquery, and are refused.
+fn compare_with(
+    left: &Expr,
+    operator: &BinaryOperator,
+    right: &Expr,
+    with_all: bool,
+) -> Result<Option<Expr>> {
+    let Expr::Subquery(subquery) = right else { return Ok(None) };
+    let negated = match (operator, with_all) {
+        (BinaryOperator::Eq, false) => false,
+        (BinaryOperator::NotEq, true) => true,
+        _ => {
+            let instead = "compare with (SELECT min(...)) or (SELECT max(...)), or write IN";
+            return refuse(true, "ANY or ALL with a subquery and this comparison", instead)
+                .map(|()| None);
+        }
+    };
+    let (expr, subquery) = (Box::new(left.clone()), subquery.clone());
+    Ok(Some(Expr::InSubquery { expr, subquery, negated }))
 }
 
 fn flow(result: Result<()>) -> ControlFlow<Error> {
@@ -55,7 +87,18 @@ fn refuse(is_there: bool, clause: &str, instead: &str) -> Result<()> {
     }
 }
 
+/// Sets whose rows count as often as they occur; DataFusion takes those of `EXCEPT` and `INTERSECT` once.
+fn check_sets(body: &SetExpr) -> Result<()> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
+    let is_counted = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+    let instead = "number the rows that are the same by row_number() OVER (PARTITION BY ...), and leave ALL out";
+    refuse(is_counted && *op != SetOperator::Union, "EXCEPT ALL or INTERSECT ALL", instead)?;
+    check_sets(left)?;
+    check_sets(right)
+}
+
 fn check_query(query: &Query) -> Result<()> {
+    check_sets(&query.body)?;
     refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
     refuse(query.format_clause.is_some(), "FORMAT", "whoever sends the query chooses the format")?;
     refuse(query.for_clause.is_some(), "FOR", "whoever sends the query chooses the format")

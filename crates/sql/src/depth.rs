@@ -4,7 +4,8 @@
 //! dropped by recursion at many places of the query engine, not all of which watch the stack. The
 //! parser bounds the nesting of some of what it reads; this bounds all of it, from the tokens alone:
 //!
-//! 1. Every parenthesis and bracket begins a level. A list within it is as deep as the deepest of its elements.
+//! 1. Every parenthesis, bracket and `CASE` begins a level. A list within it is as deep as the deepest of its elements,
+//!    and a `CASE` as the deepest of its branches.
 //! 2. An element is as deep as its operators are many, as nobody knows here how they bind, and the deepest
 //!    level within it comes on top.
 //! 3. What chains queries and tables, such as `UNION` and `JOIN`, does so across the commas of their columns.
@@ -41,18 +42,21 @@ pub(crate) fn check_depth(sql: &str, dialect: &dyn Dialect) -> Result<()> {
         before = Some(token);
         let Some(level) = levels.last_mut() else { break };
         let depth = level.take(token);
-        match token {
-            Token::LParen | Token::LBracket if levels.len() > CHAIN_MAX => {
+        let is_case = level.is_case;
+        match Bound::of(token) {
+            Bound::Begin { .. } if levels.len() > CHAIN_MAX => {
                 return Err(Error::invalid("the statement cannot be read: it nests too deeply"));
             }
-            Token::LParen | Token::LBracket => levels.push(Level::default()),
-            Token::RParen | Token::RBracket if levels.len() > 1 => {
-                levels.pop();
-                if let Some(outer) = levels.last_mut() {
-                    outer.deepest = outer.deepest.max(depth);
+            Bound::Begin { is_case } => levels.push(Level { is_case, ..Level::default() }),
+            Bound::EndOfCase if is_case => end_level(&mut levels),
+            Bound::End => {
+                // A word that looks like the beginning of a CASE has none of its own.
+                while levels.last().is_some_and(|level| level.is_case) {
+                    end_level(&mut levels);
                 }
+                end_level(&mut levels);
             }
-            _ => {}
+            Bound::EndOfCase | Bound::None => {}
         }
         if levels.last().map_or(0, Level::depth).max(depth) + types > CHAIN_MAX {
             return Err(Error::limit(format!(
@@ -64,9 +68,43 @@ pub(crate) fn check_depth(sql: &str, dialect: &dyn Dialect) -> Result<()> {
     Ok(())
 }
 
-/// What was seen of the level of an open parenthesis.
+/// Ends the innermost level, which is then within an element of the one around it.
+fn end_level(levels: &mut Vec<Level>) {
+    if levels.len() > 1
+        && let Some(inner) = levels.pop()
+        && let Some(outer) = levels.last_mut()
+    {
+        outer.deepest = outer.deepest.max(inner.depth());
+    }
+}
+
+/// Where levels begin and end.
+enum Bound {
+    None,
+    Begin { is_case: bool },
+    End,
+    EndOfCase,
+}
+
+impl Bound {
+    fn of(token: &Token) -> Self {
+        match token {
+            Token::LParen | Token::LBracket => Self::Begin { is_case: false },
+            Token::RParen | Token::RBracket => Self::End,
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::CASE => Self::Begin { is_case: true },
+                Keyword::END => Self::EndOfCase,
+                _ => Self::None,
+            },
+            _ => Self::None,
+        }
+    }
+}
+
+/// What was seen of the level of an open parenthesis or `CASE`.
 #[derive(Default)]
 struct Level {
+    is_case: bool,
     /// Chained queries and tables.
     queries: usize,
     /// The deepest of the elements before this one.
@@ -106,11 +144,14 @@ impl Level {
                 self.links = 0;
             }
             Kind::Comma => self.end_element(),
+            // Branches lie side by side.
+            Kind::Branch if self.is_case => self.end_element(),
+            Kind::Branch => {}
             Kind::Query => {
                 self.end_element();
                 self.queries += 1;
             }
-            Kind::Statement => *self = Self::default(),
+            Kind::Statement => *self = Self { is_case: self.is_case, ..Self::default() },
         }
         self.depth()
     }
@@ -134,6 +175,8 @@ enum Kind {
     /// `AND` and `OR`.
     Logic,
     Comma,
+    /// The next part of a `CASE`.
+    Branch,
     /// One more level around a query or a table.
     Query,
     /// The end of a statement.
@@ -178,6 +221,7 @@ impl Kind {
             | Keyword::PIVOT
             | Keyword::UNPIVOT
             | Keyword::MATCH_RECOGNIZE => Self::Query,
+            Keyword::WHEN | Keyword::THEN | Keyword::ELSE => Self::Branch,
             Keyword::LIKE
             | Keyword::ILIKE
             | Keyword::SIMILAR
@@ -227,6 +271,11 @@ mod tests {
         assert!(check(format!("SELECT '{}'", "+ OR ".repeat(2_000))).is_ok());
         assert!(check(format!("SELECT 1 FROM t WHERE {}a = 0", "b.v = 1 OR ".repeat(390))).is_ok());
         assert!(check(format!("SELECT 1 FROM t WHERE {}0", "1 = ".repeat(401))).is_err());
+        assert!(check(format!("SELECT CASE {}END", "WHEN v = 1 THEN 'a' ".repeat(2_000))).is_ok());
+        assert!(
+            check(format!("SELECT {}1{}", "CASE WHEN 1 = ".repeat(401), " THEN 1 END".repeat(401)))
+                .is_err()
+        );
     }
 
     #[test]

@@ -9,7 +9,9 @@ use datafusion::common::stats::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
@@ -19,9 +21,13 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 
+use crate::arrange::ASCENDING;
+
 /// What is no longer known of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forget {
+    /// That something is constant in them, which is told as their order instead.
+    Constants,
     /// Their order.
     Order,
     /// Their order, and what is constant or equal in them.
@@ -44,13 +50,21 @@ impl Unknown {
             (Forget::Everything, known) => {
                 Partitioning::UnknownPartitioning(known.partition_count())
             }
-            (Forget::Order | Forget::Values, known) => known.clone(),
+            (Forget::Constants | Forget::Order | Forget::Values, known) => known.clone(),
         };
-        let mut equivalence = EquivalenceProperties::new(input.schema());
-        if forget == Forget::Order {
-            equivalence = input.equivalence_properties().clone();
-            equivalence.clear_orderings();
-        }
+        let known = input.equivalence_properties();
+        let equivalence = match forget {
+            Forget::Constants => EquivalenceProperties::new_with_orderings(
+                input.schema(),
+                orders_with_constants(known),
+            ),
+            Forget::Order => {
+                let mut equivalence = known.clone();
+                equivalence.clear_orderings();
+                equivalence
+            }
+            Forget::Values | Forget::Everything => EquivalenceProperties::new(input.schema()),
+        };
         let properties = PlanProperties::new(
             equivalence,
             partitioning,
@@ -59,6 +73,22 @@ impl Unknown {
         );
         Self { input, forget, properties: Arc::new(properties) }
     }
+}
+
+/// The orders of rows in which some expressions are constant: with the constants in front, and without.
+fn orders_with_constants(known: &EquivalenceProperties) -> Vec<Vec<PhysicalSortExpr>> {
+    let constants = known.constants().into_iter();
+    let constants: Vec<PhysicalSortExpr> =
+        constants.map(|constant| PhysicalSortExpr::new(constant.expr, ASCENDING)).collect();
+    let orders = known.oeq_class().iter().map(|order| order.iter().cloned().collect::<Vec<_>>());
+    let mut all: Vec<Vec<PhysicalSortExpr>> = orders.collect();
+    let with_constants = |order: &Vec<PhysicalSortExpr>| [&constants[..], order].concat();
+    let mut more: Vec<_> = all.iter().map(with_constants).collect();
+    if more.is_empty() {
+        more.push(constants);
+    }
+    all.extend(more);
+    all
 }
 
 impl DisplayAs for Unknown {

@@ -77,7 +77,9 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         [from] => Common::of(from)?,
         _ => return Err(refused("RIGHT or FULL JOIN with USING takes no table beside its two")),
     };
-    let order = order.filter(|_| !common.is_shown(&select.projection));
+    // An answer may be ordered by its own columns, which have names that common ones have, too.
+    let is_hidden = |column: &&Ident| !is_shown(column, &select.projection);
+    let hidden: Vec<Ident> = common.columns.iter().filter(is_hidden).cloned().collect();
     let items = std::mem::take(&mut select.projection);
     for item in items {
         common.show(item, &mut select.projection)?;
@@ -86,6 +88,7 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     let value = |column: &Ident| common.value(column);
     let mut named = Named { columns: &common.columns, value: &value, depth: 0 };
     let ControlFlow::Continue(()) = VisitMut::visit(select, &mut named);
+    named.columns = &hidden;
     if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
         let ControlFlow::Continue(()) = VisitMut::visit(exprs, &mut named);
     }
@@ -187,18 +190,6 @@ impl Common {
         SelectItem::ExprWithAlias { expr: self.value(column), alias: column.clone() }
     }
 
-    /// Whether an answer has columns with the names of the common ones already, by which it may be ordered.
-    fn is_shown(&self, items: &[SelectItem]) -> bool {
-        self.columns.iter().all(|column| {
-            items.iter().any(|item| match item {
-                SelectItem::UnnamedExpr(Expr::Identifier(name)) => is_same(column, name),
-                SelectItem::ExprWithAlias { alias, .. } => is_same(column, alias),
-                SelectItem::Wildcard(_) => true,
-                _ => false,
-            })
-        })
-    }
-
     /// The columns of an answer for what names one, or all of them.
     fn show(&self, item: SelectItem, items: &mut Vec<SelectItem>) -> Result<()> {
         match item {
@@ -232,6 +223,16 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// Whether an answer has a column of this name.
+fn is_shown(column: &Ident, items: &[SelectItem]) -> bool {
+    items.iter().any(|item| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => is_same(column, name),
+        SelectItem::ExprWithAlias { alias, .. } => is_same(column, alias),
+        SelectItem::Wildcard(_) => true,
+        _ => false,
+    })
 }
 
 /// The name by which the columns of a table are called.

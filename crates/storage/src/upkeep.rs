@@ -92,13 +92,17 @@ pub(crate) fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
+/// A longer pause is never over, and clocks end somewhere.
+const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Starts the thread that drains memory when it is full and lets readings fall when they are due.
 pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
     std::thread::Builder::new()
         .name("tidefall-tide".into())
         .spawn(move || {
-            let mut next_tend = Instant::now() + engine.options.cascade_pause;
+            let pause = engine.options.cascade_pause.min(PAUSE_MAX);
+            let mut next_tend = Instant::now() + pause;
             while let Some(due) = wait_for_work(&engine, next_tend) {
                 if due.drains {
                     in_a_step(&engine, drain_all, |drained| note(&engine, drained));
@@ -109,7 +113,7 @@ pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
                             tracing::error!(%error, "readings could not be moved");
                         }
                     });
-                    next_tend = Instant::now() + engine.options.cascade_pause;
+                    next_tend = Instant::now() + pause;
                 }
             }
         })

@@ -67,6 +67,8 @@ pub(super) struct Inferred {
     pub data_start: usize,
     /// For each field of the plan what its type is judged by.
     evidence: Vec<Evidence>,
+    /// For each field the usual texts for missing values that the sample has there.
+    usual_nulls: Vec<Vec<String>>,
     /// For each column of the file whether the header names it.
     are_named: Vec<bool>,
 }
@@ -99,7 +101,20 @@ impl Inferred {
             self.evidence[field] = Evidence::Seen(seen);
         }
         settle_types(&mut self.plan, &self.evidence, options);
+        self.settle_nulls(options);
         self.schema.fields = plan_fields(&self.plan);
+    }
+
+    /// Decides what stands for a missing text: what stands for a missing number, time or boolean somewhere.
+    fn settle_nulls(&mut self, options: &CsvOptions) {
+        let mut nulls = options.null_texts.clone();
+        let fields = self.plan.fields.iter().zip(&self.evidence).zip(&self.usual_nulls);
+        for ((field, evidence), usual) in fields {
+            if field.ty != FieldType::Text && !evidence.is_empty() {
+                nulls.extend(usual.iter().cloned());
+            }
+        }
+        self.plan.text_nulls = NullTexts::new(&nulls);
     }
 
     /// Says of which columns the type may surprise.
@@ -235,8 +250,8 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         numerals,
     };
     settle_types(&mut plan, &evidence, options);
-    let usual = usual_nulls(&plan, records, options);
-    plan.text_nulls = NullTexts::new(&[&options.null_texts[..], &usual].concat());
+    let usual_of = |field: &FieldPlan| usual_nulls(records, field.column, &nulls, options);
+    let usual_nulls = plan.fields.iter().map(usual_of).collect();
     let schema = CsvSchema {
         separator: dialect.separator,
         has_header,
@@ -248,7 +263,9 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         columns,
     };
     check_names(&schema)?;
-    Ok(Inferred { schema, plan, data_start, evidence, are_named })
+    let mut inferred = Inferred { schema, plan, data_start, evidence, usual_nulls, are_named };
+    inferred.settle_nulls(options);
+    Ok(inferred)
 }
 
 /// The sampled records and what is known of their columns.
@@ -359,13 +376,17 @@ fn settle_types(plan: &mut Plan, evidence: &[Evidence], options: &CsvOptions) {
     }
 }
 
-/// Those of the usual texts for missing values that stand among the numbers, times and booleans of some records.
-fn usual_nulls(plan: &Plan, records: Records<'_>, options: &CsvOptions) -> Vec<String> {
-    let mut unseen = options.usual_nulls.clone();
-    for field in plan.fields.iter().filter(|field| field.ty != FieldType::Text) {
-        for text in records.column(field.column).filter(|text| plan.nulls.contains(text)) {
-            unseen.retain(|usual| usual.as_bytes() != text);
-        }
+/// Those of the usual texts for missing values that a column of some records has.
+fn usual_nulls(
+    records: Records<'_>,
+    column: usize,
+    nulls: &NullTexts,
+    options: &CsvOptions,
+) -> Vec<String> {
+    let mut unseen: Vec<&String> = options.usual_nulls.iter().collect();
+    let texts = records.column(column).map(<[u8]>::trim_ascii);
+    for text in texts.filter(|text| nulls.contains(text)) {
+        unseen.retain(|usual| usual.as_bytes() != text);
     }
     options.usual_nulls.iter().filter(|usual| !unseen.contains(usual)).cloned().collect()
 }

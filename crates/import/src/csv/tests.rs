@@ -117,6 +117,13 @@ fn types_and_missing_values_are_inferred() {
         2024-01-02T00:00:00Z s=null wind=NULL
         2024-01-03T00:00:00Z wind=NW v=3",
     );
+    // A column of nothing else says nothing of others.
+    check(
+        "time,country,remark,v\n2024-01-01,NA,NA,1\n2024-01-02,DE,NA,2\n",
+        &CsvOptions::default(),
+        "2024-01-01T00:00:00Z country=NA v=1
+        2024-01-02T00:00:00Z country=DE v=2",
+    );
     let types = [("v".to_owned(), FieldType::U8)].into();
     let options = CsvOptions { types, null_texts: vec!["-9".to_owned()], ..CsvOptions::default() };
     check(
@@ -536,4 +543,37 @@ fn any_bytes_give_rows_or_an_error() {
         }
     }
     assert!(read > 500 && refused > 100, "{read} were read, {refused} refused");
+}
+
+#[test]
+fn what_is_missing_among_texts_does_not_depend_on_the_sample() {
+    let head = "time,country,other,v\n";
+    let rows: Vec<String> = (0..40)
+        .map(|row| {
+            let country = if row < 30 { "NA" } else { "DE" };
+            let other = if row % 3 == 0 { "NA" } else { "x" };
+            format!("{row},{country},{other},{row}.5\n")
+        })
+        .collect();
+    let text = format!("{head}{}", rows.concat());
+    let options = CsvOptions {
+        time: TimeSource::Columns(vec!["time".to_owned()]),
+        time_format: Some(TimeFormat::Unix(TimeUnit::Seconds)),
+        ..CsvOptions::default()
+    };
+    for sample in [60, 200, 4000] {
+        let sizes = Sizes { sample, block: 100 };
+        let (mut countries, mut others) = (0, 0);
+        for batch in read_in_blocks(input(text.as_bytes()), &options, sizes).unwrap() {
+            for field in batch.unwrap().batch.fields {
+                let present = field.values.len() - field.values.null_count();
+                match field.name.as_str() {
+                    "country" => countries += present,
+                    "other" => others += present,
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!((countries, others), (40, 40), "a sample of {sample} bytes");
+    }
 }

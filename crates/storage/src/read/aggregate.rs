@@ -69,7 +69,7 @@ fn gather(
     stats: &Arc<ReadStats>,
 ) -> Result<Accumulator> {
     let mut accumulator = Accumulator::new(request, fields);
-    let mut walk = Walk::new(sources, request, fields)?;
+    let mut walk = Walk::new(sources, request, fields);
     let (mut fetched, mut near) = (Fetched::default(), Near::default());
     let (mut blocks_from_metrics, mut rows_from_memory) = (0, 0);
     for (sensor, group) in in_order(request) {

@@ -84,6 +84,7 @@ impl Fetched {
         }
         let (position, mut end) = (wanted.start, wanted.end);
         let mut wanted = pages_of(index, position..end, places);
+        let (alone, end_alone) = (wanted.clone(), end);
         // In growing steps, as nobody knows how many will be wanted.
         if let Some((block, before)) = &self.chunks
             && Arc::ptr_eq(block, index)
@@ -100,6 +101,24 @@ impl Fetched {
             wanted = pages_of(index, position..end, places);
         }
         self.chunks = None;
+        if let Err(error) = self.read(segment, wanted, stats) {
+            if end <= end_alone {
+                return Err(error);
+            }
+            // What would have been read along may be what cannot be read.
+            self.read(segment, alone, stats)?;
+            end = end_alone;
+        }
+        self.chunks = Some((Arc::clone(index), position..end));
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        segment: &Segment,
+        wanted: Vec<Range<u64>>,
+        stats: &ReadStats,
+    ) -> Result<()> {
         self.spare.extend(self.buffers.drain(..).map(|(_, bytes)| bytes));
         for range in wanted {
             ReadStats::add(&stats.bytes, range.end - range.start);
@@ -107,7 +126,6 @@ impl Fetched {
             segment.read_to(range.clone(), &mut bytes)?;
             self.buffers.push((range.start, bytes));
         }
-        self.chunks = Some((Arc::clone(index), position..end));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
-use tidefall_types::{FieldId, FieldType, Result, TimeRange};
+use tidefall_types::{ErrorKind, FieldId, FieldType, Result, TimeRange};
 
 use super::aggregate::aggregate;
 use super::fetch::Fetched;
@@ -177,7 +177,11 @@ impl<'a> Moments<'a> {
         };
         let stats = Arc::new(ReadStats::default());
         let fields: Arc<[(FieldId, FieldType)]> = Arc::new([self.field]);
-        let answer = aggregate(self.sources, &request, &fields, cores(), &stats)?;
+        let answer = match aggregate(self.sources, &request, &fields, cores(), &stats) {
+            // Damaged metrics keep nobody from the rows.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
+            answer => answer?,
+        };
         let Some(metrics) = answer.fields.first() else { return Ok(()) };
         let array = self.arrays.len();
         self.arrays.push(Arc::clone(&metrics.last));

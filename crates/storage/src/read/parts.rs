@@ -23,6 +23,14 @@ pub(crate) struct LiveObject {
     pub(crate) segment: Segment,
 }
 
+impl LiveObject {
+    /// Whether some of these sensors lie between its first and its last one.
+    pub(crate) fn may_have_one_of(&self, sensors: &[u32]) -> bool {
+        let known = self.entry.first_sensor..=self.entry.last_sensor;
+        sensors.iter().any(|sensor| known.contains(sensor))
+    }
+}
+
 /// All places in which readings of a table may lie, at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
@@ -85,7 +93,9 @@ impl Sources {
         wanted: Wanted<'_>,
     ) -> Result<()> {
         let is_wanted = |object: &&Arc<LiveObject>| {
-            object.entry.time.overlaps(range) && !object.segment.is_open()
+            object.entry.time.overlaps(range)
+                && !object.segment.is_open()
+                && object.may_have_one_of(sensors)
         };
         let closed: Vec<&Arc<LiveObject>> = self.objects.iter().filter(is_wanted).collect();
         if closed.is_empty() || sensors.is_empty() {

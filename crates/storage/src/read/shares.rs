@@ -71,8 +71,10 @@ fn reads_rows(sources: &Sources, request: &AggregateRequest) -> Result<bool> {
         return Ok(true);
     }
     let Some(bin) = request.bin else { return Ok(false) };
-    for object in sources.objects.iter().filter(|object| object.entry.time.overlaps(&request.time))
-    {
+    let objects = sources.objects.iter().filter(|object| {
+        object.entry.time.overlaps(&request.time) && object.may_have_one_of(&request.sensors)
+    });
+    for object in objects {
         let block_ns = object.segment.block_ns()?;
         if bin.width_ns % block_ns != 0 || bin.origin_ns % block_ns != 0 {
             return Ok(true);

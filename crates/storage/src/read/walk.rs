@@ -68,8 +68,8 @@ impl<'a> Walk<'a> {
     pub(super) fn new(
         sources: &'a Sources,
         request: &'a AggregateRequest,
-        fields: &[(FieldId, FieldType)],
-    ) -> Result<Self> {
+        fields: &'a [(FieldId, FieldType)],
+    ) -> Self {
         let time = request.time;
         let objects = sources.objects.iter().filter(|object| object.entry.time.overlaps(&time));
         let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
@@ -78,15 +78,13 @@ impl<'a> Walk<'a> {
             let deletes = deletes.filter(|delete| delete.seq > run.last_seq).collect();
             (RunWalk::new(run, &request.fields), deletes)
         };
-        Ok(Self {
+        Self {
             time,
             bins: request.bin.map(Bins::new),
-            objects: objects
-                .map(|object| ObjectWalk::new(sources, object, fields))
-                .collect::<Result<_>>()?,
+            objects: objects.map(|object| ObjectWalk::new(sources, object, fields)).collect(),
             runs: runs.map(run_walk).collect(),
             found: Vec::new(),
-        })
+        }
     }
 
     /// Looks a sensor up; returns whether what was found answers for all of it.
@@ -161,6 +159,9 @@ fn hides_one(deletes: &[&LiveTombstone], sensor: u32) -> bool {
 /// An object, with the frame of metrics that was looked at last.
 struct ObjectWalk<'a> {
     object: &'a Arc<LiveObject>,
+    fields: &'a [(FieldId, FieldType)],
+    /// Whether the two that follow are known: an object is opened for its own sensors alone.
+    is_open: bool,
     block_ns: i64,
     places: Vec<Option<usize>>,
     /// The deletes that may hide some of its rows.
@@ -176,18 +177,20 @@ impl<'a> ObjectWalk<'a> {
     fn new(
         sources: &'a Sources,
         object: &'a Arc<LiveObject>,
-        fields: &[(FieldId, FieldType)],
-    ) -> Result<Self> {
+        fields: &'a [(FieldId, FieldType)],
+    ) -> Self {
         let deletes = sources.deletes.within(object.entry.time);
-        Ok(Self {
+        Self {
             object,
-            block_ns: object.segment.block_ns()?,
-            places: object.segment.places(fields)?,
+            fields,
+            is_open: false,
+            block_ns: 0,
+            places: Vec::new(),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
             frame: None,
             known: RangeInclusive::new(1, 0),
             at: 0,
-        })
+        }
     }
 
     /// The blocks of a sensor that have rows at some time, and when these lie; none where it is not clear.
@@ -196,6 +199,11 @@ impl<'a> ObjectWalk<'a> {
         let entry = &self.object.entry;
         if !(entry.first_sensor..=entry.last_sensor).contains(&sensor) {
             return Ok(nothing);
+        }
+        if !self.is_open {
+            self.block_ns = self.object.segment.block_ns()?;
+            self.places = self.object.segment.places(self.fields)?;
+            self.is_open = true;
         }
         if !self.known.contains(&sensor) && !self.load(sensor)? {
             return Ok(None);

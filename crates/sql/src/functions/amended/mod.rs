@@ -100,7 +100,7 @@ enum Amendment {
 }
 
 /// A function of DataFusion, amended.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Amended {
     inner: AggregateUDF,
     amendment: Amendment,
@@ -379,6 +379,14 @@ impl AggregateUDFImpl for Amended {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner().order_sensitivity()
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        is_ordered: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        let told = self.inner.clone().with_beneficial_ordering(is_ordered)?;
+        Ok(told.map(|inner| Arc::new(Self { inner, ..Self::clone(&self) }) as _))
     }
 
     fn simplify_expr_op_literal(
