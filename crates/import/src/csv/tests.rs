@@ -555,7 +555,10 @@ fn what_is_missing_among_texts_does_not_depend_on_the_sample() {
             format!("{row},{country},{other},{row}.5\n")
         })
         .collect();
-    let text = format!("{head}{}", rows.concat());
+    // A file, which can be looked through before it is read.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("countries.csv");
+    std::fs::write(&path, format!("{head}{}", rows.concat())).unwrap();
     let options = CsvOptions {
         time: TimeSource::Columns(vec!["time".to_owned()]),
         time_format: Some(TimeFormat::Unix(TimeUnit::Seconds)),
@@ -564,7 +567,7 @@ fn what_is_missing_among_texts_does_not_depend_on_the_sample() {
     for sample in [60, 200, 4000] {
         let sizes = Sizes { sample, block: 100 };
         let (mut countries, mut others) = (0, 0);
-        for batch in read_in_blocks(input(text.as_bytes()), &options, sizes).unwrap() {
+        for batch in read_in_blocks(Input::open(&path).unwrap(), &options, sizes).unwrap() {
             for field in batch.unwrap().batch.fields {
                 let present = field.values.len() - field.values.null_count();
                 match field.name.as_str() {
