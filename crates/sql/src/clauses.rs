@@ -36,41 +36,29 @@ impl VisitorMut for Clauses {
                      percentile(value, 0.9)"
                 ))))
             }
-            Expr::AnyOp { left, compare_op, right, .. } => {
-                flow(compare_with(left, compare_op, right, false).map(|found| {
-                    *expr = found.unwrap_or_else(|| expr.clone());
-                }))
-            }
-            Expr::AllOp { left, compare_op, right } => {
-                flow(compare_with(left, compare_op, right, true).map(|found| {
-                    *expr = found.unwrap_or_else(|| expr.clone());
-                }))
-            }
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => flow(compare_with_any(expr)),
             _ => ControlFlow::Continue(()),
         }
     }
 }
 
-/// `IN` for what is equal to any row of a subquery, `NOT IN` for what differs from all of them; none for lists. Other
-/// comparisons look for the left side among the columns of the subquery, and are refused.
-fn compare_with(
-    left: &Expr,
-    operator: &BinaryOperator,
-    right: &Expr,
-    with_all: bool,
-) -> Result<Option<Expr>> {
-    let Expr::Subquery(subquery) = right else { return Ok(None) };
-    let negated = match (operator, with_all) {
-        (BinaryOperator::Eq, false) => false,
-        (BinaryOperator::NotEq, true) => true,
-        _ => {
-            let instead = "compare with (SELECT min(...)) or (SELECT max(...)), or write IN";
-            return refuse(true, "ANY or ALL with a subquery and this comparison", instead)
-                .map(|()| None);
-        }
+/// Makes `IN` of what is equal to any row of a subquery, and `NOT IN` of what differs from all of them. Other
+/// comparisons look for the left side among the columns of the subquery, and are refused; lists stay.
+fn compare_with_any(expr: &mut Expr) -> Result<()> {
+    let (left, operator, right, with_all) = match expr {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
+        _ => return Ok(()),
     };
-    let (expr, subquery) = (Box::new(left.clone()), subquery.clone());
-    Ok(Some(Expr::InSubquery { expr, subquery, negated }))
+    let Expr::Subquery(subquery) = right.as_ref() else { return Ok(()) };
+    let is_equal = *operator == BinaryOperator::Eq && !with_all;
+    let is_other = *operator == BinaryOperator::NotEq && with_all;
+    let instead = "compare with (SELECT min(...)) or (SELECT max(...)), or write IN";
+    let clause = "ANY or ALL with a subquery and this comparison";
+    refuse(!is_equal && !is_other, clause, instead)?;
+    let (expr_of, subquery) = (left.clone(), subquery.clone());
+    *expr = Expr::InSubquery { expr: expr_of, subquery, negated: is_other };
+    Ok(())
 }
 
 fn flow(result: Result<()>) -> ControlFlow<Error> {

@@ -15,24 +15,21 @@ use std::task::{Context, Poll, ready};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Statistics, plan_err};
+use datafusion::common::plan_err;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
 };
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
 use crate::error::to_datafusion;
+use crate::passing::passes_rows_on;
 
 /// Batches of a recursion at most. Each step makes one at least, and these take some seconds.
 const RECURSION_BATCHES_MAX: usize = 100_000;
@@ -82,6 +79,8 @@ impl DisplayAs for TurnsExec {
 }
 
 impl ExecutionPlan for TurnsExec {
+    passes_rows_on!();
+
     fn name(&self) -> &str {
         "Turns"
     }
@@ -98,13 +97,6 @@ impl ExecutionPlan for TurnsExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
     fn replace_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
@@ -116,14 +108,6 @@ impl ExecutionPlan for TurnsExec {
         Ok(Arc::new(Self { input, left: self.left }))
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
-
     fn execute(
         &self,
         partition: usize,
@@ -133,36 +117,8 @@ impl ExecutionPlan for TurnsExec {
         Ok(Box::pin(Turns { input, waiting: None, left: self.left }))
     }
 
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        match inputs {
-            [input] => Ok(Arc::clone(input)),
-            _ => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
-        }
-    }
-
     fn supports_limit_pushdown(&self) -> bool {
         true
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
-    }
-
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
     }
 
     fn handle_child_pushdown_result(

@@ -30,6 +30,7 @@ mod layers;
 mod live;
 mod metrics;
 mod names;
+mod passing;
 mod planner;
 mod planning;
 mod projection;
