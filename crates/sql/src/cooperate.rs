@@ -4,9 +4,14 @@
 //! where it says so. The leaves of a plan do. A join may make millions of batches of one that a leaf
 //! gave, and says so here; so does a recursion, which has a limit, too: without a condition it has no end.
 //!
+//! A join that finds nothing gives no batches on which it could say so, and works through the pairs of one batch of its
+//! probe side with all rows of its build side in one go. `pace` cuts these batches.
+//!
 //! A task may go on for 128 steps at a time. DataFusion's `CooperativeExec` takes one on the way down, so that of more
 //! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
 //! left waits where it is.
+
+mod pace;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,14 +25,17 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
 };
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
 use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
+use self::pace::{Kept, PaceExec};
 use crate::error::to_datafusion;
 use crate::passing::passes_rows_on;
 
@@ -50,7 +58,9 @@ impl PhysicalOptimizerRule for CooperativeJoins {
                 name if name.ends_with("JoinExec") => usize::MAX,
                 _ => return Ok(Transformed::no(plan)),
             };
-            Ok(Transformed::yes(Arc::new(TurnsExec { input: plan, left }) as _))
+            let kept = Arc::new(Kept::new(plan.output_partitioning().partition_count()));
+            let input = paced(plan, &kept)?;
+            Ok(Transformed::yes(Arc::new(TurnsExec { input, kept, left }) as _))
         });
         wrapped.map(|wrapped| wrapped.data)
     }
@@ -64,10 +74,24 @@ impl PhysicalOptimizerRule for CooperativeJoins {
     }
 }
 
+/// A join whose probe side comes in batches that it works through in time.
+fn paced(join: Arc<dyn ExecutionPlan>, kept: &Arc<Kept>) -> Result<Arc<dyn ExecutionPlan>> {
+    if !matches!(join.name(), "NestedLoopJoinExec" | "HashJoinExec") {
+        return Ok(join);
+    }
+    let children: Vec<_> = join.children().into_iter().cloned().collect();
+    let Ok([build, probe]) = <[_; 2]>::try_from(children) else { return Ok(join) };
+    let probe = Arc::new(PaceExec::new(probe, Arc::clone(kept)));
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    join.replace_children(vec![build, probe], anew)
+}
+
 /// Gives others a turn between the batches of its input.
 #[derive(Debug)]
 struct TurnsExec {
     input: Arc<dyn ExecutionPlan>,
+    /// Since when the input has kept its thread.
+    kept: Arc<Kept>,
     /// Batches that may come.
     left: usize,
 }
@@ -105,7 +129,7 @@ impl ExecutionPlan for TurnsExec {
         let Ok([input]) = <[_; 1]>::try_from(children) else {
             return plan_err!("turns are between the batches of one input");
         };
-        Ok(Arc::new(Self { input, left: self.left }))
+        Ok(Arc::new(Self { input, kept: Arc::clone(&self.kept), left: self.left }))
     }
 
     fn execute(
@@ -114,7 +138,8 @@ impl ExecutionPlan for TurnsExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        Ok(Box::pin(Turns { input, waiting: None, left: self.left }))
+        let kept = Arc::clone(&self.kept);
+        Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition }))
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -138,12 +163,15 @@ struct Turns {
     waiting: Option<Result<RecordBatch>>,
     /// Batches that may come.
     left: usize,
+    kept: Arc<Kept>,
+    partition: usize,
 }
 
 impl Stream for Turns {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.kept.begin(self.partition);
         let batch = match self.waiting.take() {
             Some(batch) => batch,
             None => match ready!(self.input.poll_next_unpin(cx)) {

@@ -1,6 +1,7 @@
 //! What is too large is refused, before it takes the stack, the memory or the time of others. All of it runs on threads
 //! with the stack that those of the server have.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidefall_types::ErrorKind;
@@ -375,6 +376,41 @@ async fn joins_within_each_other_go_on() {
     let joins: String = (0..200).map(|n| left.replace('@', &n.to_string())).collect();
     let sql = format!("SELECT count(*), sum(v) FROM t{joins}");
     assert!(survived(&test_db, &sql).await, "200 joins");
+}
+
+/// More of them than there are threads, and none ever has a row for whoever asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_that_find_nothing_give_others_a_turn() {
+    let test_db = Arc::new(table().await);
+    let many = "generate_series(1, 1000000000) b";
+    let joins = [
+        format!("generate_series(1, 2000000) a, {many} WHERE a.value + b.value < 0"),
+        format!("generate_series(1, 2000000) a LEFT JOIN {many} ON a.value + b.value < 0"),
+        format!("generate_series(1, 2000000) a FULL JOIN {many} ON a.value + b.value < 0"),
+        format!(
+            "generate_series(1, 500000) a JOIN {many} ON a.value % 3 = b.value % 3 AND a.value + b.value < 0"
+        ),
+    ];
+    let tasks: Vec<_> = joins
+        .map(|join| {
+            let test_db = Arc::clone(&test_db);
+            let sql = format!("SELECT count(*) FROM {join}");
+            tokio::spawn(async move { test_db.run(&sql).await.is_ok() })
+        })
+        .into();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asked = tokio::spawn({
+        let test_db = Arc::clone(&test_db);
+        async move { test_db.run("SELECT count(*) FROM t").await.is_ok() }
+    });
+    let answered = tokio::time::timeout(Duration::from_secs(20), asked).await;
+    assert!(answered.is_ok_and(|outcome| outcome.is_ok_and(|is_ok| is_ok)), "no turn for others");
+    for task in tasks {
+        assert!(!task.is_finished(), "a join that should still run has ended");
+        task.abort();
+        let ended = tokio::time::timeout(Duration::from_secs(20), task).await;
+        assert!(ended.is_ok_and(|outcome| outcome.is_err()), "it was not to be stopped");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

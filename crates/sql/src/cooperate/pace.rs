@@ -1,0 +1,213 @@
+//! The probe side of a join, in batches that the join works through in time for others to have a turn.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::plan_err;
+use datafusion::error::Result;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
+};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::{Stream, StreamExt};
+
+use crate::passing::passes_rows_on;
+
+/// How long a join may keep its thread.
+const TURN: Duration = Duration::from_millis(20);
+/// Rows of the first batch. Each may meet all rows of the other side.
+const ROWS_FIRST: usize = 1;
+/// By how much batches grow for which a join needs less than a quarter of its turn.
+const GROWTH: usize = 4;
+
+/// Since when each partition of a join has kept its thread.
+#[derive(Debug)]
+pub(super) struct Kept {
+    base: Instant,
+    /// In nanoseconds from `base`.
+    since: Vec<AtomicU64>,
+}
+
+impl Kept {
+    pub(super) fn new(partitions: usize) -> Self {
+        let since = (0..partitions).map(|_| AtomicU64::new(0)).collect();
+        Self { base: Instant::now(), since }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The join is asked for a batch, or given one, and keeps its thread from now on.
+    pub(super) fn begin(&self, partition: usize) {
+        if let Some(since) = self.since.get(partition) {
+            since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    fn time(&self, partition: usize) -> Duration {
+        let since = self.since.get(partition).map(|since| since.load(Ordering::Relaxed));
+        since.map_or(Duration::ZERO, |since| Duration::from_nanos(self.now().saturating_sub(since)))
+    }
+}
+
+/// Cuts the batches of a join's probe side to what the join works through within its turn.
+#[derive(Debug)]
+pub(super) struct PaceExec {
+    input: Arc<dyn ExecutionPlan>,
+    kept: Arc<Kept>,
+}
+
+impl PaceExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, kept: Arc<Kept>) -> Self {
+        Self { input, kept }
+    }
+}
+
+impl DisplayAs for PaceExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pace")
+    }
+}
+
+impl ExecutionPlan for PaceExec {
+    passes_rows_on!();
+
+    fn name(&self) -> &str {
+        "Pace"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[_; 1]>::try_from(children) else {
+            return plan_err!("a join is paced by one of its inputs");
+        };
+        Ok(Arc::new(Self { input, kept: Arc::clone(&self.kept) }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let kept = Arc::clone(&self.kept);
+        Ok(Box::pin(Pace { input, rest: None, rows: ROWS_FIRST, given: 0, kept, partition }))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_all(result))
+    }
+}
+
+struct Pace {
+    input: SendableRecordBatchStream,
+    /// What is left of a batch.
+    rest: Option<RecordBatch>,
+    /// Rows that the join is given at once.
+    rows: usize,
+    /// Rows that it was given last; none if it has been looked at since.
+    given: usize,
+    kept: Arc<Kept>,
+    partition: usize,
+}
+
+/// The rows of the next batch, if the join kept its thread for `kept` over `given` of at most `rows`.
+fn next_rows(rows: usize, given: usize, kept: Duration) -> usize {
+    if kept > TURN {
+        let share = TURN.as_nanos() * given as u128 / kept.as_nanos();
+        return usize::try_from(share).unwrap_or(rows).max(1);
+    }
+    match kept < TURN / 4 && given == rows {
+        true => rows.saturating_mul(GROWTH),
+        false => rows,
+    }
+}
+
+impl Stream for Pace {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let kept = self.kept.time(self.partition);
+        if self.given > 0 {
+            self.rows = next_rows(self.rows, self.given, kept);
+            self.given = 0;
+            if kept > TURN {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        let batch = match self.rest.take() {
+            Some(batch) => batch,
+            None => match ready!(self.input.poll_next_unpin(cx)) {
+                Some(Ok(batch)) => batch,
+                other => return Poll::Ready(other),
+            },
+        };
+        // Time that the input took is not the join's.
+        self.kept.begin(self.partition);
+        let rows = batch.num_rows().min(self.rows);
+        if rows < batch.num_rows() {
+            self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+        }
+        self.given = rows;
+        Poll::Ready(Some(Ok(batch.slice(0, rows))))
+    }
+}
+
+impl RecordBatchStream for Pace {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_shrink_to_a_turn_and_grow_again() {
+        let millis = Duration::from_millis;
+        assert_eq!(next_rows(64, 64, millis(1)), 256);
+        assert_eq!(next_rows(64, 64, millis(10)), 64);
+        assert_eq!(next_rows(64, 64, millis(80)), 16);
+        assert_eq!(next_rows(64, 64, millis(80_000)), 1);
+        assert_eq!(next_rows(1, 1, millis(80_000)), 1);
+        // A short batch tells nothing of long ones.
+        assert_eq!(next_rows(64, 3, millis(1)), 64);
+        assert_eq!(next_rows(8_192, 100, millis(80)), 25);
+        assert_eq!(next_rows(usize::MAX, usize::MAX, millis(1)), usize::MAX);
+    }
+}
