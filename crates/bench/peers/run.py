@@ -3,13 +3,14 @@
     python run.py --binary TIDEFALL --engine TIDEFALL_BENCH [--data DIR] [--only STEP] [--out FILE]
 
 Every step prints lines of JSON, which are kept in --results; a step that is run again replaces its
-lines. `cargo xtask bench` builds both programs and calls this.
+lines. A part of the page is written anew when all of its steps have been measured. `cargo xtask bench` builds both programs and calls this.
 """
 
 import argparse
 import json
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,11 @@ import sys
 import cliff_report
 import query_report
 
-PLOT = "benchmarks.svg"
 # Where Tidefall's readings lie, and how many days of them there are.
 MODELS = {"long": 366, "mixed": 366, "short": 30, "kv": 1}
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
+PLOT = REPOSITORY / "docs" / "benchmarks.svg"
 
 
 def steps(options):
@@ -88,17 +89,16 @@ def is_ours(line):
     return line["system"] == "Tidefall"
 
 
-def tables(results):
-    """Markdown: a table for each benchmark with several systems, one for all that have only ours."""
+def queries_part(results):
     queries = [line for line in results if line["bench"] == "query"]
     loads = [line for line in results if line["bench"] == "load for queries"]
-    if queries:
-        yield f"![the twelve queries]({PLOT})\n"
-        yield from query_report.tables(queries, loads)
-    cliffs = [line for line in results if line["step"] == "cliffs"]
-    if cliffs:
-        yield from cliff_report.tables(cliffs)
-    results = [line for line in results if line["step"] not in ("queries", "servers", "cliffs")]
+    query_report.plot(queries, PLOT)
+    yield f"![the twelve queries]({PLOT.name})\n"
+    yield from query_report.tables(queries, loads)
+
+
+def other_parts(results):
+    """Markdown: a table for each benchmark with several systems, one for all that have only ours."""
     benches = {}
     for line in results:
         key = line["bench"] + (f", {line['clients']} clients" if "clients" in line else "")
@@ -173,17 +173,33 @@ def main():
         kept = [line for line in kept if line["step"] != step] + [dict(line, step=step) for line in lines]
         results.write_text("".join(json.dumps(line) + "\n" for line in kept))
         # After every step, as all of them take more than an hour.
-        write_page(kept, pathlib.Path(options.out))
+        write_page(kept, pathlib.Path(options.out), steps(options))
     if options.only == "none":
-        write_page(kept, pathlib.Path(options.out))
+        write_page(kept, pathlib.Path(options.out), steps(options))
     return 0 if all_well else 1
 
 
-def write_page(results, page):
-    intro = (HERE / "benchmarks.head.md").read_text()
-    page.write_text("\n".join([intro, f"Machine: {machine()}.\n", *tables(results)]))
-    query_report.plot([line for line in results if line["bench"] == "query"], page.with_name(PLOT))
+def write_page(results, page, commands):
+    """Writes each part of the page of which all steps have been measured; the others keep their text."""
+    known = page.read_text() if page.exists() else ""
+    earlier = {mark: text for mark, text in re.findall(r"<!-- (\w+) -->\n(.*?)(?=<!-- |\Z)", known, re.DOTALL)}
+    page.write_text((HERE / "benchmarks.head.md").read_text() + "\n")
+    with page.open("a") as out:
+        for mark, (tables, steps_of) in PARTS.items():
+            needed = {step for step in steps_of if commands[step]}
+            measured = [line for line in results if line["step"] in needed]
+            text = earlier.get(mark, "")
+            if needed == {line["step"] for line in measured}:
+                text = "\n".join([f"Machine: {machine()}.\n", *tables(measured), ""])
+            out.write(f"<!-- {mark} -->\n{text}")
 
+
+# The parts of the page, and the steps that each of them needs.
+PARTS = {
+    "queries": (queries_part, ("queries", "servers")),
+    "cliffs": (cliff_report.tables, ("cliffs",)),
+    "others": (other_parts, ("load", "read", "log", "memory", "http", "sizes", "cascade")),
+}
 
 if __name__ == "__main__":
     sys.exit(main())
