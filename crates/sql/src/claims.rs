@@ -10,6 +10,9 @@
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!
+//! Rows of a filter such as `n / 10 = 1` or `v::INT = 1` are ordered by `n` for it, as if a constant part of an order told of the rest
+//! of it. Here such a filter tells nothing of what is constant but in columns.
+//!
 //! Left and right are those of the plan: sides are exchanged for the sake of memory before this rule runs.
 
 use std::sync::Arc;
@@ -18,8 +21,10 @@ use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
 };
@@ -39,6 +44,9 @@ impl PhysicalOptimizerRule for ModestJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
+            if node.downcast_ref::<FilterExec>().is_some_and(compares_an_expression) {
+                return Ok(Transformed::yes(Arc::new(Unknown::new(node, Forget::Constants)) as _));
+            }
             if let Some(forget) = forgotten_above(&*node) {
                 return Ok(Transformed::yes(Arc::new(Unknown::new(node, forget)) as _));
             }
@@ -68,6 +76,12 @@ impl PhysicalOptimizerRule for ModestJoins {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Whether something that is no column would be taken for constant.
+fn compares_an_expression(filter: &FilterExec) -> bool {
+    let constants = filter.equivalence_properties().constants();
+    constants.iter().any(|constant| !constant.expr.is::<Column>())
 }
 
 /// What is forgotten of the left and of the right side of a join.

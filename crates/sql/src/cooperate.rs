@@ -90,7 +90,7 @@ fn paced(join: Arc<dyn ExecutionPlan>, kept: &Arc<Kept>) -> Result<Arc<dyn Execu
 #[derive(Debug)]
 struct TurnsExec {
     input: Arc<dyn ExecutionPlan>,
-    /// Since when the input has kept its thread.
+    /// How the input keeps its thread.
     kept: Arc<Kept>,
     /// Batches that may come.
     left: usize,
@@ -167,14 +167,22 @@ struct Turns {
     partition: usize,
 }
 
+impl Turns {
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        self.kept.begin(self.partition);
+        let polled = self.input.poll_next_unpin(cx);
+        self.kept.end(self.partition);
+        polled
+    }
+}
+
 impl Stream for Turns {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.kept.begin(self.partition);
         let batch = match self.waiting.take() {
             Some(batch) => batch,
-            None => match ready!(self.input.poll_next_unpin(cx)) {
+            None => match ready!(self.poll_input(cx)) {
                 Some(_) if self.left == 0 => Err(endless()),
                 Some(batch) => {
                     self.left -= 1;

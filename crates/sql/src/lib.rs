@@ -25,6 +25,7 @@ mod expansion;
 mod fit;
 mod flat;
 mod functions;
+mod groupwise;
 mod hints;
 mod layers;
 mod live;

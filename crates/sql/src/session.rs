@@ -38,6 +38,7 @@ use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
 use crate::expansion::CheckExpansion;
 use crate::functions;
+use crate::groupwise::Groupwise;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
 use crate::metrics::MetricsRule;
@@ -132,6 +133,7 @@ impl Session {
         let at = physical.iter().rposition(|rule| rule.name() == last.name());
         let at = at.unwrap_or(physical.len());
         physical.insert(at, Arc::new(CooperativeJoins));
+        physical.insert(at, Arc::new(Groupwise::default()));
         physical.insert(at, Arc::new(ReadByTime));
         let selection = JoinSelection::new();
         let chosen = physical.iter().position(|rule| rule.name() == selection.name());

@@ -27,18 +27,26 @@ const FREE: [&str; 5] = [
     "datafusion.execution.time_zone",
 ];
 
+/// What DataFusion would do wrong if it were set otherwise; see `session.rs`.
+const FIXED: [&str; 3] = [
+    "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
+    "datafusion.optimizer.enable_topk_aggregation",
+    "datafusion.optimizer.subset_repartition_threshold",
+];
+
 /// Checks that a statement may change the setting.
 ///
 /// # Errors
 /// `Unsupported`, naming what can be set.
 pub(crate) fn check_free(variable: &str) -> Result<()> {
     let name = variable.to_ascii_lowercase();
-    if FREE.iter().any(|prefix| name.starts_with(prefix)) || name == "timezone" {
+    let is_free = FREE.iter().any(|prefix| name.starts_with(prefix)) || name == "timezone";
+    if is_free && !FIXED.contains(&name.as_str()) {
         return Ok(());
     }
     Err(Error::unsupported(format!(
         "{variable} cannot be set by a statement; tidefall.metrics, datafusion.explain.*, \
-         datafusion.optimizer.* and the time zone can"
+         most of datafusion.optimizer.* and the time zone can"
     )))
 }
 

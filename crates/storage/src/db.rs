@@ -16,7 +16,7 @@ use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
-use crate::recovery::{delete_strays, load_tables, replay, seq_behind};
+use crate::recovery::{check_new, delete_strays, load_tables, replay, seq_behind};
 use crate::steps::Step;
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, names};
 use crate::table::Table;
@@ -68,6 +68,9 @@ impl Db {
         let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
         let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
+        if manifest.version() == 0 {
+            check_new(&*io, &*disk)?;
+        }
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
         let (wal, records) = Wal::open(disk, state.wal_from, salt)?;

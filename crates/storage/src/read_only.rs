@@ -22,7 +22,7 @@ use crate::ingest::commit::CommitQueue;
 use crate::manifest::State;
 use crate::manifest::log::ManifestLog;
 use crate::options::DbOptions;
-use crate::recovery::{load_tables, replay, seq_behind};
+use crate::recovery::{check_new, load_tables, replay, seq_behind};
 use crate::store::{Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
 use crate::wal::Replay;
 
@@ -90,6 +90,15 @@ impl Db {
 /// A manifest, and the log behind it, as they were at one moment.
 fn moment(io: &Arc<dyn ObjectIo>, disk: &dyn Disk) -> Result<(ManifestLog<State>, Replay)> {
     let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
+    if manifest.version() == 0
+        && let Err(error) = check_new(&**io, disk)
+    {
+        // A writer may have begun meanwhile.
+        manifest.refresh()?;
+        if manifest.version() == 0 {
+            return Err(error);
+        }
+    }
     let mut last_error = None;
     for _ in 0..MOMENT_TRIES {
         let records = Replay::open(disk, manifest.state().wal_from);

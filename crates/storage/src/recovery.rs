@@ -13,7 +13,7 @@ use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensor
 use crate::manifest::{State, TableState};
 use crate::repair::ADVICE;
 use crate::rows::gather;
-use crate::store::names;
+use crate::store::{Disk, ObjectIo, names};
 use crate::table::Table;
 use crate::wal::{Record, Replay};
 
@@ -27,6 +27,26 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
         objects.chain(tombstones).chain(drained)
     });
     Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
+}
+
+/// Whether a database without a manifest is a new one: it holds nothing that one must have named.
+///
+/// # Errors
+/// `Corrupt` when the manifest is missing. What it named must not be taken for strays.
+pub(crate) fn check_new(io: &dyn ObjectIo, disk: &dyn Disk) -> Result<()> {
+    let objects = io.list(names::OBJECTS_DIR)?;
+    let count = objects.iter().filter(|(name, _)| names::parse_object(name).is_some()).count();
+    let is_logged = Replay::open(disk, Seq(0)).map_or(true, |mut records| records.next().is_some());
+    if count == 0 && !is_logged {
+        return Ok(());
+    }
+    let held = if is_logged { "a log with records" } else { "no records in the log" };
+    Err(Error::corrupt(format!(
+        "there is nothing in {}, but {count} objects in {} and {held}: without the manifest nobody knows what they are; \
+         restore it from a copy. Nothing was changed",
+        names::MANIFEST_DIR,
+        names::OBJECTS_DIR
+    )))
 }
 
 /// Makes tables of a state. One that is damaged is there, but only to be dropped.

@@ -25,7 +25,7 @@ use crate::ingest::record::{
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::DbOptions;
-use crate::recovery::{load_tables, pick_rows, seq_behind};
+use crate::recovery::{check_new, load_tables, pick_rows, seq_behind};
 use crate::store::{
     DirLock, Disk, DiskEntry, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names,
 };
@@ -159,6 +159,9 @@ impl Look {
                  copy",
             )
         })?;
+        if manifest.version() == 0 {
+            check_new(&*io, &**disk)?;
+        }
         let state = Arc::clone(manifest.state());
         let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
         let engine = Engine::new(io, options, manifest, commits);

@@ -28,34 +28,55 @@ const ROWS_FIRST: usize = 1;
 /// By how much batches grow for which a join needs less than a quarter of its turn.
 const GROWTH: usize = 4;
 
-/// Since when each partition of a join has kept its thread.
+/// How each partition of a join keeps its thread.
 #[derive(Debug)]
 pub(super) struct Kept {
     base: Instant,
-    /// In nanoseconds from `base`.
-    since: Vec<AtomicU64>,
+    partitions: Vec<Partition>,
+}
+
+/// Times are in nanoseconds.
+#[derive(Debug, Default)]
+struct Partition {
+    /// Since when the thread is kept, from `base`.
+    since: AtomicU64,
+    /// What the batch took that was given last, without the time in which the thread was others'.
+    worked: AtomicU64,
 }
 
 impl Kept {
     pub(super) fn new(partitions: usize) -> Self {
-        let since = (0..partitions).map(|_| AtomicU64::new(0)).collect();
-        Self { base: Instant::now(), since }
+        let partitions = (0..partitions).map(|_| Partition::default()).collect();
+        Self { base: Instant::now(), partitions }
     }
 
     fn now(&self) -> u64 {
         u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The join is asked for a batch, or given one, and keeps its thread from now on.
+    /// The join is asked for a batch.
     pub(super) fn begin(&self, partition: usize) {
-        if let Some(since) = self.since.get(partition) {
-            since.store(self.now(), Ordering::Relaxed);
+        if let Some(partition) = self.partitions.get(partition) {
+            partition.since.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    fn time(&self, partition: usize) -> Duration {
-        let since = self.since.get(partition).map(|since| since.load(Ordering::Relaxed));
-        since.map_or(Duration::ZERO, |since| Duration::from_nanos(self.now().saturating_sub(since)))
+    /// The join gives the thread back, or asks for a batch itself: how long it kept the thread, and how long it worked on
+    /// the batch that it was given last.
+    pub(super) fn end(&self, partition: usize) -> (Duration, Duration) {
+        let Some(partition) = self.partitions.get(partition) else { return Default::default() };
+        let now = self.now();
+        let kept = now.saturating_sub(partition.since.swap(now, Ordering::Relaxed));
+        let worked = kept + partition.worked.fetch_add(kept, Ordering::Relaxed);
+        (Duration::from_nanos(kept), Duration::from_nanos(worked))
+    }
+
+    /// The join is given a batch.
+    fn give(&self, partition: usize) {
+        if let Some(partition) = self.partitions.get(partition) {
+            partition.worked.store(0, Ordering::Relaxed);
+            partition.since.store(self.now(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -144,13 +165,13 @@ struct Pace {
     partition: usize,
 }
 
-/// The rows of the next batch, if the join kept its thread for `kept` over `given` of at most `rows`.
-fn next_rows(rows: usize, given: usize, kept: Duration) -> usize {
-    if kept > TURN {
-        let share = TURN.as_nanos() * given as u128 / kept.as_nanos();
+/// The rows of the next batch, if the join worked for so long on `given` of at most `rows`.
+fn next_rows(rows: usize, given: usize, worked: Duration) -> usize {
+    if worked > TURN {
+        let share = TURN.as_nanos() * given as u128 / worked.as_nanos();
         return usize::try_from(share).unwrap_or(rows).max(1);
     }
-    match kept < TURN / 4 && given == rows {
+    match worked < TURN / 4 && given == rows {
         true => rows.saturating_mul(GROWTH),
         false => rows,
     }
@@ -160,9 +181,9 @@ impl Stream for Pace {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let kept = self.kept.time(self.partition);
+        let (kept, worked) = self.kept.end(self.partition);
         if self.given > 0 {
-            self.rows = next_rows(self.rows, self.given, kept);
+            self.rows = next_rows(self.rows, self.given, worked);
             self.given = 0;
             if kept > TURN {
                 cx.waker().wake_by_ref();
@@ -177,7 +198,7 @@ impl Stream for Pace {
             },
         };
         // Time that the input took is not the join's.
-        self.kept.begin(self.partition);
+        self.kept.give(self.partition);
         let rows = batch.num_rows().min(self.rows);
         if rows < batch.num_rows() {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));

@@ -18,17 +18,28 @@ pub(crate) const ORIGIN_NS: i64 = 946_857_600_000_000_000;
 /// Midnight of 1 January 2000, in nanoseconds since 1970.
 const MONTHS_ORIGIN_NS: i64 = 946_684_800_000_000_000;
 
+const DAY_NS: i64 = 86_400_000_000_000;
+
 /// The function, around `date_bin`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TimeBucket(pub(super) Arc<ScalarUDF>);
 
-/// Where bins of this width begin.
+/// Where a bin of this width begins. Of those of a fixed width it is one about 1970: `date_bin` subtracts it from times,
+/// and what is far from some of them is further than 64 bits go.
 fn origin_of(width: &ColumnarValue) -> ScalarValue {
-    let has_months = matches!(
-        width,
-        ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(width))) if width.months != 0
-    );
-    let origin_ns = if has_months { MONTHS_ORIGIN_NS } else { ORIGIN_NS };
+    let origin_ns = match width {
+        ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(width))) => {
+            let nanoseconds = i64::from(width.days)
+                .checked_mul(DAY_NS)
+                .and_then(|days| days.checked_add(width.nanoseconds));
+            match nanoseconds {
+                _ if width.months != 0 => MONTHS_ORIGIN_NS,
+                Some(width) if width > 0 => ORIGIN_NS % width,
+                _ => ORIGIN_NS,
+            }
+        }
+        _ => ORIGIN_NS,
+    };
     ScalarValue::TimestampNanosecond(Some(origin_ns), None)
 }
 

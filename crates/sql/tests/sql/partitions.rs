@@ -10,10 +10,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tidefall_sql::Session;
 use tidefall_storage::{DbOptions, Target};
+use tidefall_types::ErrorKind;
 
-use crate::TestDb;
 use crate::compare::{Model, TABLE, cascade, normal};
 use crate::plans::check;
+use crate::{TestDb, lines};
 
 /// Sensors of three regions, of which two are as large as the third; hosts of one region never have the name of
 /// one of another.
@@ -59,6 +60,39 @@ async fn groups_of_tags_run_one_by_one() {
     }
 }
 
+/// A sort of all rows has no room, and would not be asked for the largest sensor's rows; windows over whole partitions
+/// hold them outside of what queries may take, if nobody looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn sorts_and_windows_need_room_for_some_sensors() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time));
+             INSERT INTO m SELECT to_timestamp(value / 40), 'h' || (value % 40), (value * 7919) % 1000 \
+             FROM generate_series(0, 799999)",
+        )
+        .await;
+    cascade(&test_db, Target::Long);
+    let options = DbOptions { memory_bytes: 32 << 20, threads: 2, ..DbOptions::default() };
+    let session = Session::with_options(test_db.db.clone(), &options);
+    for (sql, answer) in [
+        (
+            "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY host ORDER BY v) AS r FROM m)",
+            "20000",
+        ),
+        ("SELECT max(r) FROM (SELECT v - avg(v) OVER (PARTITION BY host) AS r FROM m)", "519.5"),
+        ("SELECT count(*) FROM (SELECT host, v FROM m ORDER BY host, v OFFSET 1)", "799999"),
+    ] {
+        check(&test_db, sql, &["Groupwise: by=[host@"], &[]).await;
+        let found = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert_eq!(lines(&found), [answer], "{sql}");
+    }
+    let all = "SELECT max(r) FROM (SELECT v - avg(v) OVER () AS r FROM m)";
+    let error = session.collect(all).await.expect_err(all);
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(error.message().contains("--memory"), "{error}");
+}
+
 /// What is not so must not be said.
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_across_partitions_are_put_together() {
@@ -78,7 +112,7 @@ async fn groups_across_partitions_are_put_together() {
 }
 
 /// Times are never the same twice, and sums of eighths are exact: every answer is one alone.
-const QUESTIONS: [&str; 18] = [
+const QUESTIONS: [&str; 22] = [
     "SELECT a, b, median(x), count(DISTINCT s), count(x) FROM t GROUP BY a, b",
     "SELECT a, median(x) FROM t GROUP BY a",
     "SELECT b, median(x), count(DISTINCT s), count(DISTINCT i) FROM t WHERE x > -30 GROUP BY b",
@@ -96,6 +130,10 @@ const QUESTIONS: [&str; 18] = [
     "SELECT time, avg(x) OVER (PARTITION BY b, a ORDER BY time ROWS 3 PRECEDING) FROM t",
     "SELECT time, last_value(i) OVER (PARTITION BY a, b ORDER BY time ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) \
      FROM t WHERE a IS NULL OR b <> 'b2'",
+    "SELECT time, x, rank() OVER (PARTITION BY a, b ORDER BY x, time) FROM t",
+    "SELECT time, avg(i) OVER (PARTITION BY a, b), max(s) OVER (PARTITION BY b) FROM t",
+    "SELECT time, count(*) OVER (PARTITION BY a), count(*) OVER (PARTITION BY i), count(*) OVER () FROM t",
+    "SELECT a, b, x, time FROM t ORDER BY b, a, x DESC, time",
     "SELECT count(*), sum(l.i), sum(r.i) FROM t l JOIN t r ON l.a = r.a AND l.b = r.b WHERE l.x > 20 AND r.x < -20",
     "SELECT a, count(*) FROM (SELECT a, b, median(x) AS m FROM t GROUP BY a, b) GROUP BY a",
     "SELECT b, median(x) FROM (SELECT * FROM t WHERE i > 0 UNION ALL SELECT * FROM t WHERE i <= 0) GROUP BY b",
@@ -176,7 +214,7 @@ async fn medians_take_the_memory_of_one_sensor() {
         ),
     ] {
         let batches = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
-        assert_eq!(crate::lines(&batches), [expected], "{sql}");
+        assert_eq!(lines(&batches), [expected], "{sql}");
     }
 }
 
@@ -204,6 +242,6 @@ async fn distinct_texts_of_many_groups_take_little_memory() {
         ),
     ] {
         let batches = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
-        assert_eq!(crate::lines(&batches), [expected], "{sql}");
+        assert_eq!(lines(&batches), [expected], "{sql}");
     }
 }

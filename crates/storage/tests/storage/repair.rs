@@ -320,3 +320,31 @@ fn a_damaged_manifest_is_named_and_nothing_is_changed() {
     assert!(error.message().contains("manifest/") && error.message().contains("copy"), "{error}");
     assert!(files(&damaged.disk) == before);
 }
+
+/// A copy that lost the manifest, or all of it but the directory: what the manifest named is nothing to be swept away.
+#[test]
+fn a_database_without_its_manifest_is_not_a_new_one() {
+    let written = Written::new();
+    for objects_too in [false, true] {
+        let disk = MemDisk::new();
+        for (name, bytes) in files(&written.disk) {
+            if !name.starts_with("manifest/") && (!name.starts_with("objects/") || objects_too) {
+                disk.place(&name, &bytes);
+            }
+        }
+        let before = files(&disk);
+        let lost = Written { disk, clock: Arc::clone(&written.clock), entries: Vec::new() };
+        let errors = [
+            lost.open().map(|_| ()).unwrap_err(),
+            Db::open_read_only_on(Arc::new(lost.disk.clone()), DbOptions::default())
+                .map(|_| ())
+                .unwrap_err(),
+            lost.repair(Repair::Mend).map(|_| ()).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.message().contains("restore"), "{error}");
+        }
+        assert!(files(&lost.disk) == before);
+    }
+}

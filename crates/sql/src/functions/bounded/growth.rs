@@ -11,6 +11,10 @@ use tidefall_types::Error;
 use super::memory_bytes;
 use crate::error::to_datafusion;
 
+/// Bytes of texts that are compared in the time of a step.
+const BYTES_SEARCHED_A_STEP: i64 = 64;
+/// Letters that are compared in the time of a step.
+const LETTERS_TRIMMED_A_STEP: i64 = 4;
 /// Steps that a comparison of texts, letter by letter, may take for a batch: some seconds, in which nothing stops it.
 pub(super) const STEPS_MAX: i64 = 1 << 31;
 
@@ -52,13 +56,24 @@ pub(super) enum Growth {
     Format,
     /// Nothing, in as many steps as the letters of one argument times those of the other.
     Compare,
+    /// Nothing, but for each place of one text the other one may be compared, which is fast.
+    Search,
+    /// Nothing, but each letter of one text is looked for in the other.
+    Trim,
+    /// Nothing, but each element of one list is looked for in the other.
+    CompareElements,
 }
 
 impl Growth {
+    /// Whether time is what must be bounded.
+    pub(super) fn is_counted_in_steps(self) -> bool {
+        matches!(self, Self::Compare | Self::Search | Self::Trim | Self::CompareElements)
+    }
+
     /// What [`Growth::bounds`] counts.
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Compare => "steps",
+            _ if self.is_counted_in_steps() => "steps",
             _ => "bytes",
         }
     }
@@ -74,7 +89,9 @@ impl Growth {
             (Self::JoinElements | Self::ReplaceElements | Self::Resize, [list, ..]) => {
                 vec![list.elements()?]
             }
-            (Self::Zip, lists) => lists.iter().map(Argument::elements).collect::<Result<_>>()?,
+            (Self::Zip | Self::CompareElements, lists) => {
+                lists.iter().map(Argument::elements).collect::<Result<_>>()?
+            }
             _ => Vec::new(),
         };
         let amounts = match (self, columns.get(1)) {
@@ -125,6 +142,9 @@ impl Growth {
             }
             Self::Resize => row.amount().saturating_mul(row.element_bytes(0).max(of(2))),
             Self::Compare => of(0).saturating_mul(of(1)),
+            Self::Search => of(0).saturating_mul(of(1)) / BYTES_SEARCHED_A_STEP,
+            Self::Trim => of(0).saturating_mul(of(1)) / LETTERS_TRIMMED_A_STEP,
+            Self::CompareElements => row.elements(0).saturating_mul(row.elements(1)),
             Self::Format => of(1).saturating_mul(FORMAT_FACTOR).saturating_add(NUMBER_TEXT_BYTES),
             Self::Series => 0,
         }

@@ -39,8 +39,8 @@ const MADE_BYTES_MAX: i64 = 64 << 20;
 /// Bytes that a call may make even if all memory of queries is in use: about what a batch takes anyway.
 const FREE_BYTES: i64 = 1 << 20;
 
-/// Every function that can make more than it is given, and how much that is.
-const GROWING: [(&str, Growth); 27] = [
+/// Every function that can make more than it is given or take more than a glance at it, and how much that is.
+const GROWING: [(&str, Growth); 33] = [
     ("repeat", Growth::Repeat),
     ("array_repeat", Growth::Repeat),
     ("lpad", Growth::Pad),
@@ -68,6 +68,12 @@ const GROWING: [(&str, Growth); 27] = [
     ("generate_series", Growth::Series),
     ("to_char", Growth::Format),
     ("levenshtein", Growth::Compare),
+    ("strpos", Growth::Search),
+    ("btrim", Growth::Trim),
+    ("ltrim", Growth::Trim),
+    ("rtrim", Growth::Trim),
+    ("array_has_all", Growth::CompareElements),
+    ("array_has_any", Growth::CompareElements),
 ];
 
 /// The names of the functions.
@@ -194,7 +200,7 @@ impl ScalarUDFImpl for Bounded {
         let rows = if is_one { 1 } else { args.number_rows };
         let bounds = self.1.bounds(&args.args, rows)?;
         let total = bounds.iter().copied().fold(0, i64::saturating_add);
-        if let Growth::Compare = self.1 {
+        if self.1.is_counted_in_steps() {
             return match total > growth::STEPS_MAX {
                 true => Err(self.too_much(total, growth::STEPS_MAX)),
                 false => self.0.invoke_with_args(args),

@@ -14,11 +14,11 @@ const STEADY: &str = "
     greatest input_file_name least nullif nvl nvl2 try_cast_to_type union_extract union_tag version with_metadata
     current_date current_time date_bin date_part date_trunc from_unixtime make_date make_time now to_date to_local_time
     time_bucket to_time to_timestamp to_timestamp_micros to_timestamp_millis to_timestamp_nanos to_timestamp_seconds to_unixtime
-    ascii bit_length btrim chr contains decode encode ends_with lower ltrim octet_length rtrim split_part starts_with to_hex upper
-    uuid character_length find_in_set initcap left reverse right strpos substr substr_index translate
+    ascii bit_length chr contains decode encode ends_with lower octet_length split_part starts_with to_hex upper
+    uuid character_length find_in_set initcap left reverse right substr substr_index translate
     regexp_count regexp_instr regexp_like regexp_match
     array_add array_any_value array_avg array_compact array_dims array_distance array_distinct array_element array_except
-    array_has array_has_all array_has_any array_intersect array_length array_max array_min array_ndims
+    array_has array_intersect array_length array_max array_min array_ndims
     array_normalize array_pop_back array_pop_front array_position array_positions array_product array_remove
     array_remove_all array_remove_n array_reverse array_scale array_slice array_sort array_subtract array_sum
     cardinality cosine_distance empty flatten inner_product map_entries map_extract map_keys map_values string_to_array
