@@ -15,6 +15,7 @@ use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::by_time::ByTime;
 use super::columns::{Answer, of_nothing, times};
+use super::distinct;
 use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
@@ -40,6 +41,10 @@ const LINES_MAX: usize = 512 * 1024;
 
 /// From so many sensors on, groups are shared out among cores.
 const SENSORS_FOR_CORES: usize = 32;
+
+/// From so many sensors on, and with so many for each line, the lines of several threads are added up.
+const SENSORS_FOR_LINES: usize = 1024;
+const SENSORS_PER_LINE: usize = 4;
 
 /// Answers a question from metrics.
 #[derive(Debug, Clone)]
@@ -73,11 +78,20 @@ pub(super) fn plan(
     arrow: SchemaRef,
     partitions_max: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let grouped = Grouped::of(&question)?;
-    let parts = parts(&grouped.groups, partitions_max.max(1));
     let equivalence = ordered(&question, &arrow);
-    let lines_max = lines_max(&question, partitions_max.max(1));
-    let answers = Answers { question, arrow, grouped, parts, lines_max };
+    let threads = partitions_max.max(1);
+    if let Some(tag) = question.counted {
+        return distinct::plan(question, tag, arrow, equivalence, threads);
+    }
+    let grouped = Grouped::of(&question)?;
+    let lines_max = lines_max(&question, threads);
+    let mut answers = Answers { question, arrow, grouped, parts: Vec::new(), lines_max };
+    if answers.has_few_lines() {
+        answers.parts.push(Part { groups: 0..answers.grouped.count, threads });
+    } else {
+        answers.grouped = answers.grouped.group_after_group();
+        answers.parts = parts(&answers.grouped.groups, threads);
+    }
     Ok(Arc::new(SourceNode::new(Arc::new(answers), equivalence, None)))
 }
 
@@ -118,6 +132,17 @@ fn fields(question: &Question) -> Vec<FieldId> {
 }
 
 impl Answers {
+    /// Whether so many sensors count into so few lines that one call is for all of them, which looks at the sensors in
+    /// their own order.
+    fn has_few_lines(&self) -> bool {
+        let Grouped { groups, count, .. } = &self.grouped;
+        let bins = self.bin().map_or(1, |bin| bins(self.time(), bin));
+        let lines = bins.saturating_mul(i128::from(*count));
+        groups.len() >= SENSORS_FOR_LINES
+            && lines <= self.lines_max.min((groups.len() / SENSORS_PER_LINE) as i128)
+            && !groups.is_sorted()
+    }
+
     fn bin(&self) -> Option<Bin> {
         self.question.groups.iter().find_map(|group| match group {
             Group::Bin(bin) => Some(*bin),
@@ -142,6 +167,7 @@ impl Answers {
             bin: self.bin(),
             fields: fields(&self.question),
             deviations: self.question.measures.iter().any(|one| one.is_deviation()),
+            ends: self.question.measures.iter().any(|one| one.is_end()),
         }
     }
 
@@ -234,7 +260,8 @@ impl Answers {
     ) -> Result<Option<(TimeRange, i128)>> {
         let mut request = self.request(&Piece { groups, time });
         request.groups.fill(0);
-        let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
+        let request =
+            AggregateRequest { group_count: 1, bin: None, fields: vec![], ends: true, ..request };
         let result = self.ask(1, &request, tally)?;
         let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
         let rows = result.rows.first().map_or(0, |rows| i128::from(*rows));

@@ -18,12 +18,12 @@ use super::spec::Group;
 use crate::pushdown::{column_kind, evaluate, sensors_that_meet};
 use crate::table::View;
 
-/// The sensors of a question in the order of their groups.
+/// The sensors of a question and their groups.
 #[derive(Debug, Clone)]
 pub(super) struct Grouped {
-    /// The sensors, group after group.
+    /// The sensors in their order, or group after group.
     pub(super) sensors: Arc<[u32]>,
-    /// The group of each of them; rises without gaps.
+    /// The group of each of them; each group has one.
     pub(super) groups: Arc<[u32]>,
     /// The number of groups.
     pub(super) count: u32,
@@ -47,7 +47,7 @@ struct Ranks {
 }
 
 impl Grouped {
-    /// Finds the sensors of a question and groups them. Groups are ordered by their values, nulls
+    /// Finds the sensors of a question, in their order, and groups them. Groups are ordered by their values, nulls
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
         let view = &question.view;
@@ -82,10 +82,21 @@ impl Grouped {
                 columns.push(GroupColumn::Values(values));
             }
         }
-        let (by_group, groups, firsts) = group(&codes(ranks, sensors.len()));
+        let (groups, firsts) = group(&codes(ranks, sensors.len()));
         let columns = columns.iter().map(|column| column.at(&firsts)).collect::<Result<_>>()?;
-        let sensors = by_group.iter().map(|at| sensors[*at as usize]).collect();
-        Ok(Self { sensors, groups: groups.into(), count: firsts.len() as u32, columns })
+        let (sensors, groups) = (sensors.into(), groups.into());
+        Ok(Self { sensors, groups, count: firsts.len() as u32, columns })
+    }
+
+    /// The same with the sensors group after group.
+    pub(super) fn group_after_group(self) -> Self {
+        if self.groups.is_sorted() {
+            return self;
+        }
+        let order = order_of(self.groups.iter().map(|group| *group as usize), self.count as usize);
+        let of = |values: &[u32]| order.iter().map(|at| values[*at as usize]).collect();
+        let (sensors, groups) = (of(&self.sensors), of(&self.groups));
+        Self { sensors, groups, ..self }
     }
 
     /// The values of some groups, a column for each group column that looks at tags.
@@ -117,7 +128,7 @@ impl GroupColumn {
 }
 
 /// The tag that an expression is under some name, if it is nothing else.
-fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
+pub(super) fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
     if let Expr::Alias(alias) = expr {
         return bare_tag(&alias.expr, view);
     }
@@ -192,35 +203,49 @@ impl Codes {
 /// Up to so many codes for each sensor are counted; of more, counting would take longer than sorting.
 const CODES_PER_SENSOR_MAX: u64 = 4;
 
-/// The places of all codes in their order, the group of each of these, and a place for each group.
-fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-    let mut by_group: Vec<u32> = (0..codes.len() as u32).collect();
+/// A group for each code, in the order of the codes, and the place of the first code of each group.
+fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>) {
+    let mut firsts = Vec::new();
     if *bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
-        by_group.sort_by_key(|at| codes[*at as usize]);
-    } else {
-        let mut ends = vec![0_u32; *bound as usize];
-        codes.iter().for_each(|code| ends[*code as usize] += 1);
-        let mut start = 0;
-        for end in &mut ends {
-            start += std::mem::replace(end, start);
+        let mut by_code: Vec<u32> = (0..codes.len() as u32).collect();
+        by_code.sort_by_key(|at| codes[*at as usize]);
+        let (mut groups, mut last) = (vec![0; codes.len()], None);
+        for at in by_code {
+            let code = codes[at as usize];
+            if last != Some(code) {
+                firsts.push(at);
+                last = Some(code);
+            }
+            groups[at as usize] = firsts.len() as u32 - 1;
         }
-        for (at, code) in codes.iter().enumerate() {
-            let place = &mut ends[*code as usize];
-            by_group[*place as usize] = at as u32;
-            *place += 1;
-        }
+        return (groups, firsts);
     }
-    let (mut groups, mut firsts) = (Vec::with_capacity(by_group.len()), Vec::new());
-    let mut last = None;
-    for at in &by_group {
-        let code = codes[*at as usize];
-        if last != Some(code) {
-            firsts.push(*at);
-            last = Some(code);
-        }
-        groups.push(firsts.len() as u32 - 1);
+    const NONE: u32 = u32::MAX;
+    let mut group_of = vec![NONE; *bound as usize];
+    for (code, at) in codes.iter().zip(0..) {
+        let first = &mut group_of[*code as usize];
+        *first = at.min(*first);
     }
-    (by_group, groups, firsts)
+    for first in group_of.iter_mut().filter(|first| **first != NONE) {
+        firsts.push(std::mem::replace(first, firsts.len() as u32));
+    }
+    (codes.iter().map(|code| group_of[*code as usize]).collect(), firsts)
+}
+
+/// The places of some numbers below `bound` in the order of the numbers.
+fn order_of(numbers: impl ExactSizeIterator<Item = usize> + Clone, bound: usize) -> Vec<u32> {
+    let mut ends = vec![0_u32; bound];
+    numbers.clone().for_each(|number| ends[number] += 1);
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    let mut order = vec![0; numbers.len()];
+    for (number, at) in numbers.zip(0..) {
+        order[ends[number] as usize] = at;
+        ends[number] += 1;
+    }
+    order
 }
 
 #[cfg(test)]
@@ -241,14 +266,15 @@ mod tests {
                 ranks: (0..sensors).map(|at| rank(column, at)).collect(),
                 bound: bounds[column as usize],
             });
-            let (by_group, groups, firsts) = group(&codes(columns.collect(), sensors as usize));
+            let (groups, firsts) = group(&codes(columns.collect(), sensors as usize));
+            let by_group = order_of(groups.iter().map(|group| *group as usize), firsts.len());
             let tuple = |at: u32| [rank(0, at), rank(1, at), rank(2, at)];
             let mut expected: Vec<u32> = (0..sensors).collect();
             expected.sort_by_key(|at| tuple(*at));
             assert_eq!(by_group, expected, "{bounds:?}");
             let mut tuples: Vec<[u32; 3]> = expected.iter().map(|at| tuple(*at)).collect();
             let of_groups: Vec<[u32; 3]> =
-                groups.iter().map(|group| tuple(firsts[*group as usize])).collect();
+                by_group.iter().map(|at| tuple(firsts[groups[*at as usize] as usize])).collect();
             assert_eq!(of_groups, tuples, "{bounds:?}");
             tuples.dedup();
             assert_eq!(firsts.len(), tuples.len(), "{bounds:?}");

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use tidefall_types::TagId;
 
 use super::exec;
 use super::spec::{Group, Measure};
@@ -32,6 +33,8 @@ pub(crate) struct Question {
     pub(crate) groups: Vec<Group>,
     /// The columns behind them.
     pub(crate) measures: Vec<Measure>,
+    /// A tag whose values are counted, in all columns behind the groups: then there are no measures.
+    pub(crate) counted: Option<TagId>,
 }
 
 /// A leaf of the logical plan that stands for an aggregate and all below it.
@@ -45,6 +48,11 @@ impl MetricsNode {
     /// A node whose answer has `schema`.
     pub(crate) fn new(question: Question, schema: DFSchemaRef) -> Self {
         Self { question: Arc::new(question), schema }
+    }
+
+    /// What is asked.
+    pub(super) fn question(&self) -> &Question {
+        &self.question
     }
 }
 

@@ -98,6 +98,7 @@ fn with_rows(view: &View, sensors: &[u32], time: &TimeRange) -> Result<Vec<u32>>
         bin: None,
         fields: Vec::new(),
         deviations: false,
+        ends: false,
     };
     let stats = Arc::new(ReadStats::default());
     let found = view.snapshot().aggregate(&request, &stats).map_err(to_datafusion)?;

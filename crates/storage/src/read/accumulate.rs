@@ -8,9 +8,8 @@ use tidefall_types::{FieldId, FieldType, Result};
 
 use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult};
-use super::sums::{Dealt, FieldSums, TimedBlocks};
+use super::sums::{Dealt, DealtBlock, FieldSums, TimedBlocks, WantedSums};
 use crate::rows::SensorRows;
-use crate::segment::metrics::Blocks;
 use crate::segment::numbers::reorder;
 
 /// Metrics by group and bin while they grow: columns, with one entry for each group and bin, a *line*.
@@ -29,8 +28,19 @@ pub(crate) struct Accumulator {
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
     sums: Vec<FieldSums>,
+    /// Whether the ends of time are wanted.
+    ends: bool,
     /// Memory for the bins of a batch of rows.
     dealt: Vec<Dealt>,
+    /// Memory for the lines of the blocks of a frame.
+    dealt_blocks: Vec<DealtBlock>,
+}
+
+/// A block of metrics that answers for its rows, and the group that these are in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chosen {
+    pub(super) block: u32,
+    pub(super) group: u32,
 }
 
 /// Where the line of a key is.
@@ -47,6 +57,7 @@ const NO_LINE: u32 = u32::MAX;
 
 impl Accumulator {
     pub(crate) fn new(request: &AggregateRequest, fields: &Arc<[(FieldId, FieldType)]>) -> Self {
+        let wanted = WantedSums { deviations: request.deviations, ends: request.ends };
         Self {
             fields: Arc::clone(fields),
             group_count: request.group_count,
@@ -58,8 +69,10 @@ impl Accumulator {
             rows: Vec::new(),
             first_ns: Vec::new(),
             last_ns: Vec::new(),
-            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty, request.deviations)).collect(),
+            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty, wanted)).collect(),
+            ends: request.ends,
             dealt: Vec::new(),
+            dealt_blocks: Vec::new(),
         }
     }
 
@@ -80,33 +93,78 @@ impl Accumulator {
         matches!(self.lines, Lines::Growing)
     }
 
-    /// Where among the fields of an object each of the wanted ones is.
-    pub(crate) fn places(&self, held: &[(FieldId, FieldType)]) -> Vec<Option<usize>> {
-        let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
-        self.fields.iter().map(|(id, _)| place(id)).collect()
-    }
-
     /// Adds blocks of one sensor, each of which lies in one bin. `places` says where among the fields of `blocks`
     /// each of the wanted ones is.
     pub(crate) fn add_blocks(
         &mut self,
         group: u32,
-        blocks: &Blocks,
+        blocks: &TimedBlocks<'_>,
         mut range: Range<usize>,
         places: &[Option<usize>],
-        block_ns: i64,
     ) {
-        let blocks = TimedBlocks { blocks, block_ns };
         while !range.is_empty() {
-            let new = self.append_keys(group, &blocks, range.clone());
+            let new = self.append_keys(group, blocks, range.clone());
             if new.is_empty() {
-                self.add_block(group, &blocks, range.start, places);
+                self.add_block(group, blocks, range.start, places);
                 range.start += 1;
             } else {
-                self.append_blocks(&blocks, new.clone(), places);
+                self.append_blocks(blocks, new.clone(), places);
                 range.start = new.end;
             }
         }
+    }
+
+    /// Adds blocks of many sensors, each of which lies in one bin, column by column.
+    pub(super) fn add_chosen(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        chosen: &[Chosen],
+        places: &[Option<usize>],
+    ) {
+        let mut dealt = std::mem::take(&mut self.dealt_blocks);
+        dealt.clear();
+        self.deal_blocks(blocks, chosen, &mut dealt);
+        self.grow();
+        for DealtBlock { line, block } in &dealt {
+            self.rows[*line as usize] += blocks.blocks.rows[*block as usize] as u64;
+        }
+        if self.ends {
+            for DealtBlock { line, block } in &dealt {
+                let (line, time) = (*line as usize, blocks.time(*block as usize));
+                self.first_ns[line] = self.first_ns[line].min(time.first_ns);
+                self.last_ns[line] = self.last_ns[line].max(time.last_ns);
+            }
+        }
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            if let Some(place) = place {
+                sums.add_dealt(&dealt, blocks, &blocks.blocks.fields[*place]);
+            }
+        }
+        self.dealt_blocks = dealt;
+    }
+
+    /// Finds the line of each of some blocks.
+    fn deal_blocks(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        chosen: &[Chosen],
+        dealt: &mut Vec<DealtBlock>,
+    ) {
+        if let (None, Lines::ByGroup(lines)) = (self.bins, &self.lines) {
+            let known = chosen.iter().map(|Chosen { block, group }| DealtBlock {
+                line: lines[*group as usize],
+                block: *block,
+            });
+            dealt.extend(known.take_while(|dealt| dealt.line != NO_LINE));
+        }
+        let known = dealt.len();
+        dealt.extend(chosen[known..].iter().map(|Chosen { block, group }| {
+            let bin_start_ns = match self.bins {
+                None => i64::MIN,
+                Some(_) => self.bin_of(blocks.time(*block as usize).first_ns),
+            };
+            DealtBlock { line: self.line(*group, bin_start_ns) as u32, block: *block }
+        }));
     }
 
     /// Begins lines for the first of some blocks, as many as each begin a bin behind all that were before.
