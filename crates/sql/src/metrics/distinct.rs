@@ -28,7 +28,6 @@ struct DistinctValues {
     question: Arc<Question>,
     tag: TagId,
     arrow: SchemaRef,
-    /// Group after group.
     grouped: Grouped,
     threads: usize,
 }
@@ -41,25 +40,20 @@ pub(super) fn plan(
     equivalence: EquivalenceProperties,
     threads: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let grouped = Grouped::of(&question)?.group_after_group();
+    let grouped = Grouped::of(&question)?;
     let source = DistinctValues { question, tag, arrow, grouped, threads };
     Ok(Arc::new(SourceNode::new(Arc::new(source), equivalence, None)))
 }
 
 impl DistinctValues {
-    /// For each sensor, group after group, whether it has a reading.
+    /// Whether each of the sensors has a reading.
     fn with_reading(&self, tally: &Tally) -> Result<Vec<bool>> {
-        let sensors = &self.grouped.sensors;
-        let mut order: Vec<u32> = (0..sensors.len() as u32).collect();
-        if !sensors.is_sorted() {
-            order.sort_unstable_by_key(|at| sensors[*at as usize]);
-        }
-        let mut found = vec![false; sensors.len()];
-        for places in order.chunks(SENSORS_TOGETHER) {
+        let mut found = Vec::with_capacity(self.grouped.sensors.len());
+        for sensors in self.grouped.sensors.chunks(SENSORS_TOGETHER) {
             let request = AggregateRequest {
-                sensors: places.iter().map(|at| sensors[*at as usize]).collect(),
-                groups: (0..places.len() as u32).collect(),
-                group_count: places.len() as u32,
+                sensors: sensors.to_vec(),
+                groups: (0..sensors.len() as u32).collect(),
+                group_count: sensors.len() as u32,
                 time: self.question.conditions.time,
                 bin: None,
                 fields: Vec::new(),
@@ -68,8 +62,10 @@ impl DistinctValues {
             };
             let snapshot = self.question.view.snapshot();
             let answer = snapshot.aggregate_on(self.threads, &request, &tally.start());
+            let start = found.len();
+            found.resize(start + sensors.len(), false);
             for group in answer.map_err(to_datafusion)?.group {
-                found[places[group as usize] as usize] = true;
+                found[start + group as usize] = true;
             }
         }
         Ok(found)
@@ -78,15 +74,18 @@ impl DistinctValues {
     fn answer(&self, tally: &Tally) -> Result<RecordBatch> {
         let Grouped { sensors, groups, count, .. } = &self.grouped;
         let tag = self.question.view.snapshot().tag(self.tag);
+        let (keys, with_reading) = (tag.keys(sensors), self.with_reading(tally)?);
         let mut values: Vec<Option<i64>> = vec![None; *count as usize];
         // The group in which each value was found last.
         let mut found_in: Vec<Option<u32>> = vec![None; tag.value_count()];
-        let with_reading = self.with_reading(tally)?;
-        let all = sensors.iter().zip(groups.iter()).zip(with_reading);
-        for ((sensor, group), _) in all.filter(|(_, has_reading)| *has_reading) {
-            let value = values[*group as usize].get_or_insert(0);
-            let key = tag.key(*sensor);
-            if key != NO_TAG && found_in[key as usize].replace(*group) != Some(*group) {
+        for at in self.grouped.places() {
+            let at = at as usize;
+            if !with_reading[at] {
+                continue;
+            }
+            let (key, group) = (keys[at], groups[at]);
+            let value = values[group as usize].get_or_insert(0);
+            if key != NO_TAG && found_in[key as usize].replace(group) != Some(group) {
                 *value += 1;
             }
         }

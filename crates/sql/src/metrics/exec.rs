@@ -51,7 +51,7 @@ const SENSORS_PER_LINE: usize = 4;
 pub(super) struct Answers {
     question: Arc<Question>,
     arrow: SchemaRef,
-    grouped: Grouped,
+    grouped: Arc<Grouped>,
     parts: Vec<Part>,
     /// Lines that a call may have.
     lines_max: i128,
@@ -85,13 +85,15 @@ pub(super) fn plan(
     }
     let grouped = Grouped::of(&question)?;
     let lines_max = lines_max(&question, threads);
-    let mut answers = Answers { question, arrow, grouped, parts: Vec::new(), lines_max };
-    if answers.has_few_lines() {
-        answers.parts.push(Part { groups: 0..answers.grouped.count, threads });
+    let (grouped, parts) = if has_few_lines(&question, &grouped, lines_max) {
+        let all = Part { groups: 0..grouped.count, threads };
+        (grouped, vec![all])
     } else {
-        answers.grouped = answers.grouped.group_after_group();
-        answers.parts = parts(&answers.grouped.groups, threads);
-    }
+        let grouped = grouped.group_after_group();
+        let parts = parts(&grouped.groups, threads);
+        (grouped, parts)
+    };
+    let answers = Answers { question, arrow, grouped: Arc::new(grouped), parts, lines_max };
     Ok(Arc::new(SourceNode::new(Arc::new(answers), equivalence, None)))
 }
 
@@ -115,6 +117,17 @@ fn parts(groups: &[u32], partitions_max: usize) -> Vec<Part> {
     parts
 }
 
+/// Whether so many sensors count into so few lines that one call is for all of them, which looks at the sensors in their own
+/// order.
+fn has_few_lines(question: &Question, grouped: &Grouped, lines_max: i128) -> bool {
+    let Grouped { groups, count, .. } = grouped;
+    let bins = question.bin().map_or(1, |bin| bins(question.time_with_rows(), bin));
+    let lines = bins.saturating_mul(i128::from(*count));
+    groups.len() >= SENSORS_FOR_LINES
+        && lines <= lines_max.min((groups.len() / SENSORS_PER_LINE) as i128)
+        && !groups.is_sorted()
+}
+
 /// Lines that each call may have, so that all that run at once keep to their memory.
 fn lines_max(question: &Question, threads: usize) -> i128 {
     let fields = fields(question).len();
@@ -132,22 +145,8 @@ fn fields(question: &Question) -> Vec<FieldId> {
 }
 
 impl Answers {
-    /// Whether so many sensors count into so few lines that one call is for all of them, which looks at the sensors in
-    /// their own order.
-    fn has_few_lines(&self) -> bool {
-        let Grouped { groups, count, .. } = &self.grouped;
-        let bins = self.bin().map_or(1, |bin| bins(self.time(), bin));
-        let lines = bins.saturating_mul(i128::from(*count));
-        groups.len() >= SENSORS_FOR_LINES
-            && lines <= self.lines_max.min((groups.len() / SENSORS_PER_LINE) as i128)
-            && !groups.is_sorted()
-    }
-
     fn bin(&self) -> Option<Bin> {
-        self.question.groups.iter().find_map(|group| match group {
-            Group::Bin(bin) => Some(*bin),
-            Group::Tags(_) => None,
-        })
+        self.question.bin()
     }
 
     /// The places of the sensors of some groups, from the first to the one behind the last.
@@ -193,17 +192,10 @@ impl Answers {
         Piece { groups: 0..self.grouped.count, time: self.question.conditions.time }
     }
 
-    /// The times that are asked for, without those at which there are surely no rows.
-    fn time(&self) -> TimeRange {
-        let bounds = self.question.view.snapshot().time_bounds();
-        let wanted = self.question.conditions.time;
-        bounds.map_or(wanted, |bounds| wanted.intersect(&bounds))
-    }
-
     /// Cuts a partition into pieces whose answers have a bounded number of lines. The pieces come
     /// in the order of the lines: by group, then by time.
     fn pieces(&self, groups: Range<u32>, tally: &Tally) -> Result<Vec<Piece>> {
-        let time = self.time();
+        let time = self.question.time_with_rows();
         if time.is_empty() {
             return Ok(Vec::new());
         }
@@ -405,7 +397,7 @@ impl Source for Answers {
     fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
         let all = 0..self.grouped.count;
         let groups = partition.map_or(all, |at| self.parts[at].groups.clone());
-        let time = self.time();
+        let time = self.question.time_with_rows();
         let count = i128::from(groups.end - groups.start);
         let lines = self.bin().map_or(count, |bin| bins(time, bin).saturating_mul(count));
         let (first, behind) = self.places(&groups);

@@ -3,8 +3,6 @@
 //! Tags are compared by the order of their values, which the catalogue knows, as numbers: no text is looked at for a
 //! sensor, as there may be a million.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::row::{RowConverter, SortField};
@@ -15,16 +13,16 @@ use tidefall_types::{ColumnKind, TagId};
 
 use super::node::Question;
 use super::spec::Group;
-use crate::pushdown::{column_kind, evaluate, sensors_that_meet};
+use crate::pushdown::{column_kind, evaluate, in_order, sensors_that_meet};
 use crate::table::View;
 
 /// The sensors of a question and their groups.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Grouped {
     /// The sensors in their order, or group after group.
-    pub(super) sensors: Arc<[u32]>,
+    pub(super) sensors: Vec<u32>,
     /// The group of each of them; each group has one.
-    pub(super) groups: Arc<[u32]>,
+    pub(super) groups: Vec<u32>,
     /// The number of groups.
     pub(super) count: u32,
     /// The group columns that look at tags.
@@ -32,7 +30,7 @@ pub(super) struct Grouped {
 }
 
 /// A value for each group.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum GroupColumn {
     /// Keys of a tag.
     Tag(TagId, Vec<u32>),
@@ -51,8 +49,7 @@ impl Grouped {
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
         let view = &question.view;
-        let sensors: Vec<u32> =
-            sensors_that_meet(view, &question.conditions, None)?.iter().collect();
+        let sensors = in_order(&sensors_that_meet(view, &question.conditions, None)?);
         let exprs = question.groups.iter().filter_map(|group| match group {
             Group::Tags(expr) => Some(expr),
             Group::Bin(_) => None,
@@ -64,8 +61,8 @@ impl Grouped {
         let (sensors, computed) = evaluate(view, sensors, &computed, &question.conditions.time)?;
         if tags.is_empty() || sensors.is_empty() {
             let count = u32::from(!sensors.is_empty());
-            let groups = vec![0; sensors.len()].into();
-            return Ok(Self { sensors: sensors.into(), groups, count, columns: Vec::new() });
+            let groups = vec![0; sensors.len()];
+            return Ok(Self { sensors, groups, count, columns: Vec::new() });
         }
         let mut computed = computed.into_iter();
         let mut columns = Vec::with_capacity(tags.len());
@@ -73,7 +70,7 @@ impl Grouped {
         for tag in tags {
             if let Some(tag) = tag {
                 let shown = view.tag(tag);
-                let keys: Vec<u32> = sensors.iter().map(|sensor| shown.key(*sensor)).collect();
+                let keys = shown.keys(&sensors);
                 let (of_keys, bound) = shown.ranks(&keys);
                 ranks.push(Ranks { ranks: of_keys, bound });
                 columns.push(GroupColumn::Tag(tag, keys));
@@ -82,9 +79,14 @@ impl Grouped {
                 columns.push(GroupColumn::Values(values));
             }
         }
-        let (groups, firsts) = group(&codes(ranks, sensors.len()));
+        let (groups, firsts) = match &ranks[..] {
+            [Ranks { ranks, bound }] => group(ranks, u64::from(*bound)),
+            _ => {
+                let Codes { codes, bound } = codes(ranks, sensors.len());
+                group(&codes, bound)
+            }
+        };
         let columns = columns.iter().map(|column| column.at(&firsts)).collect::<Result<_>>()?;
-        let (sensors, groups) = (sensors.into(), groups.into());
         Ok(Self { sensors, groups, count: firsts.len() as u32, columns })
     }
 
@@ -93,10 +95,18 @@ impl Grouped {
         if self.groups.is_sorted() {
             return self;
         }
-        let order = order_of(self.groups.iter().map(|group| *group as usize), self.count as usize);
+        let order = self.places();
         let of = |values: &[u32]| order.iter().map(|at| values[*at as usize]).collect();
         let (sensors, groups) = (of(&self.sensors), of(&self.groups));
         Self { sensors, groups, ..self }
+    }
+
+    /// The places of the sensors, group after group.
+    pub(super) fn places(&self) -> Vec<u32> {
+        match self.groups.is_sorted() {
+            true => (0..self.groups.len() as u32).collect(),
+            false => order_of(&self.groups, self.count as usize),
+        }
     }
 
     /// The values of some groups, a column for each group column that looks at tags.
@@ -204,14 +214,15 @@ impl Codes {
 const CODES_PER_SENSOR_MAX: u64 = 4;
 
 /// A group for each code, in the order of the codes, and the place of the first code of each group.
-fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>) {
+fn group<C: Copy + Into<u64>>(codes: &[C], bound: u64) -> (Vec<u32>, Vec<u32>) {
+    let code_at = |at: u32| -> u64 { codes[at as usize].into() };
     let mut firsts = Vec::new();
-    if *bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
+    if bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
         let mut by_code: Vec<u32> = (0..codes.len() as u32).collect();
-        by_code.sort_by_key(|at| codes[*at as usize]);
+        by_code.sort_by_key(|at| code_at(*at));
         let (mut groups, mut last) = (vec![0; codes.len()], None);
         for at in by_code {
-            let code = codes[at as usize];
+            let code = code_at(at);
             if last != Some(code) {
                 firsts.push(at);
                 last = Some(code);
@@ -221,29 +232,31 @@ fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>) {
         return (groups, firsts);
     }
     const NONE: u32 = u32::MAX;
-    let mut group_of = vec![NONE; *bound as usize];
+    let place = |code: &C| -> usize { (*code).into() as usize };
+    let mut group_of = vec![NONE; bound as usize];
     for (code, at) in codes.iter().zip(0..) {
-        let first = &mut group_of[*code as usize];
+        let first = &mut group_of[place(code)];
         *first = at.min(*first);
     }
     for first in group_of.iter_mut().filter(|first| **first != NONE) {
         firsts.push(std::mem::replace(first, firsts.len() as u32));
     }
-    (codes.iter().map(|code| group_of[*code as usize]).collect(), firsts)
+    (codes.iter().map(|code| group_of[place(code)]).collect(), firsts)
 }
 
 /// The places of some numbers below `bound` in the order of the numbers.
-fn order_of(numbers: impl ExactSizeIterator<Item = usize> + Clone, bound: usize) -> Vec<u32> {
+fn order_of(numbers: &[u32], bound: usize) -> Vec<u32> {
     let mut ends = vec![0_u32; bound];
-    numbers.clone().for_each(|number| ends[number] += 1);
+    numbers.iter().for_each(|number| ends[*number as usize] += 1);
     let mut start = 0;
     for end in &mut ends {
         start += std::mem::replace(end, start);
     }
     let mut order = vec![0; numbers.len()];
-    for (number, at) in numbers.zip(0..) {
-        order[ends[number] as usize] = at;
-        ends[number] += 1;
+    for (number, at) in numbers.iter().zip(0..) {
+        let place = &mut ends[*number as usize];
+        order[*place as usize] = at;
+        *place += 1;
     }
     order
 }
@@ -266,8 +279,9 @@ mod tests {
                 ranks: (0..sensors).map(|at| rank(column, at)).collect(),
                 bound: bounds[column as usize],
             });
-            let (groups, firsts) = group(&codes(columns.collect(), sensors as usize));
-            let by_group = order_of(groups.iter().map(|group| *group as usize), firsts.len());
+            let Codes { codes, bound } = codes(columns.collect(), sensors as usize);
+            let (groups, firsts) = group(&codes, bound);
+            let by_group = order_of(&groups, firsts.len());
             let tuple = |at: u32| [rank(0, at), rank(1, at), rank(2, at)];
             let mut expected: Vec<u32> = (0..sensors).collect();
             expected.sort_by_key(|at| tuple(*at));

@@ -8,7 +8,7 @@ use tidefall_types::{FieldId, FieldType, Result};
 
 use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult};
-use super::sums::{Dealt, DealtBlock, FieldSums, TimedBlocks, WantedSums};
+use super::sums::{Dealt, DealtBlock, DealtEnd, FieldSums, TimedBlocks, WantedSums};
 use crate::rows::SensorRows;
 use crate::segment::numbers::reorder;
 
@@ -54,6 +54,14 @@ enum Lines {
 }
 
 const NO_LINE: u32 = u32::MAX;
+
+/// The first or the last row of a block of metrics that has a value for each field or for none, and the group of the row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChosenEnd {
+    pub(super) block: u32,
+    pub(super) group: u32,
+    pub(super) is_last: bool,
+}
 
 impl Accumulator {
     pub(crate) fn new(request: &AggregateRequest, fields: &Arc<[(FieldId, FieldType)]>) -> Self {
@@ -143,6 +151,30 @@ impl Accumulator {
         self.dealt_blocks = dealt;
     }
 
+    /// Adds rows that are the ends of blocks.
+    pub(super) fn add_ends(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        ends: &[ChosenEnd],
+        places: &[Option<usize>],
+    ) {
+        let deal = |end: &ChosenEnd| {
+            let time_ns = blocks.time_of(end.block as usize, end.is_last);
+            let line = self.line_at(end.group, time_ns);
+            DealtEnd { line, block: end.block as usize, is_last: end.is_last, time_ns }
+        };
+        let dealt: Vec<DealtEnd> = ends.iter().map(deal).collect();
+        self.grow();
+        for DealtEnd { line, time_ns, .. } in &dealt {
+            self.add_to(*line, 1, (*time_ns, *time_ns));
+        }
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            if let Some(place) = place {
+                sums.add_ends(&dealt, &blocks.blocks.fields[*place]);
+            }
+        }
+    }
+
     /// Finds the line of each of some blocks.
     fn deal_blocks(
         &mut self,
@@ -159,11 +191,8 @@ impl Accumulator {
         }
         let known = dealt.len();
         dealt.extend(chosen[known..].iter().map(|Chosen { block, group }| {
-            let bin_start_ns = match self.bins {
-                None => i64::MIN,
-                Some(_) => self.bin_of(blocks.time(*block as usize).first_ns),
-            };
-            DealtBlock { line: self.line(*group, bin_start_ns) as u32, block: *block }
+            let time_ns = blocks.time_of(*block as usize, false);
+            DealtBlock { line: self.line_at(*group, time_ns) as u32, block: *block }
         }));
     }
 
@@ -286,6 +315,12 @@ impl Accumulator {
         for (sums, others) in self.sums.iter_mut().zip(&other.sums) {
             sums.absorb(&lines, others);
         }
+    }
+
+    /// The line of a group at some time.
+    fn line_at(&mut self, group: u32, time_ns: i64) -> usize {
+        let bin_start_ns = self.bin_of(time_ns);
+        self.line(group, bin_start_ns)
     }
 
     /// The line of a key, which is begun if it is new; its columns come with [`Self::grow`].

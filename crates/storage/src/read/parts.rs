@@ -30,6 +30,12 @@ impl LiveObject {
         sensors.iter().any(|sensor| known.contains(sensor))
     }
 
+    /// The same of sensors that ascend.
+    pub(super) fn may_have_one_of_ordered(&self, sensors: &[u32]) -> bool {
+        let next = sensors.partition_point(|sensor| *sensor < self.entry.first_sensor);
+        sensors.get(next).is_some_and(|sensor| *sensor <= self.entry.last_sensor)
+    }
+
     fn shares_sensors_with(&self, other: &Self) -> bool {
         self.entry.first_sensor <= other.entry.last_sensor
             && other.entry.first_sensor <= self.entry.last_sensor

@@ -111,6 +111,15 @@ pub(super) struct DealtBlock {
     pub(super) block: u32,
 }
 
+/// An end of a block, a row, that counts into a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DealtEnd {
+    pub(super) line: usize,
+    pub(super) block: usize,
+    pub(super) is_last: bool,
+    pub(super) time_ns: i64,
+}
+
 /// Blocks, and the times at which the first and the last of their rows lie.
 pub(super) struct TimedBlocks<'a> {
     pub(super) blocks: &'a Blocks,
@@ -120,6 +129,12 @@ pub(super) struct TimedBlocks<'a> {
 impl TimedBlocks<'_> {
     pub(super) fn time(&self, block: usize) -> TimeRange {
         block_time(self.blocks, block, self.block_ns)
+    }
+
+    /// When the first or the last row of a block came.
+    pub(super) fn time_of(&self, block: usize, is_last: bool) -> i64 {
+        let TimeRange { first_ns, last_ns } = self.time(block);
+        if is_last { last_ns } else { first_ns }
     }
 
     /// When the first and the last value of a field came.
@@ -233,6 +248,24 @@ impl FieldSums {
         }
     }
 
+    /// Adds ends of blocks that have a value for each of their rows or for none.
+    pub(super) fn add_ends(&mut self, ends: &[DealtEnd], field: &FieldBlocks) {
+        let with_value = ends.iter().filter(|end| field.count[end.block] > 0);
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => with_value.for_each(|end| counts[end.line] += 1),
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
     /// Adds rows, of which `values` is the column of this field.
     pub(super) fn add_rows(&mut self, times: &[i64], values: &ArrayRef, dealt: &[Dealt]) {
         match self {
@@ -327,6 +360,13 @@ impl<T: Number> Sums<T> {
         self.columns.extend_from(columns, range.clone());
         self.first_ns.extend(range.clone().map(|block| blocks.value_times(field, block).0));
         self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
+    }
+
+    fn add_end(&mut self, end: &DealtEnd, columns: &Columns<T>) {
+        let values = if end.is_last { &columns.last } else { &columns.first };
+        let times = (end.time_ns, end.time_ns);
+        let sum = Sum::of_values(&[values[end.block]], times, self.wanted.deviations);
+        self.add(end.line, &sum);
     }
 
     fn add_dealt(

@@ -1,9 +1,11 @@
 //! Blocks of many sensors at once: the metrics of an object are gone through frame by frame, and what all blocks of a
 //! frame say is added column by column. It is what makes a sensor with few readings cost a few nanoseconds.
 
+use std::ops::Range;
+
 use tidefall_types::{Result, TimeRange};
 
-use super::accumulate::{Accumulator, Chosen};
+use super::accumulate::{Accumulator, Chosen, ChosenEnd};
 use super::aggregate::{Asked, block_time};
 use super::bin::Bins;
 use super::deletes::LiveTombstone;
@@ -35,6 +37,9 @@ pub(super) struct Left {
 /// So many blocks of one sensor are added by themselves: bins that come in order are found faster so.
 const BLOCKS_TOGETHER: usize = 16;
 
+/// Where a frame has more blocks for each sensor that is asked for, these are looked up.
+const BLOCKS_PER_SENSOR_MAX: usize = 8;
+
 /// Adds the blocks of an object for the sensors of a share, which ascend; nothing else may have rows of them at the times of
 /// the object. `alone` has this object only.
 pub(super) fn sweep(
@@ -47,7 +52,9 @@ pub(super) fn sweep(
     let (Some(first), Some(last)) = (share.sensors.first(), share.sensors.last()) else {
         return Ok(swept);
     };
-    for object in &alone.objects {
+    for object in
+        alone.objects.iter().filter(|object| object.may_have_one_of_ordered(share.sensors))
+    {
         let deletes = alone.deletes.within(object.entry.time);
         let mut sweep = Sweep {
             asked,
@@ -57,6 +64,7 @@ pub(super) fn sweep(
             is_within: asked.time.covers(&object.entry.time),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
             chosen: Vec::new(),
+            ends: Vec::new(),
             accumulator: &mut *accumulator,
             swept: &mut swept,
         };
@@ -84,13 +92,20 @@ struct Sweep<'s> {
     deletes: Vec<&'s LiveTombstone>,
     /// Memory for what is added of a frame.
     chosen: Vec<Chosen>,
+    ends: Vec<ChosenEnd>,
     accumulator: &'s mut Accumulator,
     swept: &'s mut Swept,
 }
 
 impl Sweep<'_> {
     fn frame(&mut self, blocks: &Blocks, sensors: &[u32], groups: &[u32]) {
-        let is_clear = self.is_within
+        // Few of the sensors of a frame are found faster one by one.
+        let are_many = sensors
+            .get(blocks.len() / BLOCKS_PER_SENSOR_MAX)
+            .zip(blocks.sensor.last())
+            .is_some_and(|(sensor, last)| i64::from(*sensor) <= *last);
+        let is_clear = are_many
+            && self.is_within
             && self.bins.is_none()
             && self.deletes.is_empty()
             && self.places.iter().flatten().all(|place| blocks.fields[*place].are_exact());
@@ -134,9 +149,12 @@ impl Sweep<'_> {
             if found.is_empty() {
                 continue;
             }
-            let is_clear = !hides_one(&self.deletes, sensor)
-                && found.clone().all(|block| self.is_whole(blocks, block));
-            if !is_clear {
+            let is_hidden = hides_one(&self.deletes, sensor);
+            let is_clear = !is_hidden && found.clone().all(|block| self.is_whole(blocks, block));
+            if !is_clear && !is_hidden && found.clone().all(|block| self.is_its_ends(blocks, block))
+            {
+                self.choose_ends(blocks, found, group);
+            } else if !is_clear {
                 let first_ns = block_time(blocks, found.start, self.block_ns).first_ns;
                 let last_ns = block_time(blocks, found.end - 1, self.block_ns).last_ns;
                 let time = TimeRange::new(first_ns, last_ns).intersect(&self.asked.time);
@@ -163,8 +181,33 @@ impl Sweep<'_> {
             && self.bins.as_mut().is_none_or(|bins| bins.are_together(rows.first_ns, rows.last_ns))
     }
 
+    /// Whether all rows of a block are known, as there are no others than the first and the last.
+    fn is_its_ends(&self, blocks: &Blocks, block: usize) -> bool {
+        let rows = blocks.rows[block];
+        let is_known = |place: &usize| {
+            let values = blocks.fields[*place].count[block];
+            values == 0 || values == rows
+        };
+        rows <= 2 && self.places.iter().flatten().all(is_known)
+    }
+
+    /// Takes those rows of such blocks that are at a time that is asked for.
+    fn choose_ends(&mut self, blocks: &Blocks, range: Range<usize>, group: u32) {
+        let timed = TimedBlocks { blocks, block_ns: self.block_ns };
+        for block in range {
+            for is_last in [false, true].into_iter().take(blocks.rows[block] as usize) {
+                if self.asked.time.contains(timed.time_of(block, is_last)) {
+                    self.ends.push(ChosenEnd { block: block as u32, group, is_last });
+                }
+            }
+            self.swept.blocks += 1;
+        }
+    }
+
     fn add_chosen(&mut self, blocks: &Blocks) {
         let timed = TimedBlocks { blocks, block_ns: self.block_ns };
+        self.accumulator.add_ends(&timed, &self.ends, &self.places);
+        self.ends.clear();
         self.accumulator.add_chosen(&timed, &self.chosen, &self.places);
         self.swept.blocks += self.chosen.len() as u64;
         self.chosen.clear();
