@@ -364,6 +364,7 @@ impl Asker<'_> {
                     bin: Some(Bin { width_ns: NS_PER_HOUR, origin_ns: 0 }),
                     fields: vec![VALUE],
                     deviations: false,
+                    ends: true,
                 };
                 snapshot.aggregate(&request, &ReadStats::default().into())?.rows.len()
             }

@@ -144,6 +144,7 @@ impl Question {
             bin,
             fields: vec![self.field],
             deviations: true,
+            ends: true,
         };
         self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))
     }

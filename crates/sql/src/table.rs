@@ -93,6 +93,11 @@ impl TagView<'_> {
         self.tag.key(sensor)
     }
 
+    /// The keys of the values that some sensors have, best in their order.
+    pub(crate) fn keys(&self, sensors: &[u32]) -> Vec<u32> {
+        self.tag.keys(sensors)
+    }
+
     /// The place of each of some keys in the order of their values, and a bound of these places; [`NO_TAG`] comes last.
     pub(crate) fn ranks(&self, keys: &[u32]) -> (Vec<u32>, u32) {
         let count = self.tag.value_count();

@@ -15,6 +15,7 @@ use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::by_time::ByTime;
 use super::columns::{Answer, of_nothing, times};
+use super::distinct;
 use super::groups::Grouped;
 use super::node::Question;
 use super::spec::Group;
@@ -41,12 +42,16 @@ const LINES_MAX: usize = 512 * 1024;
 /// From so many sensors on, groups are shared out among cores.
 const SENSORS_FOR_CORES: usize = 32;
 
+/// From so many sensors on, and with so many for each line, the lines of several threads are added up.
+const SENSORS_FOR_LINES: usize = 1024;
+const SENSORS_PER_LINE: usize = 4;
+
 /// Answers a question from metrics.
 #[derive(Debug, Clone)]
 pub(super) struct Answers {
     question: Arc<Question>,
     arrow: SchemaRef,
-    grouped: Grouped,
+    grouped: Arc<Grouped>,
     parts: Vec<Part>,
     /// Lines that a call may have.
     lines_max: i128,
@@ -73,11 +78,22 @@ pub(super) fn plan(
     arrow: SchemaRef,
     partitions_max: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let grouped = Grouped::of(&question)?;
-    let parts = parts(&grouped.groups, partitions_max.max(1));
     let equivalence = ordered(&question, &arrow);
-    let lines_max = lines_max(&question, partitions_max.max(1));
-    let answers = Answers { question, arrow, grouped, parts, lines_max };
+    let threads = partitions_max.max(1);
+    if let Some(tag) = question.counted {
+        return distinct::plan(question, tag, arrow, equivalence, threads);
+    }
+    let grouped = Grouped::of(&question)?;
+    let lines_max = lines_max(&question, threads);
+    let (grouped, parts) = if has_few_lines(&question, &grouped, lines_max) {
+        let all = Part { groups: 0..grouped.count, threads };
+        (grouped, vec![all])
+    } else {
+        let grouped = grouped.group_after_group();
+        let parts = parts(&grouped.groups, threads);
+        (grouped, parts)
+    };
+    let answers = Answers { question, arrow, grouped: Arc::new(grouped), parts, lines_max };
     Ok(Arc::new(SourceNode::new(Arc::new(answers), equivalence, None)))
 }
 
@@ -101,6 +117,17 @@ fn parts(groups: &[u32], partitions_max: usize) -> Vec<Part> {
     parts
 }
 
+/// Whether so many sensors count into so few lines that one call is for all of them, which looks at the sensors in their own
+/// order.
+fn has_few_lines(question: &Question, grouped: &Grouped, lines_max: i128) -> bool {
+    let Grouped { groups, count, .. } = grouped;
+    let bins = question.bin().map_or(1, |bin| bins(question.time_with_rows(), bin));
+    let lines = bins.saturating_mul(i128::from(*count));
+    groups.len() >= SENSORS_FOR_LINES
+        && lines <= lines_max.min((groups.len() / SENSORS_PER_LINE) as i128)
+        && !groups.is_sorted()
+}
+
 /// Lines that each call may have, so that all that run at once keep to their memory.
 fn lines_max(question: &Question, threads: usize) -> i128 {
     let fields = fields(question).len();
@@ -119,10 +146,7 @@ fn fields(question: &Question) -> Vec<FieldId> {
 
 impl Answers {
     fn bin(&self) -> Option<Bin> {
-        self.question.groups.iter().find_map(|group| match group {
-            Group::Bin(bin) => Some(*bin),
-            Group::Tags(_) => None,
-        })
+        self.question.bin()
     }
 
     /// The places of the sensors of some groups, from the first to the one behind the last.
@@ -142,6 +166,7 @@ impl Answers {
             bin: self.bin(),
             fields: fields(&self.question),
             deviations: self.question.measures.iter().any(|one| one.is_deviation()),
+            ends: self.question.measures.iter().any(|one| one.is_end()),
         }
     }
 
@@ -167,17 +192,10 @@ impl Answers {
         Piece { groups: 0..self.grouped.count, time: self.question.conditions.time }
     }
 
-    /// The times that are asked for, without those at which there are surely no rows.
-    fn time(&self) -> TimeRange {
-        let bounds = self.question.view.snapshot().time_bounds();
-        let wanted = self.question.conditions.time;
-        bounds.map_or(wanted, |bounds| wanted.intersect(&bounds))
-    }
-
     /// Cuts a partition into pieces whose answers have a bounded number of lines. The pieces come
     /// in the order of the lines: by group, then by time.
     fn pieces(&self, groups: Range<u32>, tally: &Tally) -> Result<Vec<Piece>> {
-        let time = self.time();
+        let time = self.question.time_with_rows();
         if time.is_empty() {
             return Ok(Vec::new());
         }
@@ -234,7 +252,8 @@ impl Answers {
     ) -> Result<Option<(TimeRange, i128)>> {
         let mut request = self.request(&Piece { groups, time });
         request.groups.fill(0);
-        let request = AggregateRequest { group_count: 1, bin: None, fields: vec![], ..request };
+        let request =
+            AggregateRequest { group_count: 1, bin: None, fields: vec![], ends: true, ..request };
         let result = self.ask(1, &request, tally)?;
         let ends = result.first_time_ns.first().zip(result.last_time_ns.first());
         let rows = result.rows.first().map_or(0, |rows| i128::from(*rows));
@@ -378,7 +397,7 @@ impl Source for Answers {
     fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
         let all = 0..self.grouped.count;
         let groups = partition.map_or(all, |at| self.parts[at].groups.clone());
-        let time = self.time();
+        let time = self.question.time_with_rows();
         let count = i128::from(groups.end - groups.start);
         let lines = self.bin().map_or(count, |bin| bins(time, bin).saturating_mul(count));
         let (first, behind) = self.places(&groups);

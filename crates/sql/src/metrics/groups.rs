@@ -3,8 +3,6 @@
 //! Tags are compared by the order of their values, which the catalogue knows, as numbers: no text is looked at for a
 //! sensor, as there may be a million.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::row::{RowConverter, SortField};
@@ -15,16 +13,16 @@ use tidefall_types::{ColumnKind, TagId};
 
 use super::node::Question;
 use super::spec::Group;
-use crate::pushdown::{column_kind, evaluate, sensors_that_meet};
+use crate::pushdown::{column_kind, evaluate, in_order, sensors_that_meet};
 use crate::table::View;
 
-/// The sensors of a question in the order of their groups.
-#[derive(Debug, Clone)]
+/// The sensors of a question and their groups.
+#[derive(Debug)]
 pub(super) struct Grouped {
-    /// The sensors, group after group.
-    pub(super) sensors: Arc<[u32]>,
-    /// The group of each of them; rises without gaps.
-    pub(super) groups: Arc<[u32]>,
+    /// The sensors in their order, or group after group.
+    pub(super) sensors: Vec<u32>,
+    /// The group of each of them; each group has one.
+    pub(super) groups: Vec<u32>,
     /// The number of groups.
     pub(super) count: u32,
     /// The group columns that look at tags.
@@ -32,7 +30,7 @@ pub(super) struct Grouped {
 }
 
 /// A value for each group.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum GroupColumn {
     /// Keys of a tag.
     Tag(TagId, Vec<u32>),
@@ -47,12 +45,11 @@ struct Ranks {
 }
 
 impl Grouped {
-    /// Finds the sensors of a question and groups them. Groups are ordered by their values, nulls
+    /// Finds the sensors of a question, in their order, and groups them. Groups are ordered by their values, nulls
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
         let view = &question.view;
-        let sensors: Vec<u32> =
-            sensors_that_meet(view, &question.conditions, None)?.iter().collect();
+        let sensors = in_order(&sensors_that_meet(view, &question.conditions, None)?);
         let exprs = question.groups.iter().filter_map(|group| match group {
             Group::Tags(expr) => Some(expr),
             Group::Bin(_) => None,
@@ -64,8 +61,8 @@ impl Grouped {
         let (sensors, computed) = evaluate(view, sensors, &computed, &question.conditions.time)?;
         if tags.is_empty() || sensors.is_empty() {
             let count = u32::from(!sensors.is_empty());
-            let groups = vec![0; sensors.len()].into();
-            return Ok(Self { sensors: sensors.into(), groups, count, columns: Vec::new() });
+            let groups = vec![0; sensors.len()];
+            return Ok(Self { sensors, groups, count, columns: Vec::new() });
         }
         let mut computed = computed.into_iter();
         let mut columns = Vec::with_capacity(tags.len());
@@ -73,7 +70,7 @@ impl Grouped {
         for tag in tags {
             if let Some(tag) = tag {
                 let shown = view.tag(tag);
-                let keys: Vec<u32> = sensors.iter().map(|sensor| shown.key(*sensor)).collect();
+                let keys = shown.keys(&sensors);
                 let (of_keys, bound) = shown.ranks(&keys);
                 ranks.push(Ranks { ranks: of_keys, bound });
                 columns.push(GroupColumn::Tag(tag, keys));
@@ -82,10 +79,34 @@ impl Grouped {
                 columns.push(GroupColumn::Values(values));
             }
         }
-        let (by_group, groups, firsts) = group(&codes(ranks, sensors.len()));
+        let (groups, firsts) = match &ranks[..] {
+            [Ranks { ranks, bound }] => group(ranks, u64::from(*bound)),
+            _ => {
+                let Codes { codes, bound } = codes(ranks, sensors.len());
+                group(&codes, bound)
+            }
+        };
         let columns = columns.iter().map(|column| column.at(&firsts)).collect::<Result<_>>()?;
-        let sensors = by_group.iter().map(|at| sensors[*at as usize]).collect();
-        Ok(Self { sensors, groups: groups.into(), count: firsts.len() as u32, columns })
+        Ok(Self { sensors, groups, count: firsts.len() as u32, columns })
+    }
+
+    /// The same with the sensors group after group.
+    pub(super) fn group_after_group(self) -> Self {
+        if self.groups.is_sorted() {
+            return self;
+        }
+        let order = self.places();
+        let of = |values: &[u32]| order.iter().map(|at| values[*at as usize]).collect();
+        let (sensors, groups) = (of(&self.sensors), of(&self.groups));
+        Self { sensors, groups, ..self }
+    }
+
+    /// The places of the sensors, group after group.
+    pub(super) fn places(&self) -> Vec<u32> {
+        match self.groups.is_sorted() {
+            true => (0..self.groups.len() as u32).collect(),
+            false => order_of(&self.groups, self.count as usize),
+        }
     }
 
     /// The values of some groups, a column for each group column that looks at tags.
@@ -117,7 +138,7 @@ impl GroupColumn {
 }
 
 /// The tag that an expression is under some name, if it is nothing else.
-fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
+pub(super) fn bare_tag(expr: &Expr, view: &View) -> Option<TagId> {
     if let Expr::Alias(alias) = expr {
         return bare_tag(&alias.expr, view);
     }
@@ -192,35 +213,52 @@ impl Codes {
 /// Up to so many codes for each sensor are counted; of more, counting would take longer than sorting.
 const CODES_PER_SENSOR_MAX: u64 = 4;
 
-/// The places of all codes in their order, the group of each of these, and a place for each group.
-fn group(Codes { codes, bound }: &Codes) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-    let mut by_group: Vec<u32> = (0..codes.len() as u32).collect();
-    if *bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
-        by_group.sort_by_key(|at| codes[*at as usize]);
-    } else {
-        let mut ends = vec![0_u32; *bound as usize];
-        codes.iter().for_each(|code| ends[*code as usize] += 1);
-        let mut start = 0;
-        for end in &mut ends {
-            start += std::mem::replace(end, start);
+/// A group for each code, in the order of the codes, and the place of the first code of each group.
+fn group<C: Copy + Into<u64>>(codes: &[C], bound: u64) -> (Vec<u32>, Vec<u32>) {
+    let code_at = |at: u32| -> u64 { codes[at as usize].into() };
+    let mut firsts = Vec::new();
+    if bound > CODES_PER_SENSOR_MAX * codes.len() as u64 {
+        let mut by_code: Vec<u32> = (0..codes.len() as u32).collect();
+        by_code.sort_by_key(|at| code_at(*at));
+        let (mut groups, mut last) = (vec![0; codes.len()], None);
+        for at in by_code {
+            let code = code_at(at);
+            if last != Some(code) {
+                firsts.push(at);
+                last = Some(code);
+            }
+            groups[at as usize] = firsts.len() as u32 - 1;
         }
-        for (at, code) in codes.iter().enumerate() {
-            let place = &mut ends[*code as usize];
-            by_group[*place as usize] = at as u32;
-            *place += 1;
-        }
+        return (groups, firsts);
     }
-    let (mut groups, mut firsts) = (Vec::with_capacity(by_group.len()), Vec::new());
-    let mut last = None;
-    for at in &by_group {
-        let code = codes[*at as usize];
-        if last != Some(code) {
-            firsts.push(*at);
-            last = Some(code);
-        }
-        groups.push(firsts.len() as u32 - 1);
+    const NONE: u32 = u32::MAX;
+    let place = |code: &C| -> usize { (*code).into() as usize };
+    let mut group_of = vec![NONE; bound as usize];
+    for (code, at) in codes.iter().zip(0..) {
+        let first = &mut group_of[place(code)];
+        *first = at.min(*first);
     }
-    (by_group, groups, firsts)
+    for first in group_of.iter_mut().filter(|first| **first != NONE) {
+        firsts.push(std::mem::replace(first, firsts.len() as u32));
+    }
+    (codes.iter().map(|code| group_of[place(code)]).collect(), firsts)
+}
+
+/// The places of some numbers below `bound` in the order of the numbers.
+fn order_of(numbers: &[u32], bound: usize) -> Vec<u32> {
+    let mut ends = vec![0_u32; bound];
+    numbers.iter().for_each(|number| ends[*number as usize] += 1);
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    let mut order = vec![0; numbers.len()];
+    for (number, at) in numbers.iter().zip(0..) {
+        let place = &mut ends[*number as usize];
+        order[*place as usize] = at;
+        *place += 1;
+    }
+    order
 }
 
 #[cfg(test)]
@@ -241,14 +279,16 @@ mod tests {
                 ranks: (0..sensors).map(|at| rank(column, at)).collect(),
                 bound: bounds[column as usize],
             });
-            let (by_group, groups, firsts) = group(&codes(columns.collect(), sensors as usize));
+            let Codes { codes, bound } = codes(columns.collect(), sensors as usize);
+            let (groups, firsts) = group(&codes, bound);
+            let by_group = order_of(&groups, firsts.len());
             let tuple = |at: u32| [rank(0, at), rank(1, at), rank(2, at)];
             let mut expected: Vec<u32> = (0..sensors).collect();
             expected.sort_by_key(|at| tuple(*at));
             assert_eq!(by_group, expected, "{bounds:?}");
             let mut tuples: Vec<[u32; 3]> = expected.iter().map(|at| tuple(*at)).collect();
             let of_groups: Vec<[u32; 3]> =
-                groups.iter().map(|group| tuple(firsts[*group as usize])).collect();
+                by_group.iter().map(|at| tuple(firsts[groups[*at as usize] as usize])).collect();
             assert_eq!(of_groups, tuples, "{bounds:?}");
             tuples.dedup();
             assert_eq!(firsts.len(), tuples.len(), "{bounds:?}");

@@ -14,6 +14,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use tidefall_storage::Bin;
+use tidefall_types::{TagId, TimeRange};
 
 use super::exec;
 use super::spec::{Group, Measure};
@@ -32,6 +34,24 @@ pub(crate) struct Question {
     pub(crate) groups: Vec<Group>,
     /// The columns behind them.
     pub(crate) measures: Vec<Measure>,
+    /// A tag whose values are counted, in all columns behind the groups: then there are no measures.
+    pub(crate) counted: Option<TagId>,
+}
+
+impl Question {
+    /// How time is cut.
+    pub(super) fn bin(&self) -> Option<Bin> {
+        self.groups.iter().find_map(|group| match group {
+            Group::Bin(bin) => Some(*bin),
+            Group::Tags(_) => None,
+        })
+    }
+
+    /// The times that are asked for, without those at which there are surely no rows.
+    pub(super) fn time_with_rows(&self) -> TimeRange {
+        let (bounds, wanted) = (self.view.snapshot().time_bounds(), self.conditions.time);
+        bounds.map_or(wanted, |bounds| wanted.intersect(&bounds))
+    }
 }
 
 /// A leaf of the logical plan that stands for an aggregate and all below it.
@@ -45,6 +65,11 @@ impl MetricsNode {
     /// A node whose answer has `schema`.
     pub(crate) fn new(question: Question, schema: DFSchemaRef) -> Self {
         Self { question: Arc::new(question), schema }
+    }
+
+    /// What is asked.
+    pub(super) fn question(&self) -> &Question {
+        &self.question
     }
 }
 

@@ -93,6 +93,11 @@ impl Measure {
         matches!(self, Self::Variance(..) | Self::Deviation(..))
     }
 
+    /// Whether it is about ends: the least or greatest value, the first or last value or time.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Self::Min(_) | Self::Max(_) | Self::Value(..) | Self::Time(_))
+    }
+
     /// The measure that an aggregate expression asks for, if metrics have it.
     pub(crate) fn of(expr: &Expr, schema: &TableSchema) -> Option<Self> {
         match expr {

@@ -64,6 +64,16 @@ pub(crate) fn sensors_that_meet(
     Ok(kept)
 }
 
+/// The sensors of a set, in their order.
+pub(crate) fn in_order(sensors: &RoaringBitmap) -> Vec<u32> {
+    match (sensors.min(), sensors.max()) {
+        (Some(first), Some(last)) if sensors.len() == u64::from(last - first) + 1 => {
+            (first..=last).collect()
+        }
+        _ => sensors.iter().collect(),
+    }
+}
+
 /// The values of expressions over tags for each of `sensors`. Where an expression fails, sensors without a row in `time`
 /// are left out of all of them: tags stay known when their readings are deleted, and nobody asks for these.
 pub(crate) fn evaluate(
@@ -98,6 +108,7 @@ fn with_rows(view: &View, sensors: &[u32], time: &TimeRange) -> Result<Vec<u32>>
         bin: None,
         fields: Vec::new(),
         deviations: false,
+        ends: false,
     };
     let stats = Arc::new(ReadStats::default());
     let found = view.snapshot().aggregate(&request, &stats).map_err(to_datafusion)?;

@@ -103,6 +103,7 @@ fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {
         bin: None,
         fields: Vec::new(),
         deviations: false,
+        ends: false,
     };
     let result = view.snapshot().aggregate(&request, &Arc::new(ReadStats::default()))?;
     Ok(result.rows.iter().sum())

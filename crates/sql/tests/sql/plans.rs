@@ -129,6 +129,19 @@ async fn metrics_answer_aggregates() {
         check(&test_db, sql, &["TidefallMetrics: table=plant"], &["TidefallScan"]).await;
     }
     for sql in [
+        "SELECT count(DISTINCT sensor) FROM plant",
+        "SELECT upper(site), count(DISTINCT sensor) FROM plant WHERE sensor > 'x' GROUP BY 1",
+    ] {
+        check(&test_db, sql, &["TidefallDistinct: table=plant"], &["AggregateExec"]).await;
+    }
+    for sql in [
+        "SELECT site, count(DISTINCT upper(sensor)) FROM plant GROUP BY site",
+        "SELECT count(DISTINCT sensor), count(DISTINCT site) FROM plant",
+        "SELECT date_trunc('day', time), count(DISTINCT sensor) FROM plant GROUP BY 1",
+    ] {
+        check(&test_db, sql, &["AggregateExec"], &["TidefallDistinct"]).await;
+    }
+    for sql in [
         "SELECT count(*) FROM plant WHERE value > 3",
         "SELECT median(value) FROM plant",
         "SELECT sum(value + 1) FROM plant",

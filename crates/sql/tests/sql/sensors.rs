@@ -4,7 +4,7 @@ use tidefall_storage::{CascadeRequest, Target};
 
 use crate::TestDb;
 
-const QUESTIONS: [&str; 14] = [
+const QUESTIONS: [&str; 22] = [
     "SELECT count(DISTINCT sensor), count(DISTINCT site), count(*) FROM t",
     "SELECT site, count(*), avg(value), min(value), max(value) FROM t GROUP BY site ORDER BY site",
     "SELECT site, count(DISTINCT sensor) FROM t GROUP BY site ORDER BY site",
@@ -21,6 +21,16 @@ const QUESTIONS: [&str; 14] = [
     "SELECT site, sensor, value FROM t ORDER BY value DESC, sensor LIMIT 11",
     "SELECT date_bin(INTERVAL '1 hour', time) AS h, count(DISTINCT sensor) FROM t GROUP BY h \
      ORDER BY h",
+    "SELECT count(DISTINCT sensor) FROM t",
+    "SELECT count(DISTINCT site), count(DISTINCT site) + 1 FROM t",
+    "SELECT count(DISTINCT sensor) FROM t WHERE time < '2024-01-01 01:10'",
+    "SELECT count(DISTINCT sensor), count(DISTINCT sensor) FROM t WHERE sensor = 'nowhere'",
+    "SELECT upper(site) AS u, site, count(DISTINCT sensor) FROM t GROUP BY u, site ORDER BY site",
+    "SELECT sensor, count(DISTINCT site) AS n FROM t GROUP BY sensor ORDER BY n DESC, sensor LIMIT 9",
+    "SELECT site, date_bin(INTERVAL '1 day', time) AS d, count(*), sum(value) FROM t \
+     GROUP BY site, d ORDER BY site, d",
+    "SELECT site, count(*), min(time), max(value) FROM t WHERE time > '2024-01-01 01:10' \
+     GROUP BY site ORDER BY site",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,13 +60,22 @@ async fn tags_of_ten_thousand_sensors_are_what_they_are_as_text() {
     let as_text = format!("({})", rows(0, 17_999));
     let plain = test.session.fork();
     plain.collect("SET tidefall.metrics = off").await.expect("a setting");
-    for step in ["late rows in memory", "all in objects"] {
+    let deleted = "sensor IN ('x7', 'x9990', 'x12')";
+    let kept = format!("(SELECT * FROM {as_text} AS written WHERE NOT {deleted})");
+    for (step, as_text) in
+        [("late rows in memory", &as_text), ("all in objects", &as_text), ("some deleted", &kept)]
+    {
+        if step == "some deleted" {
+            test.text(&format!("DELETE FROM tagged WHERE {deleted}")).await;
+        }
         for sql in QUESTIONS {
-            let expected = test.text(&asked_of(sql, &as_text)).await;
+            let expected = test.text(&asked_of(sql, as_text)).await;
             assert_eq!(test.text(&asked_of(sql, "tagged")).await, expected, "{step}: {sql}");
             let rows = plain.collect(&asked_of(sql, "tagged")).await.expect(sql);
             assert_eq!(crate::lines(&rows).join("\n"), expected, "{step}, rows: {sql}");
         }
-        cascade(Target::Long);
+        if step == "late rows in memory" {
+            cascade(Target::Long);
+        }
     }
 }

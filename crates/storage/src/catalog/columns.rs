@@ -97,6 +97,17 @@ impl Keys {
         self.chunks[sensor / CHUNK_LEN].keys[sensor % CHUNK_LEN]
     }
 
+    /// The keys of some sensors that there are; fastest where these ascend.
+    pub(super) fn of(&self, sensors: &[u32]) -> Vec<u32> {
+        let chunk = |sensor: u32| sensor as usize / CHUNK_LEN;
+        let mut keys = Vec::with_capacity(sensors.len());
+        for sensors in sensors.chunk_by(|one, other| chunk(*one) == chunk(*other)) {
+            let of_chunk = &self.chunks[chunk(sensors[0])].keys;
+            keys.extend(sensors.iter().map(|sensor| of_chunk[*sensor as usize % CHUNK_LEN]));
+        }
+        keys
+    }
+
     pub(super) fn push(&mut self, key: u32) {
         last_chunk(&mut self.chunks, self.len).push(key);
         self.len += 1;
@@ -133,6 +144,17 @@ fn last_chunk<C: Clone + Default>(chunks: &mut Vec<Arc<C>>, len: usize) -> &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_some_sensors_are_those_of_each() {
+        let mut keys = Keys::default();
+        (0..3 * CHUNK_LEN as u32 + 7).for_each(|at| keys.push(at ^ 21));
+        for sensors in [(0..keys.len as u32).collect(), vec![], vec![40_000, 3, 16_384, 16_383, 5]]
+        {
+            let each: Vec<u32> = sensors.iter().map(|sensor| keys.get(*sensor)).collect();
+            assert_eq!(keys.of(&sensors), each);
+        }
+    }
 
     #[test]
     fn what_a_reader_has_does_not_change_and_is_shared() {

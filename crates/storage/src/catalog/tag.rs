@@ -101,6 +101,11 @@ impl TagValues {
         self.keys.get(sensor)
     }
 
+    /// The keys of some sensors that there are.
+    pub(crate) fn keys_of(&self, sensors: &[u32]) -> Vec<u32> {
+        self.keys.of(sensors)
+    }
+
     /// The keys of all sensors.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
         self.keys.iter()
@@ -185,6 +190,12 @@ impl<'a> SensorTag<'a> {
     /// The key of the value that a sensor has, or [`NO_TAG`]. The sensor must be one of the snapshot.
     pub fn key(&self, sensor: u32) -> u32 {
         self.0.map_or(NO_TAG, |values| values.key_of(sensor))
+    }
+
+    /// The keys of the values that some sensors have. The sensors must be among those of the snapshot; those that ascend
+    /// are found fastest.
+    pub fn keys(&self, sensors: &[u32]) -> Vec<u32> {
+        self.0.map_or_else(|| vec![NO_TAG; sensors.len()], |values| values.keys_of(sensors))
     }
 
     /// The value that a sensor has. The sensor must be one of the snapshot.

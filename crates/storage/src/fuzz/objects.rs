@@ -128,6 +128,7 @@ fn read(snapshot: &TableSnapshot, time: TimeRange) -> Result<()> {
             bin,
             fields: fields.clone(),
             deviations: true,
+            ends: true,
         };
         snapshot.plan_aggregate(&request)?;
         snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;

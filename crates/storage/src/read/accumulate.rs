@@ -8,9 +8,8 @@ use tidefall_types::{FieldId, FieldType, Result};
 
 use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult};
-use super::sums::{Dealt, FieldSums, TimedBlocks};
+use super::sums::{Dealt, DealtBlock, DealtEnd, FieldSums, TimedBlocks, WantedSums};
 use crate::rows::SensorRows;
-use crate::segment::metrics::Blocks;
 use crate::segment::numbers::reorder;
 
 /// Metrics by group and bin while they grow: columns, with one entry for each group and bin, a *line*.
@@ -29,8 +28,19 @@ pub(crate) struct Accumulator {
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
     sums: Vec<FieldSums>,
+    /// Whether the ends of time are wanted.
+    ends: bool,
     /// Memory for the bins of a batch of rows.
     dealt: Vec<Dealt>,
+    /// Memory for the lines of the blocks of a frame.
+    dealt_blocks: Vec<DealtBlock>,
+}
+
+/// A block of metrics that answers for its rows, and the group that these are in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chosen {
+    pub(super) block: u32,
+    pub(super) group: u32,
 }
 
 /// Where the line of a key is.
@@ -45,8 +55,17 @@ enum Lines {
 
 const NO_LINE: u32 = u32::MAX;
 
+/// The first or the last row of a block of metrics that has a value for each field or for none, and the group of the row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChosenEnd {
+    pub(super) block: u32,
+    pub(super) group: u32,
+    pub(super) is_last: bool,
+}
+
 impl Accumulator {
     pub(crate) fn new(request: &AggregateRequest, fields: &Arc<[(FieldId, FieldType)]>) -> Self {
+        let wanted = WantedSums { deviations: request.deviations, ends: request.ends };
         Self {
             fields: Arc::clone(fields),
             group_count: request.group_count,
@@ -58,8 +77,10 @@ impl Accumulator {
             rows: Vec::new(),
             first_ns: Vec::new(),
             last_ns: Vec::new(),
-            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty, request.deviations)).collect(),
+            sums: fields.iter().map(|(_, ty)| FieldSums::new(*ty, wanted)).collect(),
+            ends: request.ends,
             dealt: Vec::new(),
+            dealt_blocks: Vec::new(),
         }
     }
 
@@ -80,33 +101,99 @@ impl Accumulator {
         matches!(self.lines, Lines::Growing)
     }
 
-    /// Where among the fields of an object each of the wanted ones is.
-    pub(crate) fn places(&self, held: &[(FieldId, FieldType)]) -> Vec<Option<usize>> {
-        let place = |id: &FieldId| held.iter().position(|(other, _)| other == id);
-        self.fields.iter().map(|(id, _)| place(id)).collect()
-    }
-
     /// Adds blocks of one sensor, each of which lies in one bin. `places` says where among the fields of `blocks`
     /// each of the wanted ones is.
     pub(crate) fn add_blocks(
         &mut self,
         group: u32,
-        blocks: &Blocks,
+        blocks: &TimedBlocks<'_>,
         mut range: Range<usize>,
         places: &[Option<usize>],
-        block_ns: i64,
     ) {
-        let blocks = TimedBlocks { blocks, block_ns };
         while !range.is_empty() {
-            let new = self.append_keys(group, &blocks, range.clone());
+            let new = self.append_keys(group, blocks, range.clone());
             if new.is_empty() {
-                self.add_block(group, &blocks, range.start, places);
+                self.add_block(group, blocks, range.start, places);
                 range.start += 1;
             } else {
-                self.append_blocks(&blocks, new.clone(), places);
+                self.append_blocks(blocks, new.clone(), places);
                 range.start = new.end;
             }
         }
+    }
+
+    /// Adds blocks of many sensors, each of which lies in one bin, column by column.
+    pub(super) fn add_chosen(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        chosen: &[Chosen],
+        places: &[Option<usize>],
+    ) {
+        let mut dealt = std::mem::take(&mut self.dealt_blocks);
+        dealt.clear();
+        self.deal_blocks(blocks, chosen, &mut dealt);
+        self.grow();
+        for DealtBlock { line, block } in &dealt {
+            self.rows[*line as usize] += blocks.blocks.rows[*block as usize] as u64;
+        }
+        if self.ends {
+            for DealtBlock { line, block } in &dealt {
+                let (line, time) = (*line as usize, blocks.time(*block as usize));
+                self.first_ns[line] = self.first_ns[line].min(time.first_ns);
+                self.last_ns[line] = self.last_ns[line].max(time.last_ns);
+            }
+        }
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            if let Some(place) = place {
+                sums.add_dealt(&dealt, blocks, &blocks.blocks.fields[*place]);
+            }
+        }
+        self.dealt_blocks = dealt;
+    }
+
+    /// Adds rows that are the ends of blocks.
+    pub(super) fn add_ends(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        ends: &[ChosenEnd],
+        places: &[Option<usize>],
+    ) {
+        let deal = |end: &ChosenEnd| {
+            let time_ns = blocks.time_of(end.block as usize, end.is_last);
+            let line = self.line_at(end.group, time_ns);
+            DealtEnd { line, block: end.block as usize, is_last: end.is_last, time_ns }
+        };
+        let dealt: Vec<DealtEnd> = ends.iter().map(deal).collect();
+        self.grow();
+        for DealtEnd { line, time_ns, .. } in &dealt {
+            self.add_to(*line, 1, (*time_ns, *time_ns));
+        }
+        for (sums, place) in self.sums.iter_mut().zip(places) {
+            if let Some(place) = place {
+                sums.add_ends(&dealt, &blocks.blocks.fields[*place]);
+            }
+        }
+    }
+
+    /// Finds the line of each of some blocks.
+    fn deal_blocks(
+        &mut self,
+        blocks: &TimedBlocks<'_>,
+        chosen: &[Chosen],
+        dealt: &mut Vec<DealtBlock>,
+    ) {
+        if let (None, Lines::ByGroup(lines)) = (self.bins, &self.lines) {
+            let known = chosen.iter().map(|Chosen { block, group }| DealtBlock {
+                line: lines[*group as usize],
+                block: *block,
+            });
+            dealt.extend(known.take_while(|dealt| dealt.line != NO_LINE));
+        }
+        let known = dealt.len();
+        dealt.extend(chosen[known..].iter().map(|Chosen { block, group }| {
+            let time_ns = blocks.time_of(*block as usize, false);
+            DealtBlock { line: self.line_at(*group, time_ns) as u32, block: *block }
+        }));
     }
 
     /// Begins lines for the first of some blocks, as many as each begin a bin behind all that were before.
@@ -228,6 +315,12 @@ impl Accumulator {
         for (sums, others) in self.sums.iter_mut().zip(&other.sums) {
             sums.absorb(&lines, others);
         }
+    }
+
+    /// The line of a group at some time.
+    fn line_at(&mut self, group: u32, time_ns: i64) -> usize {
+        let bin_start_ns = self.bin_of(time_ns);
+        self.line(group, bin_start_ns)
     }
 
     /// The line of a key, which is begun if it is new; its columns come with [`Self::grow`].

@@ -4,19 +4,22 @@
 //! Each page is decoded once, however many bins or edges lie in it: all stretches of a sensor's rows that are wanted
 //! come from one stream, whose batches are dealt to their bins.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::Accumulator;
-use super::bin::Bins;
+use super::bin::{Bin, Bins};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::{LiveObject, Near, Part, Place, Sources, Wanted};
 use super::prune::blocks_of;
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
-use super::shares::shares;
+use super::shares::{Share, shares};
+use super::sums::TimedBlocks;
+use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
@@ -41,6 +44,14 @@ pub(crate) struct Split {
     pub(crate) rows: Vec<TimeRange>,
 }
 
+/// What is asked of a sensor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) time: TimeRange,
+    pub(super) bin: Option<Bin>,
+    pub(super) fields: &'a [(FieldId, FieldType)],
+}
+
 /// Answers a request on up to `threads` threads.
 pub(crate) fn aggregate(
     sources: &Sources,
@@ -50,88 +61,164 @@ pub(crate) fn aggregate(
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
     sources.open(&request.sensors, &request.time, Wanted::Metrics)?;
+    let request = &*in_order(request);
     let shares = shares(sources, request, fields, threads)?;
-    if shares.is_empty() {
-        return gather(sources, request, fields, stats)?.finish();
-    }
-    let gather = |share, _: &mut ()| gather(sources, &share, fields, stats);
+    let gather = |share, _: &mut ()| {
+        let mut gathering = Gathering::new(request, fields, stats);
+        gathering.gather(sources, &share)?;
+        Ok(gathering.finish())
+    };
     let mut gathered = spread(shares.len(), shares, gather)?.into_iter();
     let mut all = gathered.next().unwrap_or_else(|| Accumulator::new(request, fields));
     gathered.for_each(|share| all.absorb(share));
     all.finish()
 }
 
-/// Puts all together that a request asks for.
-fn gather(
-    sources: &Sources,
-    request: &AggregateRequest,
-    fields: &Arc<[(FieldId, FieldType)]>,
-    stats: &Arc<ReadStats>,
-) -> Result<Accumulator> {
-    let mut accumulator = Accumulator::new(request, fields);
-    let mut walk = Walk::new(sources, request, fields);
-    let (mut fetched, mut near) = (Fetched::default(), Near::default());
-    let (mut blocks_from_metrics, mut rows_from_memory) = (0, 0);
-    for (sensor, group) in in_order(request) {
-        if walk.find(sensor)? {
-            let blocks = walk.blocks();
-            if blocks > 1 {
-                accumulator.reserve(blocks);
+/// What one thread puts together.
+struct Gathering<'a> {
+    request: &'a AggregateRequest,
+    fields: &'a Arc<[(FieldId, FieldType)]>,
+    stats: &'a Arc<ReadStats>,
+    accumulator: Accumulator,
+    fetched: Fetched,
+    blocks_from_metrics: u64,
+    rows_from_memory: u64,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(
+        request: &'a AggregateRequest,
+        fields: &'a Arc<[(FieldId, FieldType)]>,
+        stats: &'a Arc<ReadStats>,
+    ) -> Self {
+        Self {
+            request,
+            fields,
+            stats,
+            accumulator: Accumulator::new(request, fields),
+            fetched: Fetched::default(),
+            blocks_from_metrics: 0,
+            rows_from_memory: 0,
+        }
+    }
+
+    fn finish(self) -> Accumulator {
+        ReadStats::add(&self.stats.blocks_from_metrics, self.blocks_from_metrics);
+        ReadStats::add(&self.stats.rows_from_memory, self.rows_from_memory);
+        ReadStats::add(&self.stats.rows, self.rows_from_memory);
+        self.accumulator
+    }
+
+    /// Puts all together that a share asks for.
+    fn gather(&mut self, sources: &Sources, share: &Share<'_>) -> Result<()> {
+        let asked = Asked { time: share.time, bin: self.request.bin, fields: self.fields };
+        if share.sensors.len() < SENSORS_TO_SWEEP || !share.sensors.is_sorted() {
+            return self.walk(sources, share, asked);
+        }
+        let (alone, others) = sources.apart(&share.time);
+        // Bins are found fastest where they come in order, sensor by sensor.
+        if asked.bin.is_some() && (alone.len() > 1 || !others.is_empty()) {
+            return self.walk(sources, share, asked);
+        }
+        for object in &alone {
+            let swept = sweep(object, share, asked, &mut self.accumulator)?;
+            self.blocks_from_metrics += swept.blocks;
+            let mut near = Near::default();
+            for Left { sensor, group, time } in swept.left {
+                let asked = Asked { time, ..asked };
+                self.look_at_parts(object, sensor, group, asked, &mut near)?;
             }
-            blocks_from_metrics += blocks as u64;
-            for clear in walk.found() {
-                match clear {
-                    Clear::Blocks(ClearBlocks { blocks, range, places, block_ns }) => {
-                        accumulator.add_blocks(group, blocks, range, places, block_ns);
-                    }
-                    Clear::Rows(rows, range) => {
-                        rows_from_memory += range.len() as u64;
-                        accumulator.add_rows(group, rows, range);
-                    }
+        }
+        if others.is_empty() { Ok(()) } else { self.walk(&others, share, asked) }
+    }
+
+    /// Goes from sensor to sensor.
+    fn walk(&mut self, sources: &Sources, share: &Share<'_>, asked: Asked<'_>) -> Result<()> {
+        let mut walk = Walk::new(sources, &self.request.fields, asked);
+        let mut near = Near::default();
+        for (&sensor, &group) in share.sensors.iter().zip(share.groups) {
+            if walk.find(sensor)? {
+                self.add_clear(group, &walk);
+            } else {
+                self.look_at_parts(sources, sensor, group, asked, &mut near)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a walk has found of a sensor.
+    fn add_clear(&mut self, group: u32, walk: &Walk<'_>) {
+        let blocks = walk.blocks();
+        if blocks > 1 {
+            self.accumulator.reserve(blocks);
+        }
+        self.blocks_from_metrics += blocks as u64;
+        for clear in walk.found() {
+            match clear {
+                Clear::Blocks(ClearBlocks { blocks, range, places, block_ns }) => {
+                    let blocks = TimedBlocks { blocks, block_ns };
+                    self.accumulator.add_blocks(group, &blocks, range, places);
                 }
-            }
-            continue;
-        }
-        let parts = sources.parts_near(sensor, &request.time, &mut near)?;
-        if parts.is_empty() {
-            continue;
-        }
-        let split = split(sensor, &parts, request, fields)?;
-        accumulator.reserve(split.blocks.iter().map(|(.., range)| range.len()).sum());
-        for (object, blocks, range) in &split.blocks {
-            blocks_from_metrics += range.len() as u64;
-            let places = accumulator.places(&object.segment.fields()?);
-            let block_ns = object.segment.block_ns()?;
-            accumulator.add_blocks(group, blocks, range.clone(), &places, block_ns);
-        }
-        // One stream for all stretches, as several of them may lie in one page.
-        let mut stream = SensorStream::of(parts_within(parts, &split.rows), fields, stats);
-        while let Some(rows) = stream.next(&mut fetched)? {
-            for wanted in rows_within(&rows.times, &split.rows) {
-                ReadStats::add(&stats.rows, wanted.len() as u64);
-                accumulator.add_rows(group, &rows, wanted);
+                Clear::Rows(rows, range) => {
+                    self.rows_from_memory += range.len() as u64;
+                    self.accumulator.add_rows(group, rows, range);
+                }
             }
         }
     }
-    ReadStats::add(&stats.blocks_from_metrics, blocks_from_metrics);
-    ReadStats::add(&stats.rows_from_memory, rows_from_memory);
-    ReadStats::add(&stats.rows, rows_from_memory);
-    Ok(accumulator)
+
+    /// Adds what the parts of a sensor have.
+    fn look_at_parts(
+        &mut self,
+        sources: &Sources,
+        sensor: u32,
+        group: u32,
+        asked: Asked<'_>,
+        near: &mut Near,
+    ) -> Result<()> {
+        let parts = sources.parts_near(sensor, &asked.time, near)?;
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let split = split(sensor, &parts, asked)?;
+        self.accumulator.reserve(split.blocks.iter().map(|(.., range)| range.len()).sum());
+        for (object, blocks, range) in &split.blocks {
+            self.blocks_from_metrics += range.len() as u64;
+            let places = object.segment.places(self.fields)?;
+            let blocks = TimedBlocks { blocks, block_ns: object.segment.block_ns()? };
+            self.accumulator.add_blocks(group, &blocks, range.clone(), &places);
+        }
+        // One stream for all stretches, as several of them may lie in one page.
+        let parts = parts_within(parts, &split.rows);
+        let mut stream = SensorStream::of(parts, self.fields, self.stats);
+        while let Some(rows) = stream.next(&mut self.fetched)? {
+            for wanted in rows_within(&rows.times, &split.rows) {
+                ReadStats::add(&self.stats.rows, wanted.len() as u64);
+                self.accumulator.add_rows(group, &rows, wanted);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// From so many sensors on, those of a question are looked at in their own order instead of that of their groups, as they
 /// lie in objects.
-const SENSORS_TO_ORDER: usize = 4096;
+const SENSORS_TO_ORDER: usize = if cfg!(debug_assertions) { 6 } else { 4096 };
+/// From so many sensors on, objects are swept.
+const SENSORS_TO_SWEEP: usize = if cfg!(debug_assertions) { 3 } else { 256 };
 
-/// The sensors of a question with their groups.
-pub(super) fn in_order(request: &AggregateRequest) -> Vec<(u32, u32)> {
+/// A question with its sensors in their order, if they are many.
+fn in_order(request: &AggregateRequest) -> Cow<'_, AggregateRequest> {
+    if request.sensors.len() < SENSORS_TO_ORDER || request.sensors.is_sorted() {
+        return Cow::Borrowed(request);
+    }
     let sensors = request.sensors.iter().copied().zip(request.groups.iter().copied());
     let mut sensors: Vec<(u32, u32)> = sensors.collect();
-    if sensors.len() >= SENSORS_TO_ORDER && !sensors.is_sorted() {
-        // They come in order within each group, which this sort makes use of.
-        sensors.sort();
-    }
-    sensors
+    // They come in order within each group, which this sort makes use of.
+    sensors.sort();
+    let (sensors, groups) = sensors.into_iter().unzip();
+    let fields = request.fields.clone();
+    Cow::Owned(AggregateRequest { sensors, groups, fields, ..*request })
 }
 
 /// The parts that have rows at some times, which are ordered, cut to these times.
@@ -197,9 +284,10 @@ pub(crate) fn plan(
     fields: &Arc<[(FieldId, FieldType)]>,
 ) -> Result<AggregatePlan> {
     let mut plan = AggregatePlan::default();
+    let asked = Asked { time: request.time, bin: request.bin, fields };
     for &sensor in &request.sensors {
         let parts = sources.parts(sensor, &request.time)?;
-        let split = split(sensor, &parts, request, fields)?;
+        let split = split(sensor, &parts, asked)?;
         plan.blocks_from_metrics += split.blocks.iter().map(|b| b.2.len() as u64).sum::<u64>();
         let is_read = |part: &&Part| overlaps_any(&split.rows, &part.time);
         for part in parts.iter().filter(is_read) {
@@ -222,12 +310,7 @@ pub(crate) fn plan(
 }
 
 /// Divides the time of a sensor's parts between blocks and rows.
-pub(super) fn split(
-    sensor: u32,
-    parts: &[Part],
-    request: &AggregateRequest,
-    fields: &Arc<[(FieldId, FieldType)]>,
-) -> Result<Split> {
+pub(super) fn split(sensor: u32, parts: &[Part], asked: Asked<'_>) -> Result<Split> {
     let mut split = Split::default();
     let mut objects: Vec<&Arc<LiveObject>> = Vec::new();
     for part in parts {
@@ -241,7 +324,7 @@ pub(super) fn split(
         }
     }
     for object in objects {
-        split_object(sensor, object, parts, request, fields, &mut split)?;
+        split_object(sensor, object, parts, asked, &mut split)?;
     }
     split.rows = join(std::mem::take(&mut split.rows));
     Ok(split)
@@ -286,8 +369,7 @@ fn split_object(
     sensor: u32,
     object: &Arc<LiveObject>,
     parts: &[Part],
-    request: &AggregateRequest,
-    fields: &Arc<[(FieldId, FieldType)]>,
+    asked: Asked<'_>,
     split: &mut Split,
 ) -> Result<()> {
     let foreign = foreign_times(parts, object);
@@ -300,17 +382,18 @@ fn split_object(
     };
     let block_ns = object.segment.block_ns()?;
     let held = object.segment.fields()?;
-    let wanted: Vec<usize> = fields
+    let wanted: Vec<usize> = asked
+        .fields
         .iter()
         .filter_map(|(id, _)| held.iter().position(|(other, _)| other == id))
         .collect();
     for blocks in object.segment.metrics(sensor, sensor)? {
-        let candidates = blocks_of(&blocks, sensor, &request.time, block_ns);
+        let candidates = blocks_of(&blocks, sensor, &asked.time, block_ns);
         let mut start = candidates.start;
-        let mut bins = request.bin.map(Bins::new);
+        let mut bins = asked.bin.map(Bins::new);
         for block in candidates.clone() {
             let time = block_time(&blocks, block, block_ns);
-            let wanted_time = time.intersect(&request.time);
+            let wanted_time = time.intersect(&asked.time);
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
                 && (foreign.is_empty() || !overlaps_any(&foreign, &time))

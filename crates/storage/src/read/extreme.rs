@@ -74,6 +74,7 @@ fn narrow<T: PageValue>(
         bin: Some(bin),
         fields: vec![fields[0].0],
         deviations: false,
+        ends: true,
     };
     let found = aggregate(sources, &request, fields, 1, &Arc::new(ReadStats::default()))?;
     let metrics = &found.fields[0];

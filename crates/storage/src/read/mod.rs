@@ -3,7 +3,8 @@
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
-//! and `aggregate.rs`, which `shares.rs` spreads over threads and for which `walk.rs` finds what answers for whole sensors.
+//! and `aggregate.rs`, which `shares.rs` spreads over threads and for which `sweep.rs` adds what blocks of many sensors
+//! say, and `walk.rs` finds what answers for whole sensors.
 //! `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
@@ -19,6 +20,7 @@ mod frame;
 mod huge;
 mod merge;
 mod moment;
+mod near;
 mod parts;
 mod prune;
 mod repeats;
@@ -30,6 +32,7 @@ mod shares;
 mod snapshot;
 mod stretches;
 mod sums;
+mod sweep;
 mod walk;
 mod widths;
 

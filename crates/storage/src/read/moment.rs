@@ -174,6 +174,7 @@ impl<'a> Moments<'a> {
             bin: None,
             fields: vec![self.field.0],
             deviations: false,
+            ends: true,
         };
         let stats = Arc::new(ReadStats::default());
         let fields: Arc<[(FieldId, FieldType)]> = Arc::new([self.field]);

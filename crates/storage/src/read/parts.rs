@@ -29,6 +29,17 @@ impl LiveObject {
         let known = self.entry.first_sensor..=self.entry.last_sensor;
         sensors.iter().any(|sensor| known.contains(sensor))
     }
+
+    /// The same of sensors that ascend.
+    pub(super) fn may_have_one_of_ordered(&self, sensors: &[u32]) -> bool {
+        let next = sensors.partition_point(|sensor| *sensor < self.entry.first_sensor);
+        sensors.get(next).is_some_and(|sensor| *sensor <= self.entry.last_sensor)
+    }
+
+    fn shares_sensors_with(&self, other: &Self) -> bool {
+        self.entry.first_sensor <= other.entry.last_sensor
+            && other.entry.first_sensor <= self.entry.last_sensor
+    }
 }
 
 /// All places in which readings of a table may lie, at one moment.
@@ -129,6 +140,47 @@ impl Sources {
             Ok(())
         };
         spread(OPENING_MAX, closed, open).map(drop)
+    }
+
+    /// Those of the objects that have rows within `range` where nothing else has rows of their sensors at the same times, one
+    /// by one; and all that is left.
+    pub(super) fn apart(&self, range: &TimeRange) -> (Vec<Self>, Self) {
+        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
+        let mut objects: Vec<&Arc<LiveObject>> = self.objects.iter().filter(within).collect();
+        objects.sort_by_key(|object| object.entry.time.first_ns);
+        let runs = self.runs.iter().filter(|run| run.range.overlaps(range));
+        let runs: Vec<Arc<Run>> = runs.cloned().collect();
+        let meets_run = |object: &&Arc<LiveObject>| {
+            let time = object.entry.time.intersect(range);
+            runs.iter().any(|run| run.range.overlaps(&time))
+        };
+        let mut meets: Vec<bool> = objects.iter().map(meets_run).collect();
+        for (at, object) in objects.iter().enumerate() {
+            let time = object.entry.time.intersect(range);
+            for (next, other) in objects.iter().enumerate().skip(at + 1) {
+                if other.entry.time.first_ns > time.last_ns {
+                    break;
+                }
+                if other.entry.time.overlaps(&time) && object.shares_sensors_with(other) {
+                    (meets[at], meets[next]) = (true, true);
+                }
+            }
+        }
+        let with = |objects: Vec<Arc<LiveObject>>, runs: Vec<Arc<Run>>| Self {
+            runs,
+            objects,
+            deletes: Arc::clone(&self.deletes),
+        };
+        let (others, alone): (Vec<_>, Vec<_>) =
+            objects.into_iter().zip(meets).partition(|one| one.1);
+        let alone = alone.into_iter().map(|(object, _)| with(vec![Arc::clone(object)], Vec::new()));
+        let others = others.into_iter().map(|(object, _)| Arc::clone(object)).collect();
+        (alone.collect(), with(others, runs))
+    }
+
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.objects.is_empty()
     }
 
     /// The parts that hold rows of `sensor` within `range`, ordered by their first time.

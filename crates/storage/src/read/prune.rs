@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
+use super::near::{NearMetrics, ObjectMetrics};
 use super::parts::{Part, Place};
 use super::request::{Comparison, LateCondition, ReadStats, ValueCondition};
 use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
@@ -17,6 +18,7 @@ pub(crate) fn drop_parts(
     sensor: u32,
     conditions: &[ValueCondition],
     parts: &mut VecDeque<Part>,
+    near: &mut NearMetrics,
     stats: &ReadStats,
 ) -> Result<()> {
     if conditions.is_empty() {
@@ -28,7 +30,7 @@ pub(crate) fn drop_parts(
         let starts_alone = i128::from(part.time.first_ns) > behind;
         let ends_alone = parts.front().is_none_or(|next| next.time.first_ns > part.time.last_ns);
         behind = behind.max(i128::from(part.time.last_ns));
-        if starts_alone && ends_alone && !may_match(sensor, conditions, &part)? {
+        if starts_alone && ends_alone && !may_match(sensor, conditions, &part, near)? {
             ReadStats::add(&stats.pages_pruned, 1);
         } else {
             kept.push_back(part);
@@ -43,9 +45,10 @@ pub(crate) fn is_ruled_out(
     sensor: u32,
     conditions: &[LateCondition],
     part: &Part,
+    near: &mut NearMetrics,
     stats: &ReadStats,
 ) -> Result<bool> {
-    let is_ruled_out = !some_block(sensor, part, |fields, blocks, block| {
+    let is_ruled_out = !some_block(sensor, part, near, |fields, blocks, block| {
         conditions.iter().all(|late| {
             let field = fields.iter().position(|(id, _)| *id == late.condition.field);
             let Some(field) = field.map(|field| &blocks.fields[field]) else {
@@ -61,8 +64,13 @@ pub(crate) fn is_ruled_out(
     Ok(is_ruled_out)
 }
 
-fn may_match(sensor: u32, conditions: &[ValueCondition], part: &Part) -> Result<bool> {
-    some_block(sensor, part, |fields, blocks, block| {
+fn may_match(
+    sensor: u32,
+    conditions: &[ValueCondition],
+    part: &Part,
+    near: &mut NearMetrics,
+) -> Result<bool> {
+    some_block(sensor, part, near, |fields, blocks, block| {
         let meets = |condition: &ValueCondition| {
             let field = fields.iter().position(|(id, _)| *id == condition.field);
             field.is_some_and(|field| block_may_meet(&blocks.fields[field], block, condition))
@@ -75,15 +83,20 @@ fn may_match(sensor: u32, conditions: &[ValueCondition], part: &Part) -> Result<
 fn some_block(
     sensor: u32,
     part: &Part,
+    near: &mut NearMetrics,
     is_wanted: impl Fn(&[(FieldId, FieldType)], &Blocks, usize) -> bool,
 ) -> Result<bool> {
     let Place::Chunk(chunk) = &part.place else { return Ok(true) };
-    let object = chunk.object();
-    let fields = object.segment.fields()?;
-    let block_ns = object.segment.block_ns()?;
-    for blocks in object.segment.metrics(sensor, sensor)? {
-        let mut within = blocks_of(&blocks, sensor, &part.time, block_ns);
-        if within.any(|block| is_wanted(&fields, &blocks, block)) {
+    let segment = &chunk.object().segment;
+    let ObjectMetrics { fields, block_ns, near } = near.of(chunk.object())?;
+    if let Some(of_sensor) = near.find(segment, sensor)? {
+        let Some(blocks) = near.frame() else { return Ok(false) };
+        let mut within = blocks_within(blocks, of_sensor, &part.time, *block_ns);
+        return Ok(within.any(|block| is_wanted(fields, blocks, block)));
+    }
+    for blocks in segment.metrics(sensor, sensor)? {
+        let mut within = blocks_of(&blocks, sensor, &part.time, *block_ns);
+        if within.any(|block| is_wanted(fields, &blocks, block)) {
             return Ok(true);
         }
     }

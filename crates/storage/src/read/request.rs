@@ -108,6 +108,9 @@ pub struct AggregateRequest {
     pub fields: Vec<FieldId>,
     /// Whether [`FieldMetrics::m2`] is wanted, which takes as long as all the others do.
     pub deviations: bool,
+    /// Whether the first and the last times are wanted, and the least, the greatest, the first and the last values. Where they
+    /// are not, they are of no meaning: sums alone take a third of the time.
+    pub ends: bool,
 }
 
 /// Metrics by group and bin, ordered by them; groups and bins without a row are left out.

@@ -8,6 +8,7 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
+use super::near::NearMetrics;
 use super::parts::{Near, Sources};
 use super::prune;
 use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
@@ -26,6 +27,7 @@ pub struct Scan {
     stats: Arc<ReadStats>,
     fetched: Fetched,
     near: Near,
+    near_metrics: NearMetrics,
     next_sensor: usize,
     current: Option<(u32, SensorStream)>,
     /// Rows that did not fit into the last batch.
@@ -48,6 +50,7 @@ impl Scan {
             stats,
             fetched: Fetched::default(),
             near: Near::default(),
+            near_metrics: NearMetrics::default(),
             next_sensor: 0,
             current: None,
             left: None,
@@ -99,8 +102,10 @@ impl Scan {
         loop {
             if let Some((sensor, stream)) = &mut self.current {
                 if !self.late.is_empty() {
-                    let (sensor, late, stats) = (*sensor, &self.late, &self.stats);
-                    stream.drop_front(|part| prune::is_ruled_out(sensor, late, part, stats))?;
+                    let (sensor, late, near) = (*sensor, &self.late, &mut self.near_metrics);
+                    stream.drop_front(|part| {
+                        prune::is_ruled_out(sensor, late, part, near, &self.stats)
+                    })?;
                 }
                 if let Some(rows) = stream.next(&mut self.fetched)? {
                     return Ok(Some((*sensor, rows)));
@@ -116,7 +121,8 @@ impl Scan {
             }
             let parts = self.sources.parts_near(sensor, &self.request.time, &mut self.near)?;
             let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
-            prune::drop_parts(sensor, &self.request.conditions, stream.parts_mut(), &self.stats)?;
+            let (parts, near) = (stream.parts_mut(), &mut self.near_metrics);
+            prune::drop_parts(sensor, &self.request.conditions, parts, near, &self.stats)?;
             self.current = Some((sensor, stream));
         }
     }

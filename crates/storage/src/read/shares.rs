@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::aggregate::{in_order, overlaps_any, split};
+use super::aggregate::{Asked, overlaps_any, split};
 use super::parts::{Part, Sources};
 use super::request::AggregateRequest;
 use crate::parallel::threads_for;
@@ -12,45 +12,46 @@ use crate::parallel::threads_for;
 /// Of so many sensors for each thread, each thread takes some; fewer may be too little work, or too unequal.
 const SENSORS_PER_THREAD: usize = 16;
 
-/// Cuts a question into at most `threads`, whose answers together are that to the whole; into none where one thread is
-/// enough.
-pub(super) fn shares(
+/// A part of a question.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    pub(super) sensors: &'a [u32],
+    /// The group of each of them.
+    pub(super) groups: &'a [u32],
+    pub(super) time: TimeRange,
+}
+
+/// Cuts a question into at most `threads`, whose answers together are that to the whole.
+pub(super) fn shares<'a>(
     sources: &Sources,
-    request: &AggregateRequest,
+    request: &'a AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
     threads: usize,
-) -> Result<Vec<AggregateRequest>> {
+) -> Result<Vec<Share<'a>>> {
+    let all = || by_time(request, request.time, 1);
     if threads <= 1 {
-        return Ok(Vec::new());
+        return Ok(all());
     }
     if request.sensors.len() >= threads * SENSORS_PER_THREAD {
         return Ok(by_sensors(request, threads));
     }
     if !reads_rows(sources, request)? {
-        return Ok(Vec::new());
+        return Ok(all());
     }
     let Some((time, rows)) = rows_to_read(sources, request, fields)? else {
-        return Ok(Vec::new());
+        return Ok(all());
     };
-    Ok(match threads_for(rows).min(threads) {
-        ..=1 => Vec::new(),
-        threads => by_time(request, time, threads),
-    })
+    Ok(by_time(request, time, threads_for(rows).min(threads)))
 }
 
-fn by_sensors(request: &AggregateRequest, threads: usize) -> Vec<AggregateRequest> {
-    let sensors = in_order(request);
-    let of = |share: &[(u32, u32)]| AggregateRequest {
-        sensors: share.iter().map(|(sensor, _)| *sensor).collect(),
-        groups: share.iter().map(|(_, group)| *group).collect(),
-        fields: request.fields.clone(),
-        ..*request
-    };
-    sensors.chunks(sensors.len().div_ceil(threads)).map(of).collect()
+fn by_sensors(request: &AggregateRequest, threads: usize) -> Vec<Share<'_>> {
+    let share = request.sensors.len().div_ceil(threads);
+    let shares = request.sensors.chunks(share).zip(request.groups.chunks(share));
+    shares.map(|(sensors, groups)| Share { sensors, groups, time: request.time }).collect()
 }
 
 /// Cuts the stretch of time in which rows will be read. Blocks that lie across a cut are read as rows by both sides.
-fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<AggregateRequest> {
+fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<Share<'_>> {
     let span_ns = i128::from(time.last_ns) - i128::from(time.first_ns);
     let cut_ns = |cut: usize| {
         let offset_ns = span_ns * cut as i128 / threads as i128;
@@ -59,7 +60,8 @@ fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<A
     let share = |at: usize| {
         let first_ns = if at == 0 { request.time.first_ns } else { cut_ns(at) };
         let last_ns = if at + 1 == threads { request.time.last_ns } else { cut_ns(at + 1) - 1 };
-        AggregateRequest { time: TimeRange::new(first_ns, last_ns), ..request.clone() }
+        let time = TimeRange::new(first_ns, last_ns);
+        Share { sensors: &request.sensors, groups: &request.groups, time }
     };
     (0..threads).map(share).collect()
 }
@@ -90,9 +92,10 @@ fn rows_to_read(
     fields: &Arc<[(FieldId, FieldType)]>,
 ) -> Result<Option<(TimeRange, usize)>> {
     let mut found: Option<(TimeRange, usize)> = None;
+    let asked = Asked { time: request.time, bin: request.bin, fields };
     for sensor in &request.sensors {
         let parts = sources.parts(*sensor, &request.time)?;
-        let split = split(*sensor, &parts, request, fields)?;
+        let split = split(*sensor, &parts, asked)?;
         let (Some(first), Some(last)) = (split.rows.first(), split.rows.last()) else { continue };
         let sensor_time = TimeRange::new(first.first_ns, last.last_ns);
         let is_read = |part: &&Part| overlaps_any(&split.rows, &part.time);

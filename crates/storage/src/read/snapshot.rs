@@ -360,19 +360,19 @@ impl TableSnapshot {
     }
 
     fn check_sensors(&self, sensors: &[u32]) -> Result<()> {
-        match sensors.iter().find(|sensor| **sensor >= self.sensors.count) {
-            None => Ok(()),
-            Some(sensor) => Err(Error::invalid(format!(
+        match sensors.iter().max() {
+            Some(sensor) if *sensor >= self.sensors.count => Err(Error::invalid(format!(
                 "table {} has {} sensors, none has the number {sensor}",
                 self.schema.name, self.sensors.count
             ))),
+            _ => Ok(()),
         }
     }
 
     fn check_aggregate(&self, request: &AggregateRequest) -> Result<Arc<[(FieldId, FieldType)]>> {
         self.check_sensors(&request.sensors)?;
         let is_whole = request.groups.len() == request.sensors.len()
-            && request.groups.iter().all(|group| *group < request.group_count)
+            && request.groups.iter().max().is_none_or(|group| *group < request.group_count)
             && request.bin.is_none_or(|bin| bin.width_ns > 0);
         if !is_whole {
             return Err(Error::invalid(

@@ -30,8 +30,16 @@ pub(super) struct Sums<T> {
     columns: Columns<T>,
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
-    /// Whether the squared differences are wanted.
-    deviations: bool,
+    wanted: WantedSums,
+}
+
+/// What is wanted beside counts and sums; the others then mean nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WantedSums {
+    /// The squared differences.
+    pub(super) deviations: bool,
+    /// The least and the greatest value, the first and the last.
+    pub(super) ends: bool,
 }
 
 /// The metrics of one field of one line.
@@ -96,7 +104,23 @@ pub(super) struct Dealt {
     pub(super) rows: Range<usize>,
 }
 
-/// Blocks of a sensor, and the times at which the first and the last of their rows lie.
+/// A block that counts into a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DealtBlock {
+    pub(super) line: u32,
+    pub(super) block: u32,
+}
+
+/// An end of a block, a row, that counts into a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DealtEnd {
+    pub(super) line: usize,
+    pub(super) block: usize,
+    pub(super) is_last: bool,
+    pub(super) time_ns: i64,
+}
+
+/// Blocks, and the times at which the first and the last of their rows lie.
 pub(super) struct TimedBlocks<'a> {
     pub(super) blocks: &'a Blocks,
     pub(super) block_ns: i64,
@@ -105,6 +129,12 @@ pub(super) struct TimedBlocks<'a> {
 impl TimedBlocks<'_> {
     pub(super) fn time(&self, block: usize) -> TimeRange {
         block_time(self.blocks, block, self.block_ns)
+    }
+
+    /// When the first or the last row of a block came.
+    pub(super) fn time_of(&self, block: usize, is_last: bool) -> i64 {
+        let TimeRange { first_ns, last_ns } = self.time(block);
+        if is_last { last_ns } else { first_ns }
     }
 
     /// When the first and the last value of a field came.
@@ -117,12 +147,12 @@ impl TimedBlocks<'_> {
 
 impl FieldSums {
     /// The metrics of a field of a type, without a line.
-    pub(super) fn new(ty: FieldType, deviations: bool) -> Self {
+    pub(super) fn new(ty: FieldType, wanted: WantedSums) -> Self {
         match number_kind(ty) {
             None => Self::Count(Vec::new()),
-            Some(NumberKind::Float) => Self::Float(Sums { deviations, ..Sums::default() }),
-            Some(NumberKind::Int) => Self::Int(Sums { deviations, ..Sums::default() }),
-            Some(NumberKind::UInt) => Self::UInt(Sums { deviations, ..Sums::default() }),
+            Some(NumberKind::Float) => Self::Float(Sums { wanted, ..Sums::default() }),
+            Some(NumberKind::Int) => Self::Int(Sums { wanted, ..Sums::default() }),
+            Some(NumberKind::UInt) => Self::UInt(Sums { wanted, ..Sums::default() }),
         }
     }
 
@@ -187,6 +217,50 @@ impl FieldSums {
             }
             (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
                 sums.add(line, &Sum::of(columns, block, count, times));
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    /// Adds blocks, each to its line.
+    pub(super) fn add_dealt(
+        &mut self,
+        dealt: &[DealtBlock],
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+    ) {
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => {
+                for DealtBlock { line, block } in dealt {
+                    counts[*line as usize] += field.count[*block as usize] as u64;
+                }
+            }
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                sums.add_dealt(dealt, blocks, field, columns);
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                sums.add_dealt(dealt, blocks, field, columns);
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                sums.add_dealt(dealt, blocks, field, columns);
+            }
+            _ => debug_assert!(false, "a field changed its type"),
+        }
+    }
+
+    /// Adds ends of blocks that have a value for each of their rows or for none.
+    pub(super) fn add_ends(&mut self, ends: &[DealtEnd], field: &FieldBlocks) {
+        let with_value = ends.iter().filter(|end| field.count[end.block] > 0);
+        match (self, &field.numbers) {
+            (Self::Count(counts), _) => with_value.for_each(|end| counts[end.line] += 1),
+            (Self::Float(sums), NumberBlocks::Float(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
+            }
+            (Self::Int(sums), NumberBlocks::Int(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
+            }
+            (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
+                with_value.for_each(|end| sums.add_end(end, columns));
             }
             _ => debug_assert!(false, "a field changed its type"),
         }
@@ -288,6 +362,37 @@ impl<T: Number> Sums<T> {
         self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
     }
 
+    fn add_end(&mut self, end: &DealtEnd, columns: &Columns<T>) {
+        let values = if end.is_last { &columns.last } else { &columns.first };
+        let times = (end.time_ns, end.time_ns);
+        let sum = Sum::of_values(&[values[end.block]], times, self.wanted.deviations);
+        self.add(end.line, &sum);
+    }
+
+    fn add_dealt(
+        &mut self,
+        dealt: &[DealtBlock],
+        blocks: &TimedBlocks<'_>,
+        field: &FieldBlocks,
+        columns: &Columns<T>,
+    ) {
+        if self.wanted.deviations || self.wanted.ends {
+            for DealtBlock { line, block } in dealt {
+                let block = *block as usize;
+                let (count, times) = (field.count[block] as u64, blocks.value_times(field, block));
+                self.add(*line as usize, &Sum::of(columns, block, count, times));
+            }
+            return;
+        }
+        // Where the count is 0, so are the sums.
+        for DealtBlock { line, block } in dealt {
+            let (line, block) = (*line as usize, *block as usize);
+            self.count[line] += field.count[block] as u64;
+            self.columns.sum[line] = self.columns.sum[line].plus(columns.sum[block]);
+            self.columns.sum_f64[line] += columns.sum_f64[block];
+        }
+    }
+
     /// Adds what is known of other rows; means and squared differences are combined as by Chan,
     /// Golub and LeVeque (1979).
     #[inline]
@@ -301,7 +406,7 @@ impl<T: Number> Sums<T> {
             return;
         }
         let sum_f64 = columns.sum_f64[line];
-        if self.deviations {
+        if self.wanted.deviations {
             let (mine, theirs) = (count as f64, more.count as f64);
             let distance = more.sum_f64 / theirs - sum_f64 / mine;
             columns.m2[line] += more.m2 + distance * distance * mine * theirs / (mine + theirs);
@@ -360,7 +465,7 @@ impl<T: Number> Sums<T> {
             };
             if !values.is_empty() {
                 let times = (times[first], times[last]);
-                self.add(*line, &Sum::of_values(values, times, self.deviations));
+                self.add(*line, &Sum::of_values(values, times, self.wanted.deviations));
             }
         }
     }
@@ -378,7 +483,7 @@ impl<T: Number> Sums<T> {
             columns: self.columns.reordered(order),
             first_ns: reorder(&self.first_ns, order),
             last_ns: reorder(&self.last_ns, order),
-            deviations: self.deviations,
+            wanted: self.wanted,
         }
     }
 }

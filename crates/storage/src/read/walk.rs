@@ -8,20 +8,19 @@
 //!    within a bin and the time asked for.
 //! 3. Other sensors are left to those who look at their parts.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::aggregate::block_time;
+use super::aggregate::{Asked, block_time};
 use super::bin::Bins;
 use super::deletes::LiveTombstone;
+use super::near::NearFrame;
 use super::parts::{LiveObject, Sources};
 use super::prune::blocks_within;
-use super::request::AggregateRequest;
 use crate::kv::{Known, Run, RunWalk};
 use crate::rows::SensorRows;
-use crate::search::leading;
 use crate::segment::metrics::Blocks;
 
 /// Goes through sensors, best in their order.
@@ -64,24 +63,20 @@ pub(super) struct ClearBlocks<'w> {
 }
 
 impl<'a> Walk<'a> {
-    /// Goes through what `sources` have of a request; `fields` are those that it asks for, with their types.
-    pub(super) fn new(
-        sources: &'a Sources,
-        request: &'a AggregateRequest,
-        fields: &'a [(FieldId, FieldType)],
-    ) -> Self {
-        let time = request.time;
+    /// Goes through what `sources` have of a question about `fields`.
+    pub(super) fn new(sources: &'a Sources, fields: &'a [FieldId], asked: Asked<'a>) -> Self {
+        let time = asked.time;
         let objects = sources.objects.iter().filter(|object| object.entry.time.overlaps(&time));
         let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
         let run_walk = |run: &'a Arc<Run>| {
             let deletes = sources.deletes.within(run.range);
             let deletes = deletes.filter(|delete| delete.seq > run.last_seq).collect();
-            (RunWalk::new(run, &request.fields), deletes)
+            (RunWalk::new(run, fields), deletes)
         };
         Self {
             time,
-            bins: request.bin.map(Bins::new),
-            objects: objects.map(|object| ObjectWalk::new(sources, object, fields)).collect(),
+            bins: asked.bin.map(Bins::new),
+            objects: objects.map(|object| ObjectWalk::new(sources, object, asked.fields)).collect(),
             runs: runs.map(run_walk).collect(),
             found: Vec::new(),
         }
@@ -119,8 +114,8 @@ impl<'a> Walk<'a> {
             Some(match place {
                 Place::Run(at) => Clear::Rows(self.runs[*at].0.rows(), range),
                 Place::Object(at) => {
-                    let ObjectWalk { frame, places, block_ns, .. } = &self.objects[*at];
-                    let (blocks, block_ns) = (frame.as_deref()?, *block_ns);
+                    let ObjectWalk { near, places, block_ns, .. } = &self.objects[*at];
+                    let (blocks, block_ns) = (near.frame()?, *block_ns);
                     Clear::Blocks(ClearBlocks { blocks, range, places, block_ns })
                 }
             })
@@ -144,7 +139,7 @@ impl<'a> Walk<'a> {
         found.iter().all(|found| {
             let Place::Object(at) = found.place else { return true };
             let object = &objects[at];
-            let blocks = object.frame.as_deref();
+            let blocks = object.near.frame();
             blocks.is_some_and(|blocks| {
                 found.range.clone().all(|block| is_whole(object, blocks, block))
             })
@@ -152,7 +147,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn hides_one(deletes: &[&LiveTombstone], sensor: u32) -> bool {
+pub(super) fn hides_one(deletes: &[&LiveTombstone], sensor: u32) -> bool {
     deletes.iter().any(|delete| delete.hides(sensor))
 }
 
@@ -166,11 +161,7 @@ struct ObjectWalk<'a> {
     places: Vec<Option<usize>>,
     /// The deletes that may hide some of its rows.
     deletes: Vec<&'a LiveTombstone>,
-    frame: Option<Arc<Blocks>>,
-    /// The sensors whose blocks are all in the frame.
-    known: RangeInclusive<u32>,
-    /// The place in the frame of the sensor that was asked for last.
-    at: usize,
+    near: NearFrame,
 }
 
 impl<'a> ObjectWalk<'a> {
@@ -187,9 +178,7 @@ impl<'a> ObjectWalk<'a> {
             block_ns: 0,
             places: Vec::new(),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
-            frame: None,
-            known: RangeInclusive::new(1, 0),
-            at: 0,
+            near: NearFrame::default(),
         }
     }
 
@@ -205,17 +194,11 @@ impl<'a> ObjectWalk<'a> {
             self.places = self.object.segment.places(self.fields)?;
             self.is_open = true;
         }
-        if !self.known.contains(&sensor) && !self.load(sensor)? {
+        let Some(of_sensor) = self.near.find(&self.object.segment, sensor)? else {
             return Ok(None);
-        }
-        let Some(blocks) = &self.frame else { return Ok(nothing) };
-        let sensor_number = i64::from(sensor);
-        let is_ahead = blocks.sensor.get(self.at).is_some_and(|other| *other <= sensor_number);
-        let start = if is_ahead { self.at } else { 0 };
-        let start = start + leading(&blocks.sensor[start..], |other| other < sensor_number);
-        let end = start + leading(&blocks.sensor[start..], |other| other == sensor_number);
-        self.at = start;
-        let found = blocks_within(blocks, start..end, time, self.block_ns);
+        };
+        let Some(blocks) = self.near.frame() else { return Ok(nothing) };
+        let found = blocks_within(blocks, of_sensor, time, self.block_ns);
         if found.is_empty() {
             return Ok(nothing);
         }
@@ -225,28 +208,5 @@ impl<'a> ObjectWalk<'a> {
         let first_ns = block_time(blocks, found.start, self.block_ns).first_ns;
         let last_ns = block_time(blocks, found.end - 1, self.block_ns).last_ns;
         Ok(Some((found, TimeRange::new(first_ns, last_ns))))
-    }
-
-    /// Takes the frame that has the blocks of a sensor; not where they lie in several.
-    fn load(&mut self, sensor: u32) -> Result<bool> {
-        let mut frames = self.object.segment.metrics(sensor, sensor)?;
-        (self.frame, self.known, self.at) = (None, RangeInclusive::new(sensor, sensor), 0);
-        if frames.len() > 1 {
-            self.known = RangeInclusive::new(1, 0);
-            return Ok(false);
-        }
-        self.frame = frames.pop();
-        // The first and the last sensor of a frame may have blocks in the frames beside it.
-        let ends = self.frame.as_ref().and_then(|blocks| {
-            let (first, last) = (*blocks.sensor.first()?, *blocks.sensor.last()?);
-            Some((u32::try_from(first).ok()?, u32::try_from(last).ok()?))
-        });
-        if let Some((first, last)) = ends
-            && first < sensor
-            && sensor < last
-        {
-            self.known = RangeInclusive::new(first + 1, last - 1);
-        }
-        Ok(true)
     }
 }

@@ -280,6 +280,11 @@ impl FieldBlocks {
         self.is_exact.get(block).is_none_or(|is_exact| *is_exact)
     }
 
+    /// Whether all blocks may be answered from their metrics.
+    pub(crate) fn are_exact(&self) -> bool {
+        self.is_exact.iter().all(|is_exact| *is_exact)
+    }
+
     fn append_nulls(&mut self, blocks: usize) {
         let len = self.count.len() + blocks;
         self.count.resize(len, 0);

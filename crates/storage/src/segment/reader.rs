@@ -1,5 +1,6 @@
 //! Reads segments: footer, index and metrics through a cache, pages as ranges.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
@@ -154,6 +155,20 @@ impl Segment {
         overlapping(&footer.metrics, first, last)
             .map(|position| self.metrics_block(&footer, position))
             .collect()
+    }
+
+    /// The positions of the metrics frames that may know `first..=last`, and from which sensor to which each one reaches.
+    pub(crate) fn metrics_frames(
+        &self,
+        first: u32,
+        last: u32,
+    ) -> Result<Vec<(usize, RangeInclusive<u32>)>> {
+        let footer = self.footer()?;
+        let reach = |position: usize| {
+            let fence = &footer.metrics[position];
+            (position, fence.first_sensor..=fence.last_sensor)
+        };
+        Ok(overlapping(&footer.metrics, first, last).map(reach).collect())
     }
 
     /// The number of metrics frames.

@@ -177,6 +177,7 @@ fn compare_aggregates(db: &Db, table: &str, rows: &Rows) -> Result<()> {
         bin: Some(bin),
         fields: fields(&snapshot),
         deviations: true,
+        ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
     let mut expected: BTreeMap<(u8, i64), Vec<Values>> = BTreeMap::new();

@@ -103,6 +103,7 @@ fn ask(db: &Db, bin: Option<Bin>, groups: u32, time: TimeRange, threads: usize) 
         bin,
         fields: vec![FieldId(0)],
         deviations: true,
+        ends: true,
     };
     snapshot.aggregate_on(threads, &request, &Arc::new(ReadStats::default())).unwrap()
 }
@@ -238,6 +239,7 @@ fn pages_are_decoded_once_however_narrow_the_bins() {
             bin,
             fields: fields.clone(),
             deviations: true,
+            ends: true,
         };
         let stats = Arc::new(ReadStats::default());
         snapshot.aggregate(&request, &stats).unwrap();

@@ -40,6 +40,7 @@ fn counts(db: &Db, time: TimeRange, bin: Option<Bin>) -> (Vec<(i64, u64, u64)>, 
         bin,
         fields: vec![FieldId(0)],
         deviations: true,
+        ends: true,
     };
     let stats = Arc::new(ReadStats::default());
     let found = snapshot.aggregate(&request, &stats).unwrap();

@@ -85,6 +85,7 @@ fn check(db: &Db, writes: usize) {
         bin: None,
         fields: vec![FieldId(0)],
         deviations: true,
+        ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();
     let field = &found.fields[0];

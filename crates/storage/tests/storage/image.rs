@@ -206,6 +206,7 @@ fn metrics(snapshot: &TableSnapshot, sensor: u32, time: TimeRange) -> Result<Vec
         bin: None,
         fields: fields(snapshot),
         deviations: true,
+        ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
     let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(found.rows))];

@@ -260,6 +260,7 @@ fn check_counts(snapshot: &TableSnapshot, rows: &Rows) {
         bin: Some(bin),
         fields: vec![FieldId(1), FieldId(2)],
         deviations: true,
+        ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();
     let mut counts: BTreeMap<(u32, i64), (u64, u64, u64)> = BTreeMap::new();

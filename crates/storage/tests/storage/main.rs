@@ -17,6 +17,7 @@ mod hooks;
 mod image;
 mod kept;
 mod long;
+mod many;
 mod model;
 mod order;
 mod panics;

@@ -68,6 +68,7 @@ fn found(
         bin,
         fields: vec![FIELD.0],
         deviations: true,
+        ends: true,
     };
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([FIELD]);
     let stats = Arc::new(ReadStats::default());

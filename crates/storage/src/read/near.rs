@@ -1,0 +1,99 @@
+//! Frames of metrics kept at hand by those who ask for one sensor after the other: the next sensor mostly has its blocks in
+//! the frame of the last one.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use tidefall_types::{FieldId, FieldType, ObjectId, Result};
+
+use super::parts::LiveObject;
+use crate::search::leading;
+use crate::segment::Segment;
+use crate::segment::metrics::Blocks;
+
+/// The frame of an object's metrics that was looked at last.
+#[derive(Debug)]
+pub(super) struct NearFrame {
+    frame: Option<Arc<Blocks>>,
+    /// The sensors whose blocks are all in the frame.
+    known: RangeInclusive<u32>,
+    /// The place in the frame of the sensor that was asked for last.
+    at: usize,
+}
+
+impl Default for NearFrame {
+    fn default() -> Self {
+        Self { frame: None, known: RangeInclusive::new(1, 0), at: 0 }
+    }
+}
+
+impl NearFrame {
+    /// The frame that was found last.
+    pub(super) fn frame(&self) -> Option<&Blocks> {
+        self.frame.as_deref()
+    }
+
+    /// Where in the frame, which is then at hand, the blocks of a sensor are; none where they lie in several frames.
+    pub(super) fn find(&mut self, segment: &Segment, sensor: u32) -> Result<Option<Range<usize>>> {
+        if !self.known.contains(&sensor) && !self.load(segment, sensor)? {
+            return Ok(None);
+        }
+        let Some(blocks) = &self.frame else { return Ok(Some(0..0)) };
+        let number = i64::from(sensor);
+        let is_ahead = blocks.sensor.get(self.at).is_some_and(|other| *other <= number);
+        let start = if is_ahead { self.at } else { 0 };
+        let start = start + leading(&blocks.sensor[start..], |other| other < number);
+        let end = start + leading(&blocks.sensor[start..], |other| other == number);
+        self.at = start;
+        Ok(Some(start..end))
+    }
+
+    /// Takes the frame that has the blocks of a sensor; not where they lie in several.
+    fn load(&mut self, segment: &Segment, sensor: u32) -> Result<bool> {
+        let mut frames = segment.metrics(sensor, sensor)?;
+        if frames.len() > 1 {
+            *self = Self::default();
+            return Ok(false);
+        }
+        (self.frame, self.known, self.at) = (frames.pop(), RangeInclusive::new(sensor, sensor), 0);
+        // The first and the last sensor of a frame may have blocks in the frames beside it.
+        let ends = self.frame.as_ref().and_then(|blocks| {
+            let (first, last) = (*blocks.sensor.first()?, *blocks.sensor.last()?);
+            Some((u32::try_from(first).ok()?, u32::try_from(last).ok()?))
+        });
+        if let Some((first, last)) = ends
+            && first < sensor
+            && sensor < last
+        {
+            self.known = RangeInclusive::new(first + 1, last - 1);
+        }
+        Ok(true)
+    }
+}
+
+/// What is at hand of the metrics of some objects.
+#[derive(Debug, Default)]
+pub(crate) struct NearMetrics(HashMap<ObjectId, ObjectMetrics>);
+
+/// What is at hand of the metrics of an object.
+#[derive(Debug)]
+pub(super) struct ObjectMetrics {
+    pub(super) fields: Vec<(FieldId, FieldType)>,
+    pub(super) block_ns: i64,
+    pub(super) near: NearFrame,
+}
+
+impl NearMetrics {
+    pub(super) fn of(&mut self, object: &LiveObject) -> Result<&mut ObjectMetrics> {
+        Ok(match self.0.entry(object.entry.id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(ObjectMetrics {
+                fields: object.segment.fields()?,
+                block_ns: object.segment.block_ns()?,
+                near: NearFrame::default(),
+            }),
+        })
+    }
+}
