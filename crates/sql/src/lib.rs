@@ -26,6 +26,7 @@ mod fit;
 mod flat;
 mod functions;
 mod hints;
+mod json;
 mod layers;
 mod live;
 mod metrics;
@@ -53,6 +54,7 @@ mod unknown;
 mod using;
 
 pub use flat::flat;
+pub use json::{UniqueNames, check_times};
 pub use reads::Reads;
 pub use script::Script;
 pub use session::{QueryStream, Session};
