@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read CSV and Parquet files (also .gz and .zst) into a table
+    /// Read CSV (also .gz and .zst), Parquet and Arrow files into a table
     Import(Box<ImportArgs>),
     /// Run SQL and print the answer
     Query(QueryArgs),
@@ -127,6 +127,10 @@ pub(crate) struct ImportArgs {
     /// iso, s, ms, us, ns (since 1970), excel (days), or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
     #[arg(long)]
     pub(crate) time_format: Option<String>,
+    /// The time zone of times that name none, as in Europe/Berlin; UTC when absent. Times that clocks showed twice, as they
+    /// went back, are taken for the first of both, and counted; those that they never showed make bad rows
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) timezone: Option<String>,
     /// Columns that name the sensor; a column may be given as #3. When absent, the tags of the table
     #[arg(long, value_delimiter = ',')]
     pub(crate) tags: Vec<String>,

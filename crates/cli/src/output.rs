@@ -8,7 +8,7 @@ use arrow_cast::display::FormatOptions;
 use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
-use tidefall_sql::{QueryStream, Reads, flat};
+use tidefall_sql::{QueryStream, Reads, UniqueNames, check_times, flat};
 use tidefall_types::{Error, ErrorKind, text_bytes};
 
 use crate::args::Format;
@@ -71,7 +71,7 @@ pub(crate) fn note_line(text: fmt::Arguments<'_>) {
 
 /// Prints an answer as it arrives, and returns its rows.
 pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Outcome<u64> {
-    let mut printer = Printer::new(format, answer.schema());
+    let mut printer = Printer::new(format, answer.schema())?;
     let mut rows = 0;
     while let Some(batch) = answer.next().await {
         let batch = batch?;
@@ -95,22 +95,23 @@ enum Printer {
     Csv {
         has_header: bool,
     },
-    Json(Box<arrow_json::ArrayWriter<Vec<u8>>>),
+    Json(Box<arrow_json::ArrayWriter<Vec<u8>>>, UniqueNames),
 }
 
 impl Printer {
-    fn new(format: Format, schema: SchemaRef) -> Self {
-        match format {
+    fn new(format: Format, schema: SchemaRef) -> Result<Self, Error> {
+        Ok(match format {
             Format::Table => {
                 Self::Table { schema, batches: Vec::new(), rows: 0, text_bytes: 0, is_cut: false }
             }
             Format::Csv => Self::Csv { has_header: false },
-            Format::Json => Self::Json(Box::new(
-                arrow_json::WriterBuilder::new()
+            Format::Json => {
+                let writer = arrow_json::WriterBuilder::new()
                     .with_explicit_nulls(true)
-                    .build::<_, arrow_json::writer::JsonArray>(Vec::new()),
-            )),
-        }
+                    .build::<_, arrow_json::writer::JsonArray>(Vec::new());
+                Self::Json(Box::new(writer), UniqueNames::new(&schema)?)
+            }
+        })
     }
 
     /// Takes a batch, and says whether more are wanted.
@@ -132,8 +133,9 @@ impl Printer {
                 *has_header = true;
                 put(&text)?;
             }
-            Self::Json(writer) => {
-                writer.write(batch).map_err(|e| failed(&e))?;
+            Self::Json(writer, names) => {
+                check_times(batch)?;
+                writer.write(&names.apply(batch)?).map_err(|e| failed(&e))?;
                 put(&std::mem::take(writer.get_mut()))?;
             }
         }
@@ -156,7 +158,7 @@ impl Printer {
                 }
             }
             Self::Csv { .. } => Ok(()),
-            Self::Json(mut writer) => {
+            Self::Json(mut writer, _) => {
                 writer.finish().map_err(|e| failed(&e))?;
                 let mut text = writer.into_inner();
                 text.push(b'\n');

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use tidefall_import::{BadLine, CsvOptions, ParquetOptions, ParsedBatch, open_csv, open_parquet};
+use tidefall_import::{BadLine, ColumnarOptions, CsvOptions, ParsedBatch, open_columnar, open_csv};
 use tidefall_types::{Error, Result, format_time};
 
 fn main() -> Result<()> {
@@ -46,8 +46,8 @@ fn measure(path: &Path, arguments: &[String]) -> Result<()> {
     let begin = Instant::now();
     let batches: Box<dyn Iterator<Item = Result<ParsedBatch>>> =
         if path.extension().is_some_and(|extension| extension == "parquet") {
-            let options = ParquetOptions { tags, threads, ..ParquetOptions::default() };
-            Box::new(open_parquet(path, &options)?)
+            let options = ColumnarOptions { tags, threads, ..ColumnarOptions::default() };
+            Box::new(open_columnar(path, &options)?)
         } else {
             let options = CsvOptions { tags, threads, ..CsvOptions::default() };
             let reader = open_csv(path, &options)?;

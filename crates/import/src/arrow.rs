@@ -16,7 +16,7 @@ use tidefall_types::{
     Result, RowError, TagColumn, WriteBatch, parse_time,
 };
 
-use crate::TimeFormat;
+use crate::csv::TimeParser;
 
 /// The name that a time column has as a rule.
 const TIME: &str = "time";
@@ -52,12 +52,12 @@ pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<W
     }
 }
 
-/// Makes a write batch, in which the rows named in the second part have no right time. `format` is
-/// that of times that are numbers or text.
+/// Makes a write batch, in which the rows named in the second part have no right time. `parser` reads
+/// times that are numbers or text.
 pub(crate) fn convert(
     batch: &RecordBatch,
     options: &ArrowOptions,
-    format: Option<&TimeFormat>,
+    parser: Option<&mut TimeParser>,
 ) -> Result<(WriteBatch, Vec<RowError>)> {
     let schema = batch.schema_ref();
     let time_column = time_column(schema, options)?;
@@ -82,8 +82,8 @@ pub(crate) fn convert(
         }
     }
     let (name, values) = (schema.field(time_column).name(), batch.column(time_column));
-    let (time, bad) = match format.filter(|_| !values.data_type().is_temporal()) {
-        Some(format) => formatted_times(name, values, format)?,
+    let (time, bad) = match parser.filter(|_| !values.data_type().is_temporal()) {
+        Some(parser) => formatted_times(name, values, parser)?,
         None => time_values(name, values)?,
     };
     let batch = WriteBatch { time, tags, fields };
@@ -143,9 +143,8 @@ fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
 }
 
 /// Times that are written in a form, also as numbers.
-fn formatted_times(name: &str, values: &ArrayRef, format: &TimeFormat) -> Result<Times> {
+fn formatted_times(name: &str, values: &ArrayRef, parser: &mut TimeParser) -> Result<Times> {
     let text = cast_plain(name, values, &DataType::Utf8)?;
-    let mut parser = format.parser()?;
     let text = text.as_string::<i32>();
     Ok(times(text.iter().map(|text| text.map(|text| parser.parse(text.as_bytes())))))
 }

@@ -23,6 +23,7 @@ use std::sync::mpsc::Receiver;
 
 use tidefall_types::{Error, Result};
 
+use crate::input::binary;
 use crate::{CsvOptions, Input, ParsedBatch};
 use blocks::{Division, End, Outcome, Sample, start};
 use infer::{Inferred, Survey};
@@ -31,6 +32,7 @@ use parse::{BlockParser, ParsedBlock};
 pub use infer::CsvSchema;
 pub(crate) use infer::{SeenType, format_of};
 pub(crate) use parse::constant_tag;
+pub(crate) use time::TimeParser;
 pub use time::{TimeFormat, TimeUnit};
 
 /// Bytes of text from which everything is inferred: enough for some 100,000 rows, and read in
@@ -113,6 +115,10 @@ fn look(input: &mut Input, options: &CsvOptions, sizes: Sizes) -> Result<Looked>
         return Err(sample.end.failure().unwrap_or_else(|| {
             Error::invalid(format!("{name} is empty: there is nothing to import"))
         }));
+    }
+    let magic = &sample.bytes[..sample.bytes.len().min(8)];
+    if let Some(what) = binary(magic) {
+        return Err(Error::unsupported(format!("{name}, unpacked, is {what}")));
     }
     let inferred = infer::infer(&sample.bytes[..sample.whole_records(options)], options);
     let mut inferred = match (inferred, sample.end.failure()) {
@@ -222,11 +228,12 @@ impl CsvReader {
             }
         };
         Some(match parsed {
-            Ok(Ok(ParsedBlock { batch, mut bad, lines })) => {
+            Ok(Ok(ParsedBlock { batch, mut bad, lines, twice })) => {
                 let before = self.lines_before;
                 bad.iter_mut().for_each(|bad| bad.line += before);
                 self.lines_before += lines;
-                Ok(ParsedBatch { batch, bad, lines: before + 1..=before + lines, bytes_read })
+                let lines = before + 1..=before + lines;
+                Ok(ParsedBatch { batch, bad, lines, twice, bytes_read })
             }
             Ok(Err(error)) => Err(error.context(&self.name)),
             Err(_) => Err(Error::closed(format!("{}: a parsing thread stopped", self.name))),

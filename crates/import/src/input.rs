@@ -12,7 +12,7 @@ use tidefall_types::{Error, Result};
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The longest magic number that is looked for.
-const MAGIC_BYTES_MAX: u64 = 6;
+const MAGIC_BYTES_MAX: u64 = 8;
 
 /// A stream of bytes that is decompressed by its magic number: gzip, also of several members, and
 /// Zstandard, also of several frames.
@@ -165,18 +165,42 @@ impl Format {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // The second form is a skippable frame, with which seekable files may begin.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
-            [b'P', b'A', b'R', b'1', ..] => Self::Other("a Parquet file, not CSV"),
-            [b'P', b'K', 3, 4, ..] => Self::Other("a zip archive: unpack it first"),
-            [b'B', b'Z', b'h', ..] => Self::Other("compressed with bzip2: unpack it first"),
-            [0xfd, b'7', b'z', b'X', b'Z', ..] => {
-                Self::Other("compressed with xz: unpack it first")
-            }
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-                Self::Other("text in UTF-16: convert it to UTF-8 first")
-            }
-            _ => Self::Plain,
+            _ => binary(magic).map_or(Self::Plain, Self::Other),
         }
     }
+}
+
+/// Whether a file that begins so is Parquet. A column of a CSV file may be called `PAR1`, too.
+pub(crate) fn is_parquet(magic: &[u8]) -> bool {
+    let is_binary = |byte: u8| !matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    matches!(magic, [b'P', b'A', b'R', b'1', next, ..] if is_binary(*next))
+}
+
+/// What bytes are the first of that are no text, and what to do about it.
+pub(crate) fn binary(magic: &[u8]) -> Option<&'static str> {
+    Some(match magic {
+        _ if is_parquet(magic) => {
+            "a Parquet file, which is read from a plain file only: unpack it, or give its name instead of a pipe"
+        }
+        [b'A', b'R', b'R', b'O', b'W', b'1', 0, 0] | [0xff, 0xff, 0xff, 0xff, ..] => {
+            "an Arrow file, which is read from a plain file only: unpack it, or give its name instead of a pipe"
+        }
+        [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
+        [b'B', b'Z', b'h', ..] => "compressed with bzip2: unpack it first",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "compressed with xz: unpack it first",
+        [0x1f, 0x8b, 8, ..] => "compressed with gzip: unpack it first",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "text in UTF-16: convert it to UTF-8 first",
+        [b'F', b'E', b'A', b'1', 0, ..] => {
+            "a Feather file of version 1: write it in version 2, or as Parquet"
+        }
+        [b'O', b'b', b'j', 1, ..] => "an Avro file: write it as Parquet",
+        [0x89, b'H', b'D', b'F', ..] => "an HDF5 file: write its table as Parquet or CSV",
+        [b'S', b'Q', b'L', b'i', b't', b'e', b' ', b'f'] => {
+            "a SQLite database: write its table as CSV"
+        }
+        [0xd0, 0xcf, 0x11, 0xe0, ..] => "an Excel file: write it as CSV",
+        _ => return None,
+    })
 }
 
 struct Counted {

@@ -1,9 +1,9 @@
-//! CSV and Parquet files in, [`WriteBatch`](tidefall_types::WriteBatch)es out.
+//! CSV, Parquet and Arrow files in, [`WriteBatch`](tidefall_types::WriteBatch)es out.
 //!
 //! - [`open_csv`] and [`read_csv`] read CSV, plain or compressed, on several threads; what a file
 //!   does not say about itself is inferred from its beginning and can be read in
 //!   [`CsvReader::schema`].
-//! - [`open_parquet`] reads Parquet.
+//! - [`open_columnar`] reads Parquet and Arrow.
 //! - [`look_together`] finds the types that hold the values of several files.
 //! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; SQL `INSERT` and data
 //!   frames come in through it.
@@ -12,19 +12,22 @@
 //! Nothing here knows the storage.
 
 mod arrow;
+mod columnar;
 mod csv;
 mod input;
+mod ipc;
 mod options;
-mod parquet;
 mod retype;
 mod together;
+mod zone;
 
 pub use arrow::{ArrowOptions, batch_from_arrow};
+pub use columnar::{ColumnarOptions, ColumnarReader, is_columnar, open_columnar};
 pub use csv::{CsvReader, CsvSchema, TimeFormat, TimeUnit, open_csv, read_csv};
 pub use input::Input;
 pub use options::{CsvOptions, Header, Layout, TimeSource, WIDE_FIELD};
-pub use parquet::{ParquetOptions, ParquetReader, is_parquet, open_parquet};
 pub use together::{Together, look_together};
+pub use zone::LocalZone;
 
 use std::ops::RangeInclusive;
 
@@ -33,9 +36,11 @@ use tidefall_types::{Error, WriteBatch};
 /// A row of the input that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// The line on which the record starts, counted from 1; in Parquet the row, counted from 1.
+    /// The line on which the record starts, counted from 1; in Parquet and Arrow the row,
+    /// counted from 1.
     pub line: u64,
-    /// The record as it stands in the file, cut to a bounded length; empty for Parquet.
+    /// The record as it stands in the file, cut to a bounded length; empty for Parquet
+    /// and Arrow.
     pub text: String,
     /// Why it was not taken: the column, the text, and what was expected.
     pub reason: Error,
@@ -48,8 +53,10 @@ pub struct ParsedBatch {
     pub batch: WriteBatch,
     /// The rows that were set aside, in the order of the file.
     pub bad: Vec<BadLine>,
-    /// The first and the last line of this piece, counted from 1; in Parquet rows.
+    /// The first and the last line of this piece, counted from 1; in Parquet and Arrow rows.
     pub lines: RangeInclusive<u64>,
+    /// Records whose time clocks showed twice in the zone that was told, as they went back; the first of both is taken.
+    pub twice: u64,
     /// Bytes of the file that were read so far, as stored (compressed when it is compressed).
     pub bytes_read: u64,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldType, TableSchema};
 
-use crate::TimeFormat;
+use crate::{LocalZone, TimeFormat};
 
 /// The field that holds the values of a wide file.
 pub const WIDE_FIELD: &str = "value";
@@ -24,6 +24,8 @@ pub struct CsvOptions {
     pub time: TimeSource,
     /// How the time is written; `None` finds out.
     pub time_format: Option<TimeFormat>,
+    /// The zone of times that name none, other than UTC. Numbers since 1970 are moments in any zone.
+    pub zone: Option<LocalZone>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
     /// The columns that are measured; `None` for all that are nothing else.
@@ -65,6 +67,7 @@ impl Default for CsvOptions {
             header: Header::Auto,
             time: TimeSource::Auto,
             time_format: None,
+            zone: None,
             tags: Vec::new(),
             fields: None,
             skip: Vec::new(),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use tidefall_types::{Error, FieldType, Result};
 
+use crate::columnar::file_types;
 use crate::csv::{SeenFields, SeenType, seen_fields};
-use crate::parquet::file_types;
-use crate::{CsvOptions, ParquetOptions, is_parquet};
+use crate::{ColumnarOptions, CsvOptions, is_columnar};
 
 /// What several files have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,19 +24,19 @@ pub struct Together {
 /// pipe, is left out.
 ///
 /// # Errors
-/// As [`crate::open_csv`] and [`crate::open_parquet`] for any of the files; `Invalid` when none of
+/// As [`crate::open_csv`] and [`crate::open_columnar`] for any of the files; `Invalid` when none of
 /// them has a field whose type `csv` gives.
 pub fn look_together(
     files: &[PathBuf],
     csv: &CsvOptions,
-    parquet: &ParquetOptions,
+    columnar: &ColumnarOptions,
 ) -> Result<Together> {
     let mut together = Together::default();
     let mut types: BTreeMap<String, SeenType> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_file()) {
-        let seen = match is_parquet(file) {
+        let seen = match is_columnar(file) {
             true => {
-                let types = file_types(file, parquet)?.into_iter();
+                let types = file_types(file, columnar)?.into_iter();
                 SeenFields {
                     types: types.map(|(n, ty)| (n, SeenType::Sure(ty))).collect(),
                     notes: Vec::new(),

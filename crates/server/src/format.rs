@@ -7,7 +7,7 @@ use arrow_json::writer::{JsonFormat, LineDelimited};
 use arrow_schema::{ArrowError, DataType, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use tidefall_sql::{UniqueValues, flat};
+use tidefall_sql::{UniqueNames, UniqueValues, check_times, flat};
 use tidefall_types::{Error, FieldType, Result};
 
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
@@ -88,7 +88,7 @@ pub(crate) struct Encoder {
 
 enum Writer {
     Json,
-    JsonLines,
+    JsonLines(UniqueNames),
     Csv,
     Arrow(Box<StreamWriter<Vec<u8>>>, UniqueValues),
 }
@@ -97,7 +97,7 @@ impl Encoder {
     /// Begins an answer with the columns of `schema`.
     ///
     /// # Errors
-    /// `Unsupported` when a type cannot be written.
+    /// `Unsupported` when a type cannot be written, `Invalid` when names are not to be told apart.
     pub(crate) fn start(format: Format, schema: &Schema) -> Result<Self> {
         let mut out = Vec::new();
         let writer = match format {
@@ -105,7 +105,7 @@ impl Encoder {
                 out = json_head(schema)?;
                 Writer::Json
             }
-            Format::JsonLines => Writer::JsonLines,
+            Format::JsonLines => Writer::JsonLines(UniqueNames::new(schema)?),
             Format::Csv => {
                 // The header is written with the schema, so that an answer without rows has one.
                 write_csv(&mut out, &RecordBatch::new_empty(schema.clone().into()), Header::Write)?;
@@ -122,7 +122,7 @@ impl Encoder {
     /// Adds rows.
     ///
     /// # Errors
-    /// `Unsupported` when a type cannot be written.
+    /// `Unsupported` when a type or a value cannot be written.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -134,8 +134,9 @@ impl Encoder {
                 }
                 write_json::<Rows>(&mut self.out, batch, StructMode::ListOnly)?;
             }
-            Writer::JsonLines => {
-                write_json::<LineDelimited>(&mut self.out, batch, StructMode::ObjectOnly)?;
+            Writer::JsonLines(names) => {
+                let batch = names.apply(batch)?;
+                write_json::<LineDelimited>(&mut self.out, &batch, StructMode::ObjectOnly)?;
             }
             Writer::Csv => write_csv(&mut self.out, batch, Header::Skip)?,
             Writer::Arrow(writer, unique) => {
@@ -154,7 +155,7 @@ impl Encoder {
         match &mut self.writer {
             Writer::Json => self.out.extend_from_slice(b"]}\n"),
             Writer::Arrow(writer, _) => writer.finish().map_err(unwritable)?,
-            Writer::JsonLines | Writer::Csv => {}
+            Writer::JsonLines(_) | Writer::Csv => {}
         }
         Ok(())
     }
@@ -203,6 +204,7 @@ fn write_json<F: JsonFormat>(
     batch: &RecordBatch,
     mode: StructMode,
 ) -> Result<()> {
+    check_times(batch)?;
     arrow_json::WriterBuilder::new()
         .with_explicit_nulls(true)
         .with_struct_mode(mode)
@@ -261,8 +263,10 @@ mod tests {
     use arrow_array::types::{Float64Type, UInt32Type};
     use arrow_array::{
         ArrayRef, DictionaryArray, Float64Array, ListArray, TimestampNanosecondArray,
+        TimestampSecondArray,
     };
     use arrow_ipc::reader::StreamReader;
+    use arrow_schema::Field;
 
     use super::*;
 
@@ -325,6 +329,34 @@ mod tests {
             StreamReader::try_new(&*arrow, None).unwrap().map(|batch| batch.unwrap()).collect();
         assert_eq!(back.len(), 2);
         assert_eq!(back[0].column(0), batch().column(0));
+    }
+
+    #[test]
+    fn columns_of_one_name_differ_in_objects_and_keep_theirs_elsewhere() {
+        let one = batch().column(2).slice(0, 1);
+        let field = |name| Field::new(name, one.data_type().clone(), true);
+        let schema = Schema::new(vec![field("v"), field("v")]);
+        let batch = RecordBatch::try_new(schema.into(), vec![one.clone(), one.clone()]).unwrap();
+        let text = |format| {
+            let mut encoder = Encoder::start(format, &batch.schema()).unwrap();
+            encoder.write(&batch).unwrap();
+            String::from_utf8(encoder.take()).unwrap()
+        };
+        assert_eq!(text(Format::JsonLines), "{\"v\":1.5,\"v_1\":1.5}\n");
+        assert!(text(Format::Json).starts_with("{\"columns\":[\"v\",\"v\"]"));
+        assert_eq!(text(Format::Csv), "v,v\n1.5,1.5\n");
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_written_is_an_error_in_every_text() {
+        let far = Arc::new(TimestampSecondArray::from(vec![i64::MAX])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("t", far)]).unwrap();
+        for format in [Format::Json, Format::JsonLines, Format::Csv] {
+            let mut encoder = Encoder::start(format, &batch.schema()).unwrap();
+            let error = encoder.write(&batch).unwrap_err();
+            assert_eq!(error.kind(), tidefall_types::ErrorKind::Unsupported);
+            assert!(error.message().contains(&i64::MAX.to_string()), "{error}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod flat;
 mod functions;
 mod groupwise;
 mod hints;
+mod json;
 mod layers;
 mod live;
 mod metrics;
@@ -54,6 +55,7 @@ mod unknown;
 mod using;
 
 pub use flat::flat;
+pub use json::{UniqueNames, check_times};
 pub use reads::Reads;
 pub use script::Script;
 pub use session::{QueryStream, Session};

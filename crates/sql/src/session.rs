@@ -21,6 +21,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
@@ -214,6 +215,17 @@ impl Session {
     /// `Invalid` for text without an end, `Limit` for chains of operators that are too long.
     pub fn script(&self, sql: &str) -> Result<Script<'_>> {
         Ok(Script::new(self, sql, parser(sql)?))
+    }
+
+    /// Whether a text ends where a statement may begin: behind a semicolon or nothing at all, not within a text, a
+    /// quoted name or a remark.
+    pub fn is_between_statements(sql: &str) -> bool {
+        let tokens = Tokenizer::new(&TidefallDialect, sql).tokenize();
+        tokens.is_ok_and(|tokens| {
+            let mut tokens = tokens.iter().rev();
+            let last = tokens.find(|token| !matches!(token, Token::Whitespace(_)));
+            last.is_none_or(|token| *token == Token::SemiColon)
+        })
     }
 
     /// Whether statements change nothing that outlives their session.

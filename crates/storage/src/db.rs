@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use tidefall_types::{Error, Result, TableSchema, TimeRange};
+use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
 use crate::engine::{Engine, to_stored};
@@ -309,7 +309,11 @@ impl Shared {
         let swept = engine.sweep();
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
-        flushed.and(closed).and(swept).and_then(|()| engine.manifest().checkpoint())
+        flushed.and(closed).and(swept).and_then(|()| match engine.manifest().checkpoint() {
+            // It only makes the next open faster.
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            written => written,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 
-use crate::catalog::object;
+use crate::catalog::{SensorDictionary, object};
 use crate::graveyard::Graveyard;
 use crate::ingest::commit::CommitQueue;
 use crate::kv::{KvBytes, Run, Together};
@@ -32,8 +32,10 @@ const KV_SHARE_MAX: f64 = 0.36;
 const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
-/// Sensor objects of a table beyond which they are written anew as one.
+/// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
 const SENSOR_OBJECTS_MAX: usize = 16;
+/// Bytes of tags of an object of sensors, values that they share once and before they are packed; tests have less.
+const SENSORS_BYTES_MAX: usize = if cfg!(debug_assertions) { 1 << 20 } else { 256 << 20 };
 /// Versions of the manifest that are kept.
 const MANIFEST_VERSIONS: u64 = 256;
 
@@ -292,28 +294,66 @@ impl Engine {
                 }
                 None => continue,
             };
-            let first = stored.last().map_or(0, |part| part.first + part.count);
-            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-            if sensors.count() > first {
-                let is_crowded = stored.len() >= SENSOR_OBJECTS_MAX;
-                let first = if is_crowded { 0 } else { first };
-                let count = sensors.count() - first;
-                let frame = sensors.encode(first..first + count)?;
-                drop(sensors);
-                let header = encode_header(Content::Sensors, table.id);
-                let id = self.next_object_id();
-                let name = names::object(id, object::EXTENSION);
-                written.note(name.clone());
-                self.io.put_new(&name, &[&header, &frame])?;
-                let bytes = (header.len() + frame.len()) as u64;
-                let part = SensorObject { id, first, count, bytes };
-                edits.push(match is_crowded {
-                    true => Edit::ReplaceSensors(table.id, part),
-                    false => Edit::AddSensors(table.id, part),
-                });
-            }
+            self.add_sensors(table, &stored, edits, written)?;
         }
         Ok(())
+    }
+
+    /// Writes the sensors that no object has yet, in parts of which each is read and written as a whole.
+    fn add_sensors(
+        &self,
+        table: &Table,
+        stored: &[SensorObject],
+        edits: &mut Vec<Edit>,
+        written: &Written,
+    ) -> Result<()> {
+        let known = stored.last().map_or(0, |part| part.first + part.count);
+        let (count, is_crowded) = {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            let count = sensors.count();
+            (count, count > known && is_crowded(&sensors, stored.len()))
+        };
+        let mut first = if is_crowded { 0 } else { known };
+        while first < count {
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            let part = sensors.first_within(first..count, SENSORS_BYTES_MAX);
+            let frame = sensors.encode(part.clone())?;
+            drop(sensors);
+            let header = encode_header(Content::Sensors, table.id);
+            let id = self.next_object_id();
+            let name = names::object(id, object::EXTENSION);
+            written.note(name.clone());
+            self.io.put_new(&name, &[&header, &frame])?;
+            let bytes = (header.len() + frame.len()) as u64;
+            let stored = SensorObject { id, first, count: part.end - first, bytes };
+            edits.push(match is_crowded && first == 0 {
+                true => Edit::ReplaceSensors(table.id, stored),
+                false => Edit::AddSensors(table.id, stored),
+            });
+            first = part.end;
+        }
+        Ok(())
+    }
+
+    /// Writes to objects what sensors no object and no record of the log has, when those of a table below `upto`
+    /// are too much for one record.
+    pub(crate) fn unburden_log(&self, table: &Table, upto: u32) -> Result<()> {
+        let is_too_much = || {
+            let unkept = table.known.kept()..upto;
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            let max = self.logged_texts_max();
+            !unkept.is_empty() && sensors.first_within(unkept.clone(), max).end < unkept.end
+        };
+        if !is_too_much() {
+            return Ok(());
+        }
+        let _maintenance = self.maintain()?;
+        if !is_too_much() {
+            return Ok(());
+        }
+        let (mut edits, written) = (Vec::new(), self.written());
+        self.add_what_the_log_holds(&mut edits, &written)?;
+        self.commit_written(written, &edits)
     }
 
     /// Cuts the log behind what is durable elsewhere.
@@ -476,6 +516,19 @@ impl Engine {
     fn kv_share(&self, share: f64) -> usize {
         (self.options.memory_bytes as f64 * share) as usize
     }
+}
+
+/// Whether so many objects have the sensors that far fewer would do.
+fn is_crowded(sensors: &SensorDictionary, objects: usize) -> bool {
+    if objects < SENSOR_OBJECTS_MAX {
+        return false;
+    }
+    let (mut needed, mut first) = (0, 0);
+    while first < sensors.count() {
+        first = sensors.first_within(first..sensors.count(), SENSORS_BYTES_MAX).end;
+        needed += 1;
+    }
+    objects >= 2 * needed
 }
 
 /// A delete as it is stored.

@@ -212,7 +212,12 @@ fn make_room(engine: &Engine) {
 /// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
 pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
     let end = wal.next_seq();
-    wal.close()?;
+    let is_as_found = wal.is_as_found();
+    match wal.close() {
+        // The next open finds what this one has found.
+        Err(error) if is_as_found && error.kind() == ErrorKind::Full => return Ok(()),
+        closed => closed?,
+    }
     let mut manifest = engine.manifest();
     let state = manifest.state();
     if end <= state.wal_from || end == state.log_end {

@@ -117,6 +117,7 @@ impl Db {
             Ack::Memory => self.keep(table, &rows, watch, done),
             Ack::Durable => {
                 let rows = rows.part(0..rows.time.len())?;
+                engine.unburden_log(&table, rows.upto())?;
                 let record = Some(LogRecord::of_rows(&table, &rows)?);
                 let change = Change::Rows(rows);
                 engine.commits.submit(Commit { table, change, record, watch, done })

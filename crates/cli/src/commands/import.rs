@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arrow_array::Array;
 use arrow_cast::display::array_value_to_string;
 use indicatif::{ProgressBar, ProgressStyle};
-use tidefall_import::{BadLine, ParsedBatch, is_parquet, open_csv, open_parquet};
+use tidefall_import::{BadLine, ParsedBatch, is_columnar, open_columnar, open_csv};
 use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, Unknown, WriteOptions};
 use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
 
@@ -145,8 +145,8 @@ impl Import {
         // Looked up for each file: the one before may have made the table or given it columns.
         let table = db.schema(&inputs.args.table).ok();
         let is_new = table.is_none();
-        if is_parquet(path) {
-            let reader = open_parquet(path, &inputs.parquet(path, table)?)?;
+        if is_columnar(path) {
+            let reader = open_columnar(path, &inputs.columnar(path, table)?)?;
             if is_new && reader.tags().next().is_none() {
                 hint_at_tags(path, reader.fields().iter().map(|(name, ty)| (name, *ty)));
             }
@@ -182,7 +182,7 @@ impl Import {
         let path = source.path.display();
         let bar = progress(source.bytes, args.quiet)?;
         bar.set_message(path.to_string());
-        let mut file_rows = 0;
+        let (mut file_rows, mut twice) = (0, 0);
         let options = WriteOptions {
             ack: args.ack.into(),
             bad_rows: if self.sets_aside { BadRows::SetAside } else { BadRows::Reject },
@@ -205,6 +205,7 @@ impl Import {
                 let place = format!("{path}, row {row}");
                 self.set_aside(&BadRow { place, text: &text, reason: &bad.error }, &bar)?;
             }
+            twice += parsed.twice;
             file_rows += (parsed.batch.rows() + parsed.bad.len()) as u64;
             self.rows += report.rows as u64;
             self.replaced += report.replaced.unwrap_or(0);
@@ -212,6 +213,13 @@ impl Import {
             bar.set_position(parsed.bytes_read);
         }
         bar.finish_and_clear();
+        if twice > 0 {
+            note!(
+                "{path}: {} times were shown twice by clocks in {}, as they went back; each was taken for the first of both",
+                show_count(twice),
+                args.timezone.as_deref().unwrap_or("UTC")
+            );
+        }
         Ok(())
     }
 

@@ -207,8 +207,7 @@ struct SqlHelper {
 impl Validator for SqlHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input().trim();
-        let is_whole =
-            input.is_empty() || input.ends_with(';') || Word::of(input, Vec::new).is_some();
+        let is_whole = Session::is_between_statements(input) || Word::of(input, Vec::new).is_some();
         Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }

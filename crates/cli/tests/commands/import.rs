@@ -265,3 +265,74 @@ fn the_time_that_an_import_takes_makes_sense() {
     place.done(&line);
     assert_eq!(place.rows("SELECT v FROM d"), "1234.5\n");
 }
+
+/// The advice spoke of all rows and had looked at a part of them.
+#[test]
+fn advice_says_how_many_rows_it_is_judged_by() {
+    let place = Place::new();
+    let sites = |row: usize| ["north", "south", "east"][row % 3];
+    let rows = |count: usize, day: usize| -> String {
+        let line = |row: usize| format!("{},{},{row}\n", 1_700_000_000 + day + row / 3, sites(row));
+        (0..count).map(line).collect()
+    };
+    place.write("few.csv", &format!("time,site,v\n{}", rows(300, 0)));
+    let said = place.done(&import(&["few.csv"], &[]));
+    assert!(said.err.contains("site would tell them apart"), "{said:?}");
+    assert!(!said.err.contains("judged"), "{said:?}");
+    place.write("many.csv", &format!("time,site,v\n{}", rows(300_000, 0)));
+    let into = ["--db", "db", "--table", "many", "-q"];
+    let said = place.done(&[&["import", "many.csv"], into.as_slice()].concat());
+    assert!(said.err.contains("site would tell them apart"), "{said:?}");
+    assert!(
+        said.err.contains("(judged by 1") && said.err.contains(" of 300,000 rows)"),
+        "{said:?}"
+    );
+    // Some differ in nothing but their value.
+    let twice: String = rows(300, 0) + &rows(20, 0);
+    place.write("twice.csv", &format!("time,site,v\n{twice}"));
+    let into = ["--db", "db", "--table", "twice"];
+    let said = place.done(&[&["import", "twice.csv"], into.as_slice()].concat());
+    assert!(said.err.contains("site would tell most of them apart"), "{said:?}");
+}
+
+#[test]
+fn columnar_files_are_told_by_what_is_in_them() {
+    let place = Place::new();
+    place.done(&["generate", "x.parquet", "--sensors", "2", "--days", "1"]);
+    std::fs::rename(place.path("x.parquet"), place.path("x.csv")).unwrap();
+    place.done(&import(&["x.csv"], &[]));
+    assert_ne!(place.rows("SELECT count(*) FROM t"), "0\n");
+    place.write("a.csv", "time,v\n2024-01-01,1\n");
+    for (options, advice) in [
+        (["--wide", "sensor"], "as fields"),
+        (["--time-columns", "a,b"], "name one column with --time"),
+        (["--null", "x"], "leave it out"),
+        (["--separator", ";"], "leave it out"),
+    ] {
+        let said = place.failed(&import(&["x.csv"], &options));
+        let expected =
+            format!("x.csv: {} is for CSV files, and this is Parquet or Arrow", options[0]);
+        assert!(said.err.contains(&expected) && said.err.contains(advice), "{said:?}");
+    }
+    // It is for the other file.
+    let into = ["--db", "db", "--table", "both", "--null", "x"];
+    place.done(&[&["import", "a.csv", "x.csv"], into.as_slice()].concat());
+}
+
+#[test]
+fn local_times_are_those_of_the_zone_that_is_told() {
+    let place = Place::new();
+    place.write("a.csv", "time,v\n2024-07-01 12:00,1\n2024-10-27 02:10,2\n2024-10-27 02:20,3\n");
+    let said = place.done(&import(&["a.csv"], &["--timezone", "Europe/Berlin"]));
+    assert!(
+        said.err.contains("a.csv: 2 times were shown twice by clocks in Europe/Berlin"),
+        "{said:?}"
+    );
+    let expected = "2024-07-01T10:00:00\n2024-10-27T00:10:00\n2024-10-27T00:20:00\n";
+    assert_eq!(place.rows("SELECT time FROM t ORDER BY time"), expected);
+    place.write("b.csv", "time,v\n2024-03-31 02:30,1\n");
+    let said = place.failed(&import(&["b.csv"], &["--timezone", "Europe/Berlin"]));
+    assert!(said.err.contains("b.csv, line 2") && said.err.contains("never showed"), "{said:?}");
+    let said = place.failed(&import(&["b.csv"], &["--timezone", "Berlin"]));
+    assert!(said.err.contains("\"Berlin\" is not a time zone"), "{said:?}");
+}

@@ -51,6 +51,17 @@ fn bytes_that_are_no_text_are_named() {
 }
 
 #[test]
+fn a_word_of_the_shell_within_a_remark_or_a_text_ends_nothing() {
+    let output = shell(
+        &Place::new(),
+        b"/*\nquit\n*/ SELECT 1 AS a; SELECT ';\nquit\n' AS b;\n-- end\nquit\nSELECT 3;",
+    );
+    assert!(output.status.success(), "{output:?}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("| 1 ") && out.contains("quit") && !out.contains("| 3 "), "{out}");
+}
+
+#[test]
 fn words_of_shells_are_understood_between_statements() {
     let place = Place::new();
     let sql = b".tables\nCREATE TABLE cpu (time TIMESTAMP, load DOUBLE);\n\\d\n.schema cpu\nhelp\nSELECT 1;\nquit\n5;";

@@ -248,6 +248,7 @@ pub(super) fn infer(sample: &[u8], options: &CsvOptions) -> Result<Inferred> {
         tag_nulls: everywhere,
         nulls: nulls.clone(),
         numerals,
+        zone: options.zone,
     };
     settle_types(&mut plan, &evidence, options);
     let usual_of = |field: &FieldPlan| usual_nulls(records, field.column, &nulls, options);

@@ -24,6 +24,8 @@ pub(super) struct ParsedBlock {
     pub bad: Vec<BadLine>,
     /// Line ends in the block.
     pub lines: u64,
+    /// Rows whose time was shown twice.
+    pub twice: u64,
 }
 
 /// Makes rows of blocks, one after the other.
@@ -34,7 +36,8 @@ pub(super) struct BlockParser {
 }
 
 impl BlockParser {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(mut plan: Plan) -> Self {
+        plan.use_zone();
         Self { plan, index: Index::default() }
     }
 
@@ -44,6 +47,7 @@ impl BlockParser {
         let records = self.index.records(block);
         let mut bad = BadRecords::default();
         let mut rows = Rows::parse(&mut self.plan, records, &mut bad);
+        let twice = rows.twice;
         let bad = if bad.is_empty() {
             Vec::new()
         } else {
@@ -56,7 +60,7 @@ impl BlockParser {
             None => rows.into_long(&self.plan.constant_tags),
         };
         let bad = self.bad_lines(block, bad);
-        Ok(ParsedBlock { batch, bad, lines: count_lines(block) })
+        Ok(ParsedBlock { batch, bad, lines: count_lines(block), twice })
     }
 
     fn bad_lines(&self, block: &[u8], bad: Vec<(usize, Error)>) -> Vec<BadLine> {
@@ -106,12 +110,14 @@ struct Rows {
     time: ScalarBuffer<i64>,
     tags: Vec<TagColumn>,
     fields: Vec<FieldColumn>,
+    /// Times that clocks showed twice.
+    twice: u64,
 }
 
 impl Rows {
     fn parse(plan: &mut Plan, records: Records<'_>, bad: &mut BadRecords) -> Self {
         let mut time = Vec::with_capacity(records.len());
-        plan.time.parse_all(records, |record, parsed| {
+        let twice = plan.time.parse_all(records, plan.zone, |record, parsed| {
             time.push(*parsed.as_ref().unwrap_or(&0));
             if let Err(reason) = parsed {
                 bad.push(record, reason.context("time"));
@@ -139,7 +145,7 @@ impl Rows {
                 ),
             })
             .collect();
-        Self { time: time.into(), tags, fields }
+        Self { time: time.into(), tags, fields, twice }
     }
 
     fn remove(&mut self, bad: &[(usize, Error)]) -> Result<()> {

@@ -5,6 +5,7 @@ use tidefall_types::{Error, FieldType, Result};
 use super::records::{Dialect, Records};
 use super::scalar::{NullTexts, Numerals};
 use super::time::{Clock, PARTS_MAX, TimeParser, parse_parts};
+use crate::LocalZone;
 
 /// How to make rows of the records of one file.
 #[derive(Debug, Clone)]
@@ -25,6 +26,22 @@ pub(super) struct Plan {
     /// What stands for a missing tag.
     pub tag_nulls: NullTexts,
     pub numerals: Numerals,
+    /// The zone of times that name none, other than UTC.
+    pub zone: Option<LocalZone>,
+}
+
+impl Plan {
+    /// Lets the times of texts that name no zone be in that of the plan.
+    pub fn use_zone(&mut self) {
+        if let TimePlan::One { parser, .. } | TimePlan::Joined { parser, .. } = &mut self.time {
+            *parser = parser.clone().with_zone(self.zone);
+        }
+        if self.zone.is_some() {
+            for field in &mut self.fields {
+                field.times = Some(field.times.take().unwrap_or_default().with_zone(self.zone));
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -85,15 +102,42 @@ impl TimePlan {
         }
     }
 
-    /// Reads the time of each record and hands it to `take`.
-    pub fn parse_all(&mut self, records: Records<'_>, mut take: impl FnMut(usize, Result<i64>)) {
+    /// Reads the time of each record and hands it to `take`. Returns how many of them clocks in `zone` showed twice.
+    pub fn parse_all(
+        &mut self,
+        records: Records<'_>,
+        zone: Option<LocalZone>,
+        mut take: impl FnMut(usize, Result<i64>),
+    ) -> u64 {
         match self {
             Self::One { column, parser } => {
                 for (record, text) in records.column(*column).enumerate() {
                     take(record, parser.parse(text));
                 }
+                parser.take_twice()
             }
-            _ => (0..records.len()).for_each(|record| take(record, self.parse(records, record))),
+            Self::Joined { .. } => {
+                (0..records.len()).for_each(|record| take(record, self.parse(records, record)));
+                let Self::Joined { parser, .. } = self else { return 0 };
+                parser.take_twice()
+            }
+            // Their parts together are what clocks showed.
+            Self::Parts(_) | Self::WithClock { .. } => {
+                let mut twice = 0;
+                for record in 0..records.len() {
+                    let time = self.parse(records, record);
+                    take(
+                        record,
+                        match zone {
+                            Some(zone) => {
+                                time.and_then(|local_ns| zone.moment(local_ns, &mut twice))
+                            }
+                            None => time,
+                        },
+                    );
+                }
+                twice
+            }
         }
     }
 

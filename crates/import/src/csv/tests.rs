@@ -263,7 +263,7 @@ fn hopeless_files_are_refused() {
     );
     check("time,v\n", &options, "");
     for (magic, what) in
-        [(&b"PAR1"[..], "Parquet"), (b"\xff\xfet\0", "UTF-16"), (b"PK\x03\x04", "zip")]
+        [(&b"PAR1\x15"[..], "Parquet"), (b"\xff\xfet\0", "UTF-16"), (b"PK\x03\x04", "zip")]
     {
         let error = Input::from_reader("x", Box::new(magic), None).unwrap_err();
         assert!(error.message().contains(what), "{error}");

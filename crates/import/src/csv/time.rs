@@ -6,7 +6,7 @@ mod pattern;
 use std::fmt;
 
 use tidefall_types::{
-    Error, Month, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND, Result, parse_time,
+    Error, Month, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND, Result, parse_zoned_time,
 };
 
 use pattern::Item;
@@ -14,6 +14,7 @@ use pattern::Item;
 pub(super) use clock::{Clock, Digits};
 
 use super::scalar::{self, quoted};
+use crate::LocalZone;
 
 /// The unit of times that are written as numbers since 1970 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,23 +149,58 @@ pub(crate) struct TimeParser {
     form: Form,
     date: [u8; 10],
     midnight_ns: i64,
+    /// Of texts that name none.
+    zone: Option<LocalZone>,
+    twice: u64,
 }
 
 /// One of ISO 8601.
 impl Default for TimeParser {
     fn default() -> Self {
-        Self { form: Form::Iso, date: *b"1970-01-01", midnight_ns: 0 }
+        Self { form: Form::Iso, date: *b"1970-01-01", midnight_ns: 0, zone: None, twice: 0 }
     }
 }
 
 impl TimeParser {
+    /// The same with the zone of texts that name none.
+    pub fn with_zone(self, zone: Option<LocalZone>) -> Self {
+        Self { zone, ..self }
+    }
+
+    /// How many times were read since the last call that clocks showed twice.
+    pub fn take_twice(&mut self) -> u64 {
+        std::mem::take(&mut self.twice)
+    }
+
     /// The nanoseconds since 1970 UTC that `text` says.
     #[inline]
     pub fn parse(&mut self, text: &[u8]) -> Result<i64> {
+        match self.zone {
+            None => self.parse_in_utc(text),
+            Some(zone) => self.parse_in(zone, text),
+        }
+    }
+
+    fn parse_in(&mut self, zone: LocalZone, text: &[u8]) -> Result<i64> {
+        let (time_ns, is_moment) = match &self.form {
+            Form::Iso => parse_iso_slow(text)?,
+            Form::Unix(_) => (self.parse_in_utc(text)?, true),
+            Form::Spreadsheet => (self.parse_in_utc(text)?, false),
+            Form::Pattern { items, .. } => {
+                let names_moment = |item| matches!(item, &Item::Zone | &Item::UnixSeconds);
+                let is_moment = items.iter().any(names_moment);
+                (self.parse_in_utc(text)?, is_moment)
+            }
+        };
+        if is_moment { Ok(time_ns) } else { zone.moment(time_ns, &mut self.twice) }
+    }
+
+    #[inline]
+    fn parse_in_utc(&mut self, text: &[u8]) -> Result<i64> {
         match &self.form {
             Form::Iso => match self.parse_iso(text) {
                 Some(time_ns) => Ok(time_ns),
-                None => parse_iso_slow(text),
+                None => parse_iso_slow(text).map(|(time_ns, _)| time_ns),
             },
             Form::Unix(unit_ns) => parse_unix(text, *unit_ns),
             Form::Spreadsheet => parse_spreadsheet(text),
@@ -202,9 +238,9 @@ impl TimeParser {
 }
 
 #[cold]
-fn parse_iso_slow(text: &[u8]) -> Result<i64> {
+fn parse_iso_slow(text: &[u8]) -> Result<(i64, bool)> {
     match std::str::from_utf8(text) {
-        Ok(text) if text.len() <= 64 => parse_time(text),
+        Ok(text) if text.len() <= 64 => parse_zoned_time(text),
         _ => Err(Error::invalid(format!("{} is not a time", quoted(text)))),
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on should stop.
 
+mod arrow_files;
 mod marks;
 mod times;
 mod types;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidefall_import::{CsvOptions, ParsedBatch, TimeFormat, TimeSource, read_csv};
+use tidefall_import::{CsvOptions, LocalZone, ParsedBatch, TimeFormat, TimeSource, read_csv};
 use tidefall_types::{FieldType, Result, TableId, TableSchema, format_time};
 
 use crate::input;
@@ -258,4 +258,42 @@ fn a_table_knows_its_time() {
     found_in("time,stamp,v\n2024-01-01 05:00,2024-01-02,1\n", &options, "2024-01-02T00:00");
     found_in("event_ms,local_ms,v\n1704067200000,1704067260000,1\n", &options, "2024-01-01T00:01");
     found_in("event_ms,v\n1704067200000,1\n", &options, "2024-01-01T00:00");
+}
+
+/// Local times with summer time came in as if they were UTC.
+#[test]
+fn local_times_are_moments_by_the_zone_that_is_told() {
+    let read = |text: &str, options: CsvOptions| {
+        let zone = Some(LocalZone::from_name("Europe/Berlin").unwrap());
+        let parsed = read_csv(input(text), &CsvOptions { zone, ..options }).unwrap();
+        let parsed: Vec<ParsedBatch> = parsed.map(|batch| batch.unwrap()).collect();
+        let times =
+            parsed.iter().flat_map(|batch| batch.batch.time.iter().map(|t| format_time(*t)));
+        let bad: Vec<u64> =
+            parsed.iter().flat_map(|batch| batch.bad.iter().map(|bad| bad.line)).collect();
+        (times.collect::<Vec<_>>(), bad, parsed.iter().map(|batch| batch.twice).sum::<u64>())
+    };
+    let winter = "2024-01-15T11:00:00Z".to_owned();
+    let first_of_both = "2024-10-27T00:30:00Z".to_owned();
+    let expected = (vec![winter.clone(), first_of_both.clone()], vec![3], 1);
+    for text in [
+        "time,v\n2024-01-15 12:00,1\n2024-03-31 02:30,2\n2024-10-27 02:30,3\n",
+        "time,v\n15.01.2024 12:00,1\n31.03.2024 02:30,2\n27.10.2024 02:30,3\n",
+        "date,time,v\n2024-01-15,12:00,1\n2024-03-31,02:30,2\n2024-10-27,02:30,3\n",
+        "date,time,v\n15.01.2024,12:00,1\n31.03.2024,02:30,2\n27.10.2024,02:30,3\n",
+        "year,month,day,hour,minute,v\n2024,1,15,12,0,1\n2024,3,31,2,30,2\n2024,10,27,2,30,3\n",
+    ] {
+        assert_eq!(read(text, CsvOptions::default()), expected, "{text}");
+    }
+    // What names a zone, or counts from 1970, is a moment anywhere.
+    let zoned = "time,v\n2024-01-15T11:00:00Z,1\n2024-10-27 02:30:00+02:00,3\n";
+    assert_eq!(
+        read(zoned, CsvOptions::default()),
+        (vec![winter.clone(), first_of_both.clone()], vec![], 0)
+    );
+    let zoned = "time,v\n15.01.2024 11:00 +0000,1\n27.10.2024 02:30 +0200,3\n";
+    let format = Some(TimeFormat::from_name("%d.%m.%Y %H:%M %z").unwrap());
+    let options = CsvOptions { time_format: format, ..CsvOptions::default() };
+    assert_eq!(read(zoned, options), (vec![winter.clone(), first_of_both], vec![], 0));
+    assert_eq!(read("time,v\n1705316400,1\n", CsvOptions::default()).0, [winter]);
 }

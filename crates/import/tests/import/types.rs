@@ -9,7 +9,7 @@ use arrow_array::{
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 use tidefall_import::{
-    CsvOptions, ParquetOptions, TimeFormat, look_together, open_csv, open_parquet,
+    ColumnarOptions, CsvOptions, TimeFormat, look_together, open_columnar, open_csv,
 };
 use tidefall_types::{FieldType, TableId, TableSchema};
 
@@ -45,7 +45,7 @@ impl Folder {
 }
 
 fn common(files: &[PathBuf], csv: &CsvOptions) -> Vec<(String, FieldType)> {
-    look_together(files, csv, &ParquetOptions::default()).unwrap().types.into_iter().collect()
+    look_together(files, csv, &ColumnarOptions::default()).unwrap().types.into_iter().collect()
 }
 
 #[track_caller]
@@ -73,11 +73,11 @@ fn all_files_have_a_say_in_the_types() {
     let kept = CsvOptions { table: Some(Arc::new(table)), ..CsvOptions::default() };
     assert_eq!(common(&files, &kept)[3], ("v".to_owned(), number));
     let wrong = CsvOptions { types: [("x".to_owned(), whole)].into(), ..CsvOptions::default() };
-    let error = look_together(&files, &wrong, &ParquetOptions::default()).unwrap_err();
+    let error = look_together(&files, &wrong, &ColumnarOptions::default()).unwrap_err();
     assert!(error.message().contains("no file has a field \"x\""), "{error}");
     // The types are those of the rows, too.
     let types =
-        look_together(&files, &CsvOptions::default(), &ParquetOptions::default()).unwrap().types;
+        look_together(&files, &CsvOptions::default(), &ColumnarOptions::default()).unwrap().types;
     let options = CsvOptions { types, ..CsvOptions::default() };
     let rows: String = files
         .iter()
@@ -127,9 +127,9 @@ fn parquet_files_of_different_types_come_together() {
     ];
     check_common(&files, &[("v", FieldType::F64), ("w", FieldType::Text)]);
     let csv = CsvOptions::default();
-    let types = look_together(&files, &csv, &ParquetOptions::default()).unwrap().types;
-    let options = ParquetOptions { types, ..ParquetOptions::default() };
-    let batch = open_parquet(&files[0], &options).unwrap().next().unwrap().unwrap();
+    let types = look_together(&files, &csv, &ColumnarOptions::default()).unwrap().types;
+    let options = ColumnarOptions { types, ..ColumnarOptions::default() };
+    let batch = open_columnar(&files[0], &options).unwrap().next().unwrap().unwrap();
     assert_eq!(
         rows_of(&batch.batch),
         "1970-01-01T00:00:00Z v=1.0 w=1\n1970-01-01T00:00:00.000001Z\n\
@@ -146,8 +146,8 @@ fn a_value_that_does_not_fit_a_told_type_is_a_bad_row() {
         [(FieldType::I64, vec![2, 3, 4]), (FieldType::F32, vec![4]), (FieldType::Text, vec![])]
     {
         let types = [("v".to_owned(), ty)].into();
-        let options = ParquetOptions { types, ..ParquetOptions::default() };
-        let batch = open_parquet(&file, &options).unwrap().next().unwrap().unwrap();
+        let options = ColumnarOptions { types, ..ColumnarOptions::default() };
+        let batch = open_columnar(&file, &options).unwrap().next().unwrap().unwrap();
         assert_eq!(batch.bad.iter().map(|bad| bad.line).collect::<Vec<_>>(), bad, "{ty:?}");
         assert_eq!(batch.batch.rows(), 4 - bad.len());
     }
@@ -183,14 +183,14 @@ fn times_of_parquet_that_are_numbers_are_told_by_their_size() {
     let small: ArrayRef = Arc::new(Int64Array::from(vec![0, 60]));
     let value: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     let file = folder.parquet("a.parquet", &[("ts", epochs), ("n", small), ("v", value)]);
-    let by = |time: &str, format: Option<&str>| ParquetOptions {
+    let by = |time: &str, format: Option<&str>| ColumnarOptions {
         time: Some(time.to_owned()),
         time_format: format.map(|name| TimeFormat::from_name(name).unwrap()),
         fields: Some(vec!["v".to_owned()]),
-        ..ParquetOptions::default()
+        ..ColumnarOptions::default()
     };
-    let rows = |options: &ParquetOptions| {
-        let batch = open_parquet(&file, options)?.next().unwrap()?;
+    let rows = |options: &ColumnarOptions| {
+        let batch = open_columnar(&file, options)?.next().unwrap()?;
         Ok::<_, tidefall_types::Error>(rows_of(&batch.batch))
     };
     let found = rows(&by("ts", None)).unwrap();
@@ -284,7 +284,7 @@ fn timestamps_of_parquet_are_such_fields() {
         std::slice::from_ref(&file),
         &[("n", FieldType::I64), ("seen", FieldType::Timestamp)],
     );
-    let reader = open_parquet(&file, &ParquetOptions::default()).unwrap();
+    let reader = open_columnar(&file, &ColumnarOptions::default()).unwrap();
     let rows: String = reader.map(|batch| rows_of(&batch.unwrap().batch)).collect();
     assert_eq!(
         rows,
@@ -294,7 +294,7 @@ fn timestamps_of_parquet_are_such_fields() {
     let text = folder.csv("b.csv", "time,seen\n2024-01-01 00:00,2024-01-01 12:00\n");
     check_common(&[file.clone(), text], &[("n", FieldType::I64), ("seen", FieldType::Timestamp)]);
     let types = [("n".to_owned(), FieldType::Timestamp)].into();
-    let error = open_parquet(&file, &ParquetOptions { types, ..ParquetOptions::default() })
+    let error = open_columnar(&file, &ColumnarOptions { types, ..ColumnarOptions::default() })
         .and_then(|mut reader| reader.next().transpose())
         .unwrap_err();
     assert!(error.message().contains("nobody knows what they count"), "{error}");

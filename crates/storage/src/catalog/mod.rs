@@ -5,6 +5,7 @@ mod filter;
 pub(crate) mod object;
 mod resolve;
 mod sensors;
+mod stored;
 mod tag;
 
 pub use filter::{Case, TagFilter};

@@ -8,15 +8,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::builder::StringBuilder;
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, StringArray};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use tidefall_codec::Profile;
-use tidefall_types::{Error, FieldType, NO_TAG, Result};
+use roaring::RoaringBitmap;
+use tidefall_types::{Error, NO_TAG, Result};
 
+use super::stored::{StoredSensors, encode_tags, out_of_order};
 use super::tag::TagValues;
-use crate::segment::frame::{FrameReader, FrameWriter};
 
 /// The sensors of a table while they grow.
 #[derive(Debug, Default)]
@@ -94,55 +91,58 @@ impl SensorDictionary {
 
     /// The tag values of some sensors, all of which there are, as bytes for the log and for storage.
     pub(crate) fn encode(&self, sensors: Range<u32>) -> Result<Vec<u8>> {
-        let mut frame = FrameWriter::new(Profile::Dense);
-        frame.put_i64s(vec![
-            i64::from(sensors.start),
-            i64::from(sensors.end - sensors.start),
-            self.tags.len() as i64,
-        ])?;
-        for tag in &self.tags {
-            let mut column = StringBuilder::new();
-            for sensor in sensors.clone() {
-                column.append_option(tag.value(tag.key_of(sensor)));
+        encode_tags(&self.tags, sensors)
+    }
+
+    /// The first of some sensors, all of which there are: as many as [`SensorDictionary::encode`] makes about
+    /// `bytes_max` bytes of before they are packed; one at least, if there is one.
+    pub(crate) fn first_within(&self, sensors: Range<u32>, bytes_max: usize) -> Range<u32> {
+        let mut bytes = 0;
+        let mut seen = vec![RoaringBitmap::new(); self.tags.len()];
+        for sensor in sensors.clone() {
+            for (tag, seen) in self.tags.iter().zip(&mut seen) {
+                let key = tag.key_of(sensor);
+                bytes += size_of_val(&key);
+                if key != NO_TAG && seen.insert(key) {
+                    bytes += tag.value(key).map_or(0, str::len);
+                }
             }
-            frame.put_column(&column.finish())?;
+            if bytes > bytes_max && sensor > sensors.start {
+                return sensors.start..sensor;
+            }
         }
-        frame.finish()
+        sensors
     }
 
     /// Adds sensors from [`SensorDictionary::encode`]; those that are there already are
     /// passed over.
     pub(crate) fn decode(&mut self, bytes: &[u8]) -> Result<()> {
-        let stored = StoredSensors::decode(bytes)?;
+        let mut stored = StoredSensors::open(bytes)?;
         if stored.sensors.start > self.count {
             return Err(out_of_order());
         }
-        for sensor in self.count..stored.sensors.end {
-            if self.add(&stored, sensor)? != sensor {
+        self.add_tags(stored.tags());
+        let mut keys = Vec::new();
+        for sensor in stored.sensors.clone() {
+            stored.next_keys(self, &mut keys)?;
+            if sensor >= self.count && self.intern(&keys)? != sensor {
                 return Err(Error::corrupt("a sensor of a table is listed twice"));
             }
         }
-        Ok(())
+        stored.expect_end()
     }
 
     /// Adds sensors from [`SensorDictionary::encode`] whatever their numbers are, as those before them may be lost.
     /// Returns for each number the one that the sensor has here.
     pub(crate) fn adopt(&mut self, bytes: &[u8]) -> Result<Vec<(u32, u32)>> {
-        let stored = StoredSensors::decode(bytes)?;
-        stored.sensors.clone().map(|sensor| Ok((sensor, self.add(&stored, sensor)?))).collect()
-    }
-
-    fn add(&mut self, stored: &StoredSensors, sensor: u32) -> Result<u32> {
-        self.add_tags(stored.tags.len());
-        let row = (sensor - stored.sensors.start) as usize;
-        let mut keys = Vec::with_capacity(stored.tags.len());
-        for (tag, column) in stored.tags.iter().enumerate() {
-            keys.push(match column.is_valid(row) {
-                true => self.intern_key(tag, column.value(row))?,
-                false => NO_TAG,
-            });
+        let mut stored = StoredSensors::open(bytes)?;
+        self.add_tags(stored.tags());
+        let (mut adopted, mut keys) = (Vec::new(), Vec::new());
+        for sensor in stored.sensors.clone() {
+            stored.next_keys(self, &mut keys)?;
+            adopted.push((sensor, self.intern(&keys)?));
         }
-        self.intern(&keys)
+        stored.expect_end().map(|()| adopted)
     }
 
     fn has_keys(&self, sensor: u32, keys: &[u32]) -> bool {
@@ -154,38 +154,6 @@ impl SensorDictionary {
     fn hash_tuple(&self, keys: &[u32]) -> u64 {
         hash_keys(&self.hasher, keys.iter().copied())
     }
-}
-
-/// What [`SensorDictionary::encode`] has written.
-struct StoredSensors {
-    sensors: Range<u32>,
-    /// Of each tag the values of the sensors.
-    tags: Vec<StringArray>,
-}
-
-impl StoredSensors {
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut frame = FrameReader::new(bytes)?;
-        let head = frame.take_i64s()?;
-        let &[first, count, tags] = head.as_slice() else { return Err(out_of_order()) };
-        let end = first.checked_add(count).filter(|end| *end >= first).ok_or_else(out_of_order)?;
-        let number = |number| u32::try_from(number).map_err(|_| out_of_order());
-        let (sensors, tags) = (number(first)?..number(end)?, u16::try_from(tags));
-        let count = sensors.len();
-        let tags = (0..tags.map_err(|_| out_of_order())?).map(|_| {
-            let column = frame.take_column(FieldType::Text)?.as_string::<i32>().clone();
-            if column.len() == count { Ok(column) } else { Err(out_of_order()) }
-        });
-        let tags = tags.collect::<Result<Vec<_>>>()?;
-        if tags.is_empty() && count > 1 {
-            return Err(Error::corrupt("without tags there are several sensors"));
-        }
-        Ok(Self { sensors, tags })
-    }
-}
-
-fn out_of_order() -> Error {
-    Error::corrupt("the sensors of a table do not follow each other")
 }
 
 /// Hashes only tags that have a value, so that a tag added later does not move old sensors.
@@ -248,5 +216,43 @@ mod tests {
         let mut other = SensorDictionary::default();
         other.decode(&all).unwrap();
         assert_eq!((other.count(), other.encode(0..SENSORS).unwrap()), (SENSORS, all));
+    }
+
+    /// Up to 65,536 tags were taken, of which only 65,535 were read again.
+    #[test]
+    fn sensors_with_as_many_tags_as_a_table_can_have_are_read_again() {
+        let mut dictionary = SensorDictionary::default();
+        let mut keys = vec![NO_TAG; 1 << 16];
+        keys[(1 << 16) - 1] = dictionary.intern_key((1 << 16) - 1, "last").unwrap();
+        dictionary.intern(&keys).unwrap();
+        let mut other = SensorDictionary::default();
+        other.decode(&dictionary.encode(0..1).unwrap()).unwrap();
+        assert_eq!(other.view().tag((1 << 16) - 1).unwrap().value(0), Some("last"));
+    }
+
+    #[test]
+    fn sensors_are_cut_by_the_bytes_of_the_values_that_they_do_not_share() {
+        let mut dictionary = SensorDictionary::default();
+        for sensor in 0..100 {
+            let name = dictionary.intern_key(0, &format!("{sensor:04}")).unwrap();
+            let shared = dictionary.intern_key(1, &"x".repeat(1_000)).unwrap();
+            dictionary.intern(&[name, if sensor == 0 { NO_TAG } else { shared }]).unwrap();
+        }
+        // Two keys and a name each; the shared text once in each part.
+        assert_eq!(dictionary.first_within(0..100, 2_200), 0..100);
+        assert_eq!(dictionary.first_within(0..100, 2_199), 0..99);
+        assert_eq!(dictionary.first_within(99..100, 0), 99..100);
+        assert_eq!(dictionary.first_within(100..100, 0), 100..100);
+        let mut parts = Vec::new();
+        while parts.len() < 100 && parts.last().is_none_or(|part: &Range<u32>| part.end < 100) {
+            let start = parts.last().map_or(0, |part| part.end);
+            parts.push(dictionary.first_within(start..100, 1_300));
+        }
+        assert_eq!(parts, [0..25, 25..50, 50..75, 75..100]);
+        let mut other = SensorDictionary::default();
+        for part in parts {
+            other.decode(&dictionary.encode(part).unwrap()).unwrap();
+        }
+        assert_eq!(other.encode(0..100).unwrap(), dictionary.encode(0..100).unwrap());
     }
 }

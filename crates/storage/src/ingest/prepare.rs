@@ -36,6 +36,11 @@ impl Prepared {
         size_of_val(&self.sensor[..]) + size_of_val(&self.time[..]) + values
     }
 
+    /// All sensors of the rows are below.
+    pub(crate) fn upto(&self) -> u32 {
+        self.sensor.iter().max().map_or(0, |sensor| sensor + 1)
+    }
+
     /// Some of the rows, without the memory of the others.
     pub(crate) fn part(&self, rows: Range<usize>) -> Result<Self> {
         let fields = self.fields.iter().map(|field| {

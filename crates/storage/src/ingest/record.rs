@@ -103,8 +103,7 @@ impl LogRecord {
 
     /// The record of rows alone, which is to be [completed](Self::complete).
     pub(crate) fn alone(rows: &Prepared) -> Result<Self> {
-        let upto = rows.sensor.iter().max().map_or(0, |sensor| sensor + 1);
-        Ok(Self::Rows { upto, new: None, rows: encode_rows(rows)? })
+        Ok(Self::Rows { upto: rows.upto(), new: None, rows: encode_rows(rows)? })
     }
 
     pub(crate) fn size_bytes(&self) -> usize {

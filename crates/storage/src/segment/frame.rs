@@ -9,9 +9,10 @@
 //! A frame is read as a whole. Column parts carry the checksums of their pages, byte parts one of
 //! their own, and the table protects the lengths.
 
+use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page};
 use tidefall_types::{Error, FieldType, Result};
 
@@ -48,14 +49,39 @@ impl FrameWriter {
             let rows_max = MAX_PAGE_ROWS.min(column.len() - first);
             let bytes = |rows| text_bytes(column, first..first + rows);
             let rows = first_within(rows_max, CHUNK_TEXT_BYTES, bytes);
-            let length_at = self.bytes.len();
-            self.bytes.extend_from_slice(&[0; 4]);
-            encode_page(&*column.slice(first, rows), self.profile, &mut self.bytes)?;
-            let length = length_u32(self.bytes.len() - length_at - 4)?;
-            self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+            self.put_page(&*column.slice(first, rows))?;
             first += rows;
         }
         self.close_part(start)
+    }
+
+    /// Puts a column of texts page by page: of all of them there may be more than a column in memory can hold.
+    pub(crate) fn put_texts<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<()> {
+        let start = self.bytes.len();
+        let mut page = StringBuilder::new();
+        let (mut rows, mut bytes) = (0, 0);
+        for text in texts {
+            if rows == MAX_PAGE_ROWS || (rows > 0 && bytes + text.len() > CHUNK_TEXT_BYTES) {
+                self.put_page(&page.finish())?;
+                (rows, bytes) = (0, 0);
+            }
+            page.append_value(text);
+            rows += 1;
+            bytes += text.len();
+        }
+        if rows > 0 {
+            self.put_page(&page.finish())?;
+        }
+        self.close_part(start)
+    }
+
+    fn put_page(&mut self, page: &dyn Array) -> Result<()> {
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        encode_page(page, self.profile, &mut self.bytes)?;
+        let length = length_u32(self.bytes.len() - length_at - 4)?;
+        self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        Ok(())
     }
 
     pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
@@ -130,17 +156,15 @@ impl<'a> FrameReader<'a> {
         let mut rest = self.take_part()?;
         let mut column = ColumnBuilder::new(ty, 0);
         while !rest.is_empty() {
-            let page = rest
-                .split_at_checked(4)
-                .and_then(|(length, tail)| {
-                    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
-                    tail.split_at_checked(length)
-                })
-                .ok_or_else(|| Error::corrupt("a column of a frame is cut short"))?;
-            column.append_page(page.0)?;
-            rest = page.1;
+            column.append_page(split_page(&mut rest)?)?;
         }
         Ok(column.finish())
+    }
+
+    /// The next part, a column of texts, to be read page by page.
+    pub(crate) fn take_texts(&mut self) -> Result<TextPages<'a>> {
+        let rest = self.take_part()?;
+        Ok(TextPages { rest, page: StringArray::new_null(0), row: 0 })
     }
 
     /// The number of parts that were not taken yet.
@@ -161,6 +185,51 @@ impl<'a> FrameReader<'a> {
         self.parts = rest;
         Ok(part)
     }
+}
+
+/// A column of texts, of which one page at a time is decoded.
+#[derive(Debug)]
+pub(crate) struct TextPages<'a> {
+    rest: &'a [u8],
+    page: StringArray,
+    row: usize,
+}
+
+impl TextPages<'_> {
+    /// The next text, if it is not null.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is none, or its page is damaged.
+    pub(crate) fn next_text(&mut self) -> Result<Option<&str>> {
+        while self.row == self.page.len() {
+            if self.rest.is_empty() {
+                return Err(Error::corrupt("a column of a frame has too few texts"));
+            }
+            let mut column = ColumnBuilder::new(FieldType::Text, 0);
+            column.append_page(split_page(&mut self.rest)?)?;
+            self.page = column.finish().as_string::<i32>().clone();
+            self.row = 0;
+        }
+        let row = self.row;
+        self.row += 1;
+        Ok(self.page.is_valid(row).then(|| self.page.value(row)))
+    }
+
+    /// Whether there is no text left.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest.is_empty() && self.row == self.page.len()
+    }
+}
+
+/// Splits the first page off.
+fn split_page<'a>(pages: &mut &'a [u8]) -> Result<&'a [u8]> {
+    let split = pages.split_at_checked(4).and_then(|(length, tail)| {
+        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+        tail.split_at_checked(length)
+    });
+    let (page, rest) = split.ok_or_else(|| Error::corrupt("a column of a frame is cut short"))?;
+    *pages = rest;
+    Ok(page)
 }
 
 /// Splits the last four bytes off as a number.

@@ -9,8 +9,6 @@ use tidefall_types::{Error, Result, TableId};
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
-const VERSION: u16 = 1;
-
 /// What an object holds, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -28,13 +26,26 @@ impl Content {
             Self::Sensors => b"TDFSENSR",
         }
     }
+
+    /// The version that is written. All up to it are read.
+    const fn version(self) -> u16 {
+        match self {
+            Self::Segment => 1,
+            // 1 had the tags of each sensor in full.
+            Self::Sensors => 2,
+        }
+    }
 }
 
 /// The header of an object of a table.
 pub(crate) fn encode_header(content: Content, table: TableId) -> [u8; HEADER_BYTES] {
+    header_of_version(content, content.version(), table)
+}
+
+fn header_of_version(content: Content, version: u16, table: TableId) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(content.magic());
-    header[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..10].copy_from_slice(&version.to_le_bytes());
     header[12..16].copy_from_slice(&table.0.to_le_bytes());
     let crc = crc32c::crc32c(&header[..16]);
     header[16..20].copy_from_slice(&crc.to_le_bytes());
@@ -58,14 +69,15 @@ pub(crate) fn decode_header(content: Content, header: &[u8; HEADER_BYTES]) -> Re
         return Err(Error::corrupt("offset 0: the checksum of its header is wrong"));
     }
     let version = u16::from_le_bytes([header[8], header[9]]);
-    if version != VERSION {
+    if !(1..=content.version()).contains(&version) {
         return Err(Error::unsupported(format!(
-            "it has format {version}, this program reads format {VERSION}"
+            "it has format {version}, this program reads formats up to {}",
+            content.version()
         )));
     }
     let table = TableId(u32_at(12));
     // What is 0 in this version has a meaning in none.
-    if encode_header(content, table) != *header {
+    if header_of_version(content, version, table) != *header {
         return Err(Error::corrupt("offset 0: its header is damaged"));
     }
     Ok(table)

@@ -28,7 +28,8 @@ pub(super) const RECORD_HEAD_BYTES: usize = 13;
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"TFgr";
 
 const FILE_MAGIC: [u8; 8] = *b"TIDEFwal";
-const VERSION: u32 = 2;
+/// In version 2 records had the tags of each new sensor in full; to the log itself it is the same.
+const VERSION: u32 = 3;
 /// The oldest version that is read: it had no pieces, and payloads of up to 32 MiB in one frame.
 const VERSION_MIN: u32 = 1;
 

@@ -85,12 +85,14 @@ struct Active {
     // Behind the last record in `written`, and in `synced`.
     end_seq: Seq,
     synced_seq: Seq,
+    // Left by another process, which may have died: it gets its seal and nothing else.
+    is_ended: bool,
 }
 
 impl Wal {
     /// Opens the log on `disk`, or starts one, and gives the records from `from` on, which is the
     /// first that is not durable elsewhere. `salt` should be random: it keeps payloads from
-    /// passing for frames of the log.
+    /// passing for frames of the log. A disk that is full is no obstacle: the first write is then, until there is room.
     ///
     /// # Errors
     /// `Corrupt`, with file and offset, when a needed file is missing or damaged other than by a
@@ -101,7 +103,7 @@ impl Wal {
         if survey.drops_something() {
             confirm(&*disk, from, &survey)?;
         }
-        repair(&*disk, &survey)?;
+        let mut unsealed = repair(&*disk, &survey)?;
         let replay = Replay::new(from, &survey);
         let mut sealed: VecDeque<Sealed> =
             survey.unwanted.iter().map(|&number| Sealed { number, end_seq: from }).collect();
@@ -112,7 +114,14 @@ impl Wal {
             sealed.push_back(Sealed { number: file.header.number, end_seq });
         }
         let next_number = sealed.back().map_or(1, |last| last.number + 1);
-        Ok((Self { sealed, next_number, ..Self::empty(disk, salt, next_seq) }, replay))
+        if let Some(last) = &mut unsealed {
+            // It is sealed before anything else is written.
+            sealed.pop_back();
+            (last.end_seq, last.synced_seq) = (next_seq, next_seq);
+        }
+        let log =
+            Self { sealed, next_number, active: unsealed, ..Self::empty(disk, salt, next_seq) };
+        Ok((log, replay))
     }
 
     /// A log without files.
@@ -226,6 +235,11 @@ impl Wal {
         self.guarded(Self::seal_active)
     }
 
+    /// Whether nothing was written since it was opened on a disk that was too full for the seal of the last file.
+    pub(crate) fn is_as_found(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.is_ended)
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.failed {
             return Err(Error::closed(
@@ -306,7 +320,8 @@ impl Wal {
     /// that all pieces of a record, and all that is acknowledged together, lie in one.
     fn write_frame(&mut self, content: Content) -> Result<()> {
         let is_full = |active: &Active| {
-            active.written >= self.file_bytes_max && active.written == active.synced
+            active.is_ended
+                || (active.written >= self.file_bytes_max && active.written == active.synced)
         };
         if self.active.as_ref().is_some_and(is_full) {
             self.seal_active()?;
@@ -352,7 +367,15 @@ impl Wal {
 impl Active {
     /// A file of which all is durable: so many bytes, with records before `end_seq`.
     fn new(file: Arc<dyn DiskFile>, header: FileHeader, bytes: u64, end_seq: Seq) -> Self {
-        Self { file, header, written: bytes, synced: bytes, end_seq, synced_seq: end_seq }
+        Self {
+            file,
+            header,
+            written: bytes,
+            synced: bytes,
+            end_seq,
+            synced_seq: end_seq,
+            is_ended: false,
+        }
     }
 
     fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
@@ -426,13 +449,13 @@ fn confirm(disk: &dyn Disk, from: Seq, first: &Survey) -> Result<()> {
     Err(Error::io("reading the log twice", &two_answers))
 }
 
-// Ends the last file where its valid part ends, and seals it.
-fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
+// Ends the last file where its valid part ends, and seals it. When the disk is too full for a seal the file is returned.
+fn repair(disk: &dyn Disk, survey: &Survey) -> Result<Option<Active>> {
     if let Some(number) = survey.unborn {
         tracing::warn!(file = names::wal_file(number), "removed a log file that was never begun");
         disk.remove(&names::wal_file(number))?;
     }
-    let (Some(last), Some(tail)) = (survey.files.last(), survey.tail) else { return Ok(()) };
+    let (Some(last), Some(tail)) = (survey.files.last(), survey.tail) else { return Ok(None) };
     let name = names::wal_file(last.header.number);
     let dropped = last.size - tail.end;
     let file = disk.open_write(&name)?;
@@ -449,12 +472,19 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<()> {
     // must be before anyone reads them, and before there is a next file.
     file.sync()?;
     disk.sync_dir(names::WAL_DIR)?;
-    if !tail.sealed {
-        let mut active = Active::new(file, last.header, tail.end, tail.next_seq);
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
-        active.sync()?;
+    if tail.sealed {
+        return Ok(None);
     }
-    Ok(())
+    let active = Active::new(file, last.header, tail.end, tail.next_seq);
+    let mut active = Active { is_ended: true, ..active };
+    match active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL) {
+        Err(error) if error.kind() == ErrorKind::Full => {
+            tracing::warn!(file = name, "the disk is full: the log is sealed with the first write");
+            active.take_back()?;
+            Ok(Some(active))
+        }
+        written => written.and_then(|()| active.sync()).map(|()| None),
+    }
 }
 
 #[cfg(test)]

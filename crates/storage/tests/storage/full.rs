@@ -281,3 +281,53 @@ fn a_write_from_memory_in_parts_is_whole_when_the_database_closes() {
     within_a_minute("the close", move || close.join().unwrap()).unwrap();
     check_texts(&written, &small_open(disk));
 }
+
+/// The seal of the last log file needs some bytes, without which nothing could be opened.
+#[test]
+fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
+    for seed in 0..8 {
+        let mem = MemDisk::new();
+        let db = small_open(FaultDisk::new(Arc::new(mem.clone()), 1));
+        small::write(&db, "plant", &[(0, 0), (1, 1)]);
+        let flushed = seed % 2 == 1;
+        if flushed {
+            db.flush().unwrap();
+            small::write(&db, "plant", &[(2, 2)]);
+        }
+        let rows = |upto: i64| (0..upto).map(|row| (row, row)).collect::<Vec<_>>();
+        let known = if flushed { 3 } else { 2 };
+        let killed = mem.crash(seed);
+        let disk = FaultDisk::new(Arc::new(killed.clone()), seed);
+        disk.arm(Fault::DiskFull, 0, Times::Always);
+        // Whoever only reads may close it as it was found.
+        for _ in 0..2 {
+            let found = small_open(disk.clone());
+            assert_eq!(small::read(&found, "plant"), rows(known));
+            found.close().unwrap();
+        }
+        let found = small_open(disk.clone());
+        for _ in 0..2 {
+            let row = batch(known..known + 1);
+            let error = found.write("plant", &row, &WriteOptions::default()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+        }
+        // As it would be found after another kill.
+        let still_full = FaultDisk::new(Arc::new(killed.crash(seed)), seed);
+        still_full.arm(Fault::DiskFull, 0, Times::Always);
+        for again in [small_open(still_full), open_plain(&killed.crash(seed))] {
+            assert_eq!(small::read(&again, "plant"), rows(known));
+        }
+        disk.disarm();
+        small::write(&found, "plant", &[(known, known)]);
+        assert_eq!(small::read(&open_plain(&killed.crash(seed)), "plant"), rows(known + 1));
+        small::write(&found, "plant", &[(known + 1, known + 1)]);
+        found.close().unwrap();
+        let again = open_plain(&killed);
+        assert_eq!(small::read(&again, "plant"), rows(known + 2));
+        assert_eq!(again.verify().unwrap().damages, []);
+    }
+}
+
+fn open_plain(disk: &MemDisk) -> Db {
+    small_open(FaultDisk::new(Arc::new(disk.clone()), 1))
+}

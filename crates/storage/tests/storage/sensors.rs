@@ -17,6 +17,7 @@ use tidefall_types::{
 };
 
 use crate::hooks::{Does, HookDisk};
+use crate::image::files;
 use crate::small;
 
 const DURABLE: WriteOptions = WriteOptions {
@@ -270,5 +271,57 @@ fn all_tags_of_a_sensor_together_have_a_limit() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     for part in ["65540 bytes together", "\"tag4\" has 13110", "up to 65536"] {
         assert!(error.message().contains(part), "{error}");
+    }
+}
+
+/// As many sensors as names, with one row each, which all have one value of another tag.
+fn sharing(names: &[String], note: &str) -> WriteBatch {
+    let mut rows = batch(names, 1);
+    rows.tags.push(TagColumn {
+        name: "note".into(),
+        values: StringArray::from(vec![note]),
+        keys: vec![0; names.len()].into(),
+    });
+    rows
+}
+
+/// Values of a tag that sensors share were laid out once for each sensor, which panicked beyond two gigabytes: in the
+/// thread that commits, and in each flush, also after the next open.
+#[test]
+fn sensors_that_share_a_long_value_are_logged_stored_and_found_again() {
+    const SENSORS: usize = (i32::MAX as usize) / TAG_BYTES_MAX + 1_000;
+    let names: Vec<String> = (0..SENSORS).map(|sensor| format!("s{sensor}")).collect();
+    let disk = MemDisk::new();
+    let db = open(&disk);
+    db.write("plant", &sharing(&names, &"x".repeat(TAG_BYTES_MAX)), &DURABLE).unwrap();
+    drop(db);
+    let again = open(&disk.crash(1));
+    again.flush().unwrap();
+    again.close().unwrap();
+    drop(again);
+    let found = open(&disk);
+    let snapshot = found.snapshot("plant").unwrap();
+    assert_eq!(snapshot.resolve(&TagFilter::All).unwrap().len(), SENSORS as u64);
+    assert_eq!(times(&found, &names[SENSORS - 1]), [1]);
+}
+
+/// Sensors of writes that were refused must be brought to the log by those behind them, however many they are.
+#[test]
+fn more_new_tags_than_the_log_takes_at_once_go_to_objects() {
+    const SENSORS: usize = 3_000;
+    let filler = "y".repeat(TAG_BYTES_MAX - 6);
+    let names: Vec<String> = (0..SENSORS).map(|sensor| format!("{sensor:06}{filler}")).collect();
+    let disk = MemDisk::new();
+    let small = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open_on(Arc::new(disk.clone()), small).unwrap();
+    write(&db, &["first"], 1, &DURABLE).unwrap();
+    let objects = |disk| files(disk).keys().filter(|name| name.ends_with(".sensors")).count();
+    assert_eq!(objects(&disk), 0);
+    db.write("plant", &batch(&names, 2), &DURABLE).unwrap();
+    assert!(objects(&disk) > 0);
+    write(&db, &["last"], 3, &DURABLE).unwrap();
+    for found in killed(&disk) {
+        assert_eq!(times(&found, &names[SENSORS - 1]), [2]);
+        assert_eq!((times(&found, "first"), times(&found, "last")), (vec![1], vec![3]));
     }
 }

@@ -9,7 +9,7 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::DataType;
-use tidefall_import::{ParsedBatch, is_parquet, open_csv, open_parquet};
+use tidefall_import::{ParsedBatch, is_columnar, open_columnar, open_csv};
 use tidefall_types::{FieldColumn, NO_TAG, Result, TableSchema, WriteBatch, parse_time};
 
 use super::inputs::Inputs;
@@ -30,7 +30,13 @@ impl Inputs<'_> {
         // The files were read before, so that this fails only if they have changed since.
         let mut files = self.args.files.iter().filter(|file| file.is_file());
         let read = files.try_for_each(|file| rows.add_file(self, table.cloned(), file));
+        let is_part = (rows.count as u64) < imported.rows;
         let advice = match read.map_or(Apart::Unknown, |()| rows.what_tells_apart()) {
+            Apart::Unknown if is_part => {
+                "none of those that were looked at again do so among themselves: others may, or the table had \
+                 readings of their tags and times before"
+                    .to_owned()
+            }
             Apart::Unknown => "the table had readings of their tags and times before".to_owned(),
             Apart::Nothing => {
                 "no column tells them apart, so the last one of each time stays".to_owned()
@@ -40,18 +46,27 @@ impl Inputs<'_> {
                              their names"
                     .to_owned()
             }
-            Apart::Columns(columns) => {
+            Apart::Columns(columns, which) => {
                 let tags = table.map_or(&self.args.tags, |table| &table.tags);
                 let tags = tags.iter().chain(&columns).map(String::as_str);
                 format!(
-                    "{} would tell them apart: import into another table with --tags {}",
+                    "{} would tell {} apart: import into another table with --tags {}",
                     columns.join(" and "),
+                    which.name(),
                     tags.collect::<Vec<_>>().join(",")
                 )
             }
         };
+        let judged = match is_part {
+            true => format!(
+                " (judged by {} of {} rows)",
+                show_count(rows.count as u64),
+                show_count(imported.rows)
+            ),
+            false => String::new(),
+        };
         format!(
-            "{} rows replaced others of the same tags and time; {advice}",
+            "{} rows replaced others of the same tags and time; {advice}{judged}",
             show_count(imported.replaced)
         )
     }
@@ -71,7 +86,24 @@ enum Apart {
     Unknown,
     Nothing,
     Files,
-    Columns(Vec<String>),
+    Columns(Vec<String>, Which),
+}
+
+/// How many of the rows that replaced others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Nine in ten at least.
+    Most,
+}
+
+impl Which {
+    fn name(self) -> &'static str {
+        match self {
+            Self::All => "them",
+            Self::Most => "most of them",
+        }
+    }
 }
 
 /// The place of a row among those that are looked at.
@@ -104,8 +136,8 @@ impl Rows {
         file: &Path,
     ) -> Result<()> {
         self.files += 1;
-        match is_parquet(file) {
-            true => self.add_batches(open_parquet(file, &inputs.parquet(file, table)?)?),
+        match is_columnar(file) {
+            true => self.add_batches(open_columnar(file, &inputs.columnar(file, table)?)?),
             false => self.add_batches(open_csv(file, &inputs.csv(file, table)?)?),
         }
     }
@@ -190,7 +222,8 @@ impl Rows {
             rows.iter().map(|row| self.file[*row as usize]).collect::<HashSet<_>>().len() - 1
         };
         if is_enough(kept) {
-            Apart::Columns(chosen.into_iter().map(str::to_owned).collect())
+            let which = if kept == replaced { Which::All } else { Which::Most };
+            Apart::Columns(chosen.into_iter().map(str::to_owned).collect(), which)
         } else if is_enough(groups.iter().map(by_file).sum()) {
             Apart::Files
         } else {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use regex::Regex;
 use tidefall_import::{
-    CsvOptions, Header, Layout, ParquetOptions, TimeFormat, TimeSource, Together, is_parquet,
-    look_together,
+    ColumnarOptions, CsvOptions, Header, Layout, LocalZone, TimeFormat, TimeSource, Together,
+    is_columnar, look_together,
 };
 use tidefall_storage::Db;
 use tidefall_types::{Error, FieldType, Result, TableSchema};
@@ -18,7 +18,7 @@ use crate::args::ImportArgs;
 pub(super) struct Inputs<'a> {
     pub(super) args: &'a ImportArgs,
     csv: CsvOptions,
-    parquet: ParquetOptions,
+    columnar: ColumnarOptions,
     file_tags: Vec<FileTag>,
     /// Types that hold the values of all files.
     types: BTreeMap<String, FieldType>,
@@ -30,11 +30,12 @@ impl<'a> Inputs<'a> {
     /// Takes the command line apart.
     pub(super) fn new(args: &'a ImportArgs) -> Result<Self> {
         let time_format = args.time_format.as_deref().map(TimeFormat::from_name).transpose()?;
+        let zone = args.timezone.as_deref().map(LocalZone::from_name).transpose()?;
         let file_tags = args.tag_from_file.iter().map(|text| FileTag::parse(text));
         let inputs = Self {
             args,
-            csv: csv_options(args, time_format.clone())?,
-            parquet: parquet_options(args, time_format),
+            csv: CsvOptions { zone, ..csv_options(args, time_format.clone())? },
+            columnar: ColumnarOptions { zone, ..columnar_options(args, time_format) },
             file_tags: file_tags.collect::<Result<_>>()?,
             types: BTreeMap::new(),
             mixed: BTreeSet::new(),
@@ -48,14 +49,30 @@ impl<'a> Inputs<'a> {
     /// What can be known of a file before it is opened.
     fn check(&self, file: &Path) -> Result<()> {
         self.tags_of(file)?;
+        if !is_columnar(file) {
+            return Ok(());
+        }
+        let args = self.args;
         let csv_only = [
-            ("--wide", self.args.wide.is_some()),
-            ("--time-columns", !self.args.time_columns.is_empty()),
+            ("--wide", args.wide.is_some(), "import the columns as they are, as fields"),
+            ("--time-columns", !args.time_columns.is_empty(), "name one column with --time"),
         ];
-        match csv_only.iter().find(|(_, is_given)| *is_given && is_parquet(file)) {
+        // Of no meaning beside a CSV file, for which it may be.
+        let text_only = [
+            ("--separator", args.separator.is_some()),
+            ("--decimal", args.decimal.is_some()),
+            ("--thousands", args.thousands.is_some()),
+            ("--comment", args.comment.is_some()),
+            ("--no-header", args.no_header),
+            ("--skip-lines", args.skip_lines > 0),
+            ("--null", !args.null_texts.is_empty()),
+        ];
+        let text_only = text_only.into_iter().filter(|_| args.files.iter().all(|f| is_columnar(f)));
+        let text_only = text_only.map(|(option, is_given)| (option, is_given, "leave it out"));
+        match csv_only.into_iter().chain(text_only).find(|(_, is_given, _)| *is_given) {
             None => Ok(()),
-            Some((option, _)) => Err(Error::unsupported(format!(
-                "{}: {option} is for CSV files; import Parquet files without it",
+            Some((option, _, advice)) => Err(Error::unsupported(format!(
+                "{}: {option} is for CSV files, and this is Parquet or Arrow; {advice}",
                 file.display()
             ))),
         }
@@ -65,8 +82,8 @@ impl<'a> Inputs<'a> {
     pub(super) fn settle_types(&mut self, db: &Db) -> Result<Vec<(PathBuf, String)>> {
         let table = db.schema(&self.args.table).ok();
         let csv = CsvOptions { table: table.clone(), ..self.csv.clone() };
-        let parquet = ParquetOptions { table: table.clone(), ..self.parquet.clone() };
-        let Together { types, mixed, notes } = look_together(&self.args.files, &csv, &parquet)?;
+        let columnar = ColumnarOptions { table: table.clone(), ..self.columnar.clone() };
+        let Together { types, mixed, notes } = look_together(&self.args.files, &csv, &columnar)?;
         if let Some(table) = &table {
             self.check_told_types(table)?;
         }
@@ -109,14 +126,14 @@ impl<'a> Inputs<'a> {
         Ok(options)
     }
 
-    /// How to read a Parquet file.
-    pub(super) fn parquet(
+    /// How to read a Parquet or Arrow file.
+    pub(super) fn columnar(
         &self,
         file: &Path,
         table: Option<Arc<TableSchema>>,
-    ) -> Result<ParquetOptions> {
+    ) -> Result<ColumnarOptions> {
         let mut options =
-            ParquetOptions { table, types: self.types.clone(), ..self.parquet.clone() };
+            ColumnarOptions { table, types: self.types.clone(), ..self.columnar.clone() };
         options.constant_tags.extend(self.tags_of(file)?);
         Ok(options)
     }
@@ -165,7 +182,10 @@ impl FileTag {
 
 /// The name of a file without its endings: `a.csv.gz` is `a`.
 fn stem(file: &Path) -> &str {
-    const ENDINGS: [&str; 8] = [".gz", ".zst", ".csv", ".tsv", ".txt", ".dat", ".parquet", ".pq"];
+    const ENDINGS: [&str; 12] = [
+        ".gz", ".zst", ".csv", ".tsv", ".txt", ".dat", ".parquet", ".pq", ".arrow", ".feather",
+        ".ipc", ".arrows",
+    ];
     let mut name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     for ending in ENDINGS {
         let length = name.len().saturating_sub(ending.len());
@@ -213,8 +233,8 @@ fn ascii(what: &str, c: char) -> Result<u8> {
         .ok_or_else(|| Error::invalid(format!("the {what} {c:?} is not an ASCII character")))
 }
 
-fn parquet_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> ParquetOptions {
-    ParquetOptions {
+fn columnar_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> ColumnarOptions {
+    ColumnarOptions {
         time: args.time.clone(),
         time_format,
         tags: args.tags.clone(),
@@ -223,7 +243,7 @@ fn parquet_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> Parque
         skip: args.skip.clone(),
         types: args.types.iter().cloned().collect(),
         threads: args.db.threads,
-        ..ParquetOptions::default()
+        ..ColumnarOptions::default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is typed in the place of a statement: the words of other shells, and of this one.
 
+use tidefall_sql::Session;
+
 /// What a line asks of the shell itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
@@ -69,10 +71,9 @@ pub(super) fn parts(input: &str) -> Vec<Part<'_>> {
     let (mut start, mut at) = (0, 0);
     for line in input.split_inclusive('\n') {
         let before = &input[start..at];
-        let is_start = before.trim().is_empty() || before.trim_end().ends_with(';');
         let is_known =
             matches!(Word::of(line, Vec::new), Some(word) if !matches!(word, Word::Unknown(_)));
-        if is_start && is_known {
+        if is_known && Session::is_between_statements(before) {
             parts.extend((!before.trim().is_empty()).then_some(Part::Sql(before)));
             parts.push(Part::Line(line));
             start = at + line.len();
@@ -122,5 +123,25 @@ mod tests {
                 Part::Line("quit\n"),
             ]
         );
+    }
+
+    #[test]
+    fn words_within_remarks_and_quotes_are_not_for_the_shell() {
+        let within = [
+            "/* some\nquit\n remarks;\nquit\n */ SELECT 1;\n",
+            "SELECT 1 /* ;\nquit\n*/;\n",
+            "SELECT 'text;\nquit\n';\n",
+            "SELECT 1 AS \"name;\nexit\n\";\n",
+            "SELECT 1 AS one, -- 'not a text;\n2 AS quit,\n3 AS\nquit\n;\n",
+            "SELECT $$;\n.quit\n$$;\n",
+        ];
+        for sql in within {
+            let whole = format!("{sql}quit\n");
+            assert_eq!(parts(&whole), [Part::Sql(sql), Part::Line("quit\n")], "{sql}");
+        }
+        let remark = "-- isn't a text\n/* nor; 'this */\n";
+        let whole = format!("{remark}quit\nSELECT 1");
+        let expected = [Part::Sql(remark), Part::Line("quit\n"), Part::Sql("SELECT 1")];
+        assert_eq!(parts(&whole), expected);
     }
 }

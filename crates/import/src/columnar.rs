@@ -1,28 +1,34 @@
-//! Parquet: row groups are decoded on several threads and handed out in the order of the file.
+//! Parquet and Arrow: row groups of Parquet are decoded on several threads and handed out in the order of the file; an
+//! Arrow file is one such group.
+
+mod form;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BooleanArray, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
+use form::Form;
+pub use form::is_columnar;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Type;
 use parquet::file::metadata::ColumnChunkMetaData;
-use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch};
+use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
 
 use crate::arrow::{cast_plain, convert, time_column};
-use crate::csv::{constant_tag, format_of};
+use crate::csv::{TimeParser, constant_tag, format_of};
+use crate::ipc::IpcReader;
 use crate::retype::retype;
-use crate::{ArrowOptions, BadLine, ParsedBatch, TimeFormat};
+use crate::zone::moments;
+use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
 /// Rows of a batch, if their texts are not too long for that.
 const BATCH_ROWS: usize = 32_768;
@@ -37,14 +43,16 @@ const BATCHES_WAITING: usize = 8;
 /// Row groups that are decoded at the same time at most: each may hold its pages in memory.
 const THREADS_MAX: usize = 4;
 
-/// How to read a Parquet file.
+/// How to read a Parquet or Arrow file.
 #[derive(Debug, Clone, Default)]
-pub struct ParquetOptions {
+pub struct ColumnarOptions {
     /// The time column; `None` for the one called `time` if it is of a time type, else the first
     /// timestamp, else the first date.
     pub time: Option<String>,
     /// How the time is written if it is text or a number; `None` finds out.
     pub time_format: Option<TimeFormat>,
+    /// The zone of timestamps and texts that name none, other than UTC. Numbers since 1970 are moments in any zone.
+    pub zone: Option<LocalZone>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
     /// Tags that every row gets, by name and value.
@@ -63,23 +71,23 @@ pub struct ParquetOptions {
     pub threads: usize,
 }
 
-/// Opens a Parquet file.
+/// Opens a Parquet or Arrow file.
 ///
 /// # Errors
-/// `NotFound` or `Io` when it cannot be read, `Corrupt` when it is no whole Parquet file,
+/// `NotFound` or `Io` when it cannot be read, `Corrupt` when it is no whole such file,
 /// `Invalid` when a column is missing or no time can be found.
-pub fn open_parquet(path: &Path, options: &ParquetOptions) -> Result<ParquetReader> {
+pub fn open_columnar(path: &Path, options: &ColumnarOptions) -> Result<ColumnarReader> {
     let (source, stored_bytes) = Source::open(path, options)?;
     let source = Arc::new(source);
     let fields = source.fields()?;
-    let groups = source.metadata.metadata().num_row_groups();
+    let groups = source.form.groups();
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
     let groups = start(&source, groups, threads.min(THREADS_MAX))
         .map_err(|error| Error::io("starting a thread", &error))?;
-    Ok(ParquetReader {
+    Ok(ColumnarReader {
         source,
         stored_bytes,
         fields,
@@ -91,22 +99,17 @@ pub fn open_parquet(path: &Path, options: &ParquetOptions) -> Result<ParquetRead
     })
 }
 
-/// Whether a file is read as Parquet: its name ends in `.parquet`.
-pub fn is_parquet(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet"))
-}
-
 /// The fields of a file and their types, those of the options included.
 pub(crate) fn file_types(
     path: &Path,
-    options: &ParquetOptions,
+    options: &ColumnarOptions,
 ) -> Result<Vec<(String, FieldType)>> {
     Source::open(path, options)?.0.fields()
 }
 
-/// Batches of a Parquet file, in the order of the file. After an error there are no more.
+/// Batches of a Parquet or Arrow file, in the order of the file. After an error there are no more.
 #[derive(Debug)]
-pub struct ParquetReader {
+pub struct ColumnarReader {
     source: Arc<Source>,
     stored_bytes: u64,
     fields: Vec<(String, FieldType)>,
@@ -117,7 +120,7 @@ pub struct ParquetReader {
     failed: bool,
 }
 
-impl ParquetReader {
+impl ColumnarReader {
     /// The fields that the batches have, by name and type.
     pub fn fields(&self) -> &[(String, FieldType)] {
         &self.fields
@@ -134,9 +137,10 @@ impl ParquetReader {
         self.stored_bytes
     }
 
-    /// The number of rows of the file.
-    pub fn rows(&self) -> u64 {
-        u64::try_from(self.source.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
+    /// The number of rows of the file, if it tells.
+    pub fn rows(&self) -> Option<u64> {
+        let Form::Parquet(metadata) = &self.source.form else { return None };
+        u64::try_from(metadata.metadata().file_metadata().num_rows()).ok()
     }
 
     fn receive(&mut self) -> Option<Result<ParsedBatch>> {
@@ -146,14 +150,8 @@ impl ParquetReader {
                 Ok(Err(error)) => return Some(Err(error)),
                 // The group is done, or its thread stopped half-way, which its rows show.
                 Err(_) => {
-                    let groups = self.source.metadata.metadata().row_groups();
-                    let rows = u64::try_from(groups[self.group].num_rows()).unwrap_or(0);
-                    if self.group_rows != rows {
-                        let (group, found) = (self.group, self.group_rows);
-                        return Some(Err(Error::corrupt(format!(
-                            "{}: row group {group} has {found} of its {rows} rows",
-                            self.source.name
-                        ))));
+                    if let Err(error) = self.check_group() {
+                        return Some(Err(error));
                     }
                     self.group += 1;
                     self.group_rows = 0;
@@ -162,9 +160,30 @@ impl ParquetReader {
         }
     }
 
+    /// Checks, at the end of a group, that all of it has come.
+    fn check_group(&self) -> Result<()> {
+        let (name, group, found) = (&self.source.name, self.group, self.group_rows);
+        match &self.source.form {
+            Form::Parquet(metadata) => {
+                let groups = metadata.metadata().row_groups();
+                let rows = u64::try_from(groups[group].num_rows()).unwrap_or(0);
+                if found == rows {
+                    return Ok(());
+                }
+                Err(Error::corrupt(format!(
+                    "{name}: row group {group} has {found} of its {rows} rows"
+                )))
+            }
+            Form::Arrow { is_read, .. } if is_read.load(Ordering::Acquire) => Ok(()),
+            Form::Arrow { .. } => {
+                Err(Error::corrupt(format!("{name}: its reader stopped behind row {found}")))
+            }
+        }
+    }
+
     fn take(&mut self, batch: &RecordBatch) -> Result<ParsedBatch> {
         let name = &self.source.name;
-        let (mut converted, bad) = self
+        let (mut converted, bad, twice) = self
             .source
             .convert(batch)
             .map_err(|error| error.context(format!("{name}, behind row {}", self.rows_before)))?;
@@ -187,14 +206,19 @@ impl ParquetReader {
         self.rows_before += batch.num_rows() as u64;
         let lines = before + 1..=self.rows_before;
         self.group_rows += batch.num_rows() as u64;
-        // Where a row lies in the file is not known; the share of rows is what progress needs.
-        let share = self.rows_before as f64 / self.rows().max(1) as f64;
-        let bytes_read = (self.stored_bytes as f64 * share) as u64;
-        Ok(ParsedBatch { batch: converted, bad, lines, bytes_read })
+        let bytes_read = match &self.source.form {
+            Form::Arrow { bytes_read, .. } => bytes_read.load(Ordering::Relaxed),
+            // Where a row lies in the file is not known; the share of rows is what progress needs.
+            Form::Parquet(_) => {
+                let share = self.rows_before as f64 / self.rows().unwrap_or(0).max(1) as f64;
+                (self.stored_bytes as f64 * share) as u64
+            }
+        };
+        Ok(ParsedBatch { batch: converted, bad, lines, twice, bytes_read })
     }
 }
 
-impl Iterator for ParquetReader {
+impl Iterator for ColumnarReader {
     type Item = Result<ParsedBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -211,35 +235,36 @@ impl Iterator for ParquetReader {
 struct Source {
     name: String,
     path: PathBuf,
-    metadata: ArrowReaderMetadata,
+    form: Form,
     /// The positions of the columns that are read.
     columns: Vec<usize>,
     arrow: ArrowOptions,
     time_format: Option<TimeFormat>,
+    zone: Option<LocalZone>,
     constant_tags: Vec<(String, String)>,
     types: BTreeMap<String, FieldType>,
 }
 
 impl Source {
     /// Opens a file; the second part is its length.
-    fn open(path: &Path, options: &ParquetOptions) -> Result<(Self, u64)> {
+    fn open(path: &Path, options: &ColumnarOptions) -> Result<(Self, u64)> {
         let name = path.display().to_string();
         let failed = |error| Error::io(format!("opening {name}"), &error);
         let file = File::open(path).map_err(failed)?;
         let stored_bytes = file.metadata().map_err(failed)?.len();
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            .map_err(|error| damaged(&name, error))?;
-        let tags = tags(&metadata, options);
+        let form = Form::of(path, &file)?;
+        let tags = tags(form.schema(), options);
         let columns =
-            wanted_columns(&metadata, options, &tags).map_err(|error| error.context(&name))?;
+            wanted_columns(form.schema(), options, &tags).map_err(|error| error.context(&name))?;
         let arrow = ArrowOptions { time: options.time.clone(), tags };
         let mut source = Self {
             name,
             path: path.to_owned(),
-            metadata,
+            form,
             columns,
             arrow,
             time_format: options.time_format.clone(),
+            zone: options.zone,
             constant_tags: options.constant_tags.clone(),
             types: options.types.clone(),
         };
@@ -253,40 +278,57 @@ impl Source {
     /// How the times at the beginning of the file are written, if they are text or numbers.
     fn find_time_format(&self) -> Result<Option<TimeFormat>> {
         const ROWS_MAX: usize = 10_000;
-        let schema = self.metadata.schema();
+        let schema = self.form.schema();
         let column = time_column(schema, &self.arrow)?;
         let field = schema.field(column);
         if field.data_type().is_temporal() {
             return Ok(None);
         }
-        let wrong = |error: &dyn std::fmt::Display| damaged(&self.name, error);
-        let batches =
-            self.reader(&[column])?.with_batch_size(ROWS_MAX).with_limit(ROWS_MAX).build();
         let mut values = Vec::new();
-        for batch in batches.map_err(|error| wrong(&error))? {
-            let batch = batch.map_err(|error| wrong(&error))?;
+        let mut left = ROWS_MAX;
+        let mut take = |batch: RecordBatch| {
+            let batch = batch.slice(0, batch.num_rows().min(left));
+            left -= batch.num_rows();
             let text = cast_plain(field.name(), batch.column(0), &DataType::Utf8)?;
             values.extend(text.as_string::<i32>().iter().flatten().map(|t| t.as_bytes().to_vec()));
+            Ok(if left > 0 { More::Wanted } else { More::Enough })
+        };
+        for group in 0..self.form.groups() {
+            if self.read_columns(group, &[column], ROWS_MAX, &mut take)? == More::Enough {
+                break;
+            }
         }
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         format_of(field.name(), &values).map(Some)
     }
 
-    /// A reader of some columns that is still to be told which rows.
-    fn reader(&self, columns: &[usize]) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    /// A reader of some columns of a Parquet file that is still to be told which rows.
+    fn reader(
+        &self,
+        metadata: &ArrowReaderMetadata,
+        columns: &[usize],
+    ) -> Result<ParquetRecordBatchReaderBuilder<File>> {
         // Opened anew: copies of one file handle share their position, which threads would race for.
         let file = File::open(&self.path)
             .map_err(|error| Error::io(format!("opening {}", self.name), &error))?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
         Ok(builder.with_projection(mask))
     }
 
     /// Makes a write batch with the types that are asked for. The rows of the second part are bad,
-    /// in their order, each once.
-    fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>)> {
-        let (mut batch, mut bad) = convert(batch, &self.arrow, self.time_format.as_ref())?;
+    /// in their order, each once; the third part is how many times clocks showed twice.
+    fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>, u64)> {
+        let (local, mut bad, mut twice) = match self.zone {
+            Some(zone) => moments(batch, zone, time_column(batch.schema_ref(), &self.arrow)?)?,
+            None => (batch.clone(), Vec::new(), 0),
+        };
+        let parser = self.time_format.as_ref().map(TimeFormat::parser).transpose()?;
+        let mut parser = parser.map(|parser| parser.with_zone(self.zone));
+        let (mut batch, more_bad) = convert(&local, &self.arrow, parser.as_mut())?;
+        // Behind those of the same row that tell why it has no time.
+        bad.extend(more_bad);
+        twice += parser.as_mut().map_or(0, TimeParser::take_twice);
         let rows = batch.rows();
         let constant =
             self.constant_tags.iter().map(|(name, value)| constant_tag(name, value, rows));
@@ -299,18 +341,18 @@ impl Source {
         }
         bad.sort_by_key(|bad| bad.row);
         bad.dedup_by_key(|bad| bad.row);
-        Ok((batch, bad))
+        Ok((batch, bad, twice))
     }
 
     /// The fields that batches of this file have; a conversion of no rows tells.
     fn fields(&self) -> Result<Vec<(String, FieldType)>> {
         let schema = self
-            .metadata
+            .form
             .schema()
             .project(&self.columns)
             .map_err(|error| damaged(&self.name, error))?;
         let empty = RecordBatch::new_empty(Arc::new(schema));
-        let (WriteBatch { fields, .. }, _) =
+        let (WriteBatch { fields, .. }, _, _) =
             self.convert(&empty).map_err(|error| error.context(&self.name))?;
         let ty = |field: &tidefall_types::FieldColumn| {
             FieldType::from_arrow(field.values.data_type()).map(|ty| (field.name.clone(), ty))
@@ -318,13 +360,13 @@ impl Source {
         Ok(fields.iter().filter_map(ty).collect())
     }
 
-    /// The rows of a batch of a row group, by what its columns of text take in the file when they are unpacked. Texts that
+    /// The rows of a batch of a row group of a Parquet file, by what its columns of text take in the file when they are unpacked. Texts that
     /// are repeated may be longer than that tells, if the file does not note it.
-    fn batch_rows(&self, group: usize) -> usize {
-        let group = self.metadata.metadata().row_group(group);
+    fn batch_rows(&self, metadata: &ArrowReaderMetadata, group: usize) -> usize {
+        let group = metadata.metadata().row_group(group);
         let is_read = |column: &&ColumnChunkMetaData| {
             let name = column.column_path().parts().first();
-            let place = name.and_then(|name| self.metadata.schema().index_of(name).ok());
+            let place = name.and_then(|name| metadata.schema().index_of(name).ok());
             place.is_some_and(|place| self.columns.contains(&place))
         };
         let texts = group.columns().iter().filter(is_read);
@@ -339,23 +381,93 @@ impl Source {
     }
 
     fn read_group(&self, group: usize, to: &SyncSender<Result<RecordBatch>>) -> Result<()> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            damaged(&self.name, error).context(format!("row group {group}"))
+        let rows = match &self.form {
+            Form::Parquet(metadata) => self.batch_rows(metadata, group),
+            Form::Arrow { .. } => BATCH_ROWS,
         };
-        let batches = self
-            .reader(&self.columns)?
-            .with_row_groups(vec![group])
-            .with_batch_size(self.batch_rows(group))
-            .build()
-            .map_err(|error| wrong(&error))?;
-        for batch in batches {
-            if to.send(Ok(batch.map_err(|error| wrong(&error))?)).is_err() {
-                // The reader was dropped.
-                break;
-            }
-        }
+        self.read_columns(group, &self.columns, rows, |batch| {
+            // When nobody takes it the reader was dropped.
+            Ok(if to.send(Ok(batch)).is_ok() { More::Wanted } else { More::Enough })
+        })?;
         Ok(())
     }
+
+    /// Hands out some columns of a group in batches of at most so many rows, as long as more are wanted.
+    fn read_columns(
+        &self,
+        group: usize,
+        columns: &[usize],
+        rows_max: usize,
+        mut take: impl FnMut(RecordBatch) -> Result<More>,
+    ) -> Result<More> {
+        match &self.form {
+            Form::Parquet(metadata) => {
+                let wrong = |error: &dyn std::fmt::Display| {
+                    damaged(&self.name, error).context(format!("row group {group}"))
+                };
+                let batches = self
+                    .reader(metadata, columns)?
+                    .with_row_groups(vec![group])
+                    .with_batch_size(rows_max)
+                    .build()
+                    .map_err(|error| wrong(&error))?;
+                for batch in batches {
+                    if take(batch.map_err(|error| wrong(&error))?)? == More::Enough {
+                        return Ok(More::Enough);
+                    }
+                }
+            }
+            Form::Arrow { bytes_read, is_read, .. } => {
+                let mut batches = IpcReader::open(&self.path)?;
+                let bytes = batches.bytes_left();
+                while let Some(batch) = batches.next().transpose()? {
+                    let batch = batch.project(columns).map_err(|e| damaged(&self.name, e))?;
+                    let mut first = 0;
+                    while first < batch.num_rows() {
+                        let part = part_of(&batch, first, rows_max);
+                        first += part.num_rows();
+                        let read = bytes.saturating_sub(batches.bytes_left());
+                        bytes_read.store(read, Ordering::Relaxed);
+                        if take(part)? == More::Enough {
+                            return Ok(More::Enough);
+                        }
+                    }
+                }
+                is_read.store(true, Ordering::Release);
+            }
+        }
+        Ok(More::Wanted)
+    }
+}
+
+/// The bytes of texts in any of the forms that files have.
+fn bytes_of_texts(column: &ArrayRef, rows: Range<usize>) -> usize {
+    if let Some(texts) = column.as_string_opt::<i64>() {
+        let ends = texts.value_offsets();
+        return (ends[rows.end] - ends[rows.start]) as usize;
+    }
+    if let Some(texts) = column.as_string_view_opt() {
+        return rows.map(|row| texts.value(row).len()).sum();
+    }
+    text_bytes(column, rows)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum More {
+    Wanted,
+    Enough,
+}
+
+/// Rows of a batch from `first` on, as many as stay within the bytes of a batch, one at least.
+fn part_of(batch: &RecordBatch, first: usize, rows_max: usize) -> RecordBatch {
+    let mut rows = rows_max.min(batch.num_rows() - first);
+    let texts = |rows: usize| -> usize {
+        batch.columns().iter().map(|column| bytes_of_texts(column, first..first + rows)).sum()
+    };
+    while rows > 1 && texts(rows) > BATCH_BYTES {
+        rows /= 2;
+    }
+    batch.slice(first, rows)
 }
 
 fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
@@ -363,23 +475,21 @@ fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
 }
 
 /// The tags that the options name, or else those of the table that are not something else here.
-fn tags(metadata: &ArrowReaderMetadata, options: &ParquetOptions) -> Vec<String> {
+fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Vec<String> {
     let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
         return options.tags.clone();
     };
     let others = || options.time.iter().chain(&options.skip).chain(options.fields.iter().flatten());
-    let is_tag = |tag: &&String| {
-        metadata.schema().index_of(tag).is_ok() && !others().any(|other| other == *tag)
-    };
+    let is_tag =
+        |tag: &&String| schema.index_of(tag).is_ok() && !others().any(|other| other == *tag);
     table.tags.iter().filter(is_tag).cloned().collect()
 }
 
 fn wanted_columns(
-    metadata: &ArrowReaderMetadata,
-    options: &ParquetOptions,
+    schema: &SchemaRef,
+    options: &ColumnarOptions,
     tags: &[String],
 ) -> Result<Vec<usize>> {
-    let schema = metadata.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let given = options.time.iter().chain(tags).chain(&options.skip);
     let missing =
@@ -416,7 +526,7 @@ fn start(
     let next = Arc::new(AtomicUsize::new(0));
     for _ in 0..threads.min(groups) {
         let (source, senders, next) = (Arc::clone(source), Arc::clone(&senders), Arc::clone(&next));
-        std::thread::Builder::new().name("parquet".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("columnar".to_owned()).spawn(move || {
             loop {
                 let group = next.fetch_add(1, Ordering::Relaxed);
                 // Taken out, so that the receiver sees the end of the group when it is dropped.

@@ -31,14 +31,14 @@ fn row_groups_come_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     write(&path, 100_000, 9_999);
-    let options = ParquetOptions {
+    let options = ColumnarOptions {
         tags: vec!["s".to_owned()],
         skip: vec!["w".to_owned()],
         threads: 3,
-        ..ParquetOptions::default()
+        ..ColumnarOptions::default()
     };
-    let reader = open_parquet(&path, &options).unwrap();
-    assert_eq!(reader.rows(), 100_000);
+    let reader = open_columnar(&path, &options).unwrap();
+    assert_eq!(reader.rows(), Some(100_000));
     assert_eq!(reader.fields(), [("v".to_owned(), FieldType::F64)]);
     let (mut times, mut bad) = (Vec::new(), Vec::new());
     for batch in reader {
@@ -59,14 +59,14 @@ fn a_table_gives_its_tags() {
     let mut table = TableSchema::new(tidefall_types::TableId(0), "t", "time");
     table.add_tag("room").unwrap();
     table.add_tag("s").unwrap();
-    let options = ParquetOptions { table: Some(Arc::new(table)), ..ParquetOptions::default() };
-    let first = |options: &ParquetOptions| {
-        let batch = open_parquet(&path, options).unwrap().next().unwrap().unwrap().batch;
+    let options = ColumnarOptions { table: Some(Arc::new(table)), ..ColumnarOptions::default() };
+    let first = |options: &ColumnarOptions| {
+        let batch = open_columnar(&path, options).unwrap().next().unwrap().unwrap().batch;
         batch.tags.iter().map(|tag| tag.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(first(&options), ["s"]);
     let skip = vec!["s".to_owned()];
-    assert!(first(&ParquetOptions { skip, ..options }).is_empty());
+    assert!(first(&ColumnarOptions { skip, ..options }).is_empty());
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn broken_files_are_refused() {
     write(&path, 1_000, 100);
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    let error = open_parquet(&path, &ParquetOptions::default()).unwrap_err();
+    let error = open_columnar(&path, &ColumnarOptions::default()).unwrap_err();
     assert_eq!(error.kind(), tidefall_types::ErrorKind::Corrupt);
     std::fs::write(&path, &whole).unwrap();
-    let options = ParquetOptions { tags: vec!["nope".to_owned()], ..ParquetOptions::default() };
-    let error = open_parquet(&path, &options).unwrap_err();
+    let options = ColumnarOptions { tags: vec!["nope".to_owned()], ..ColumnarOptions::default() };
+    let error = open_columnar(&path, &options).unwrap_err();
     assert!(error.message().contains("\"nope\""), "{error}");
 }
 
@@ -102,7 +102,7 @@ fn the_real_file_has_all_its_rows() {
     }
     let tags = vec!["origin".to_owned(), "destination".to_owned()];
     let reader =
-        open_parquet(&path, &ParquetOptions { tags, ..ParquetOptions::default() }).unwrap();
+        open_columnar(&path, &ColumnarOptions { tags, ..ColumnarOptions::default() }).unwrap();
     let rows: usize = reader.map(|batch| batch.unwrap().batch.rows()).sum();
     assert_eq!(rows, 3_000_000);
 }

@@ -1,0 +1,270 @@
+//! Files of Arrow and Parquet, whatever they are called.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray,
+    TimestampMicrosecondArray,
+};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use parquet::arrow::ArrowWriter;
+use tidefall_import::{
+    ColumnarOptions, CsvOptions, LocalZone, is_columnar, open_columnar, open_csv,
+};
+use tidefall_types::{ErrorKind, format_time, parse_time};
+
+const ROWS: i64 = 40_000;
+
+fn batches() -> Vec<RecordBatch> {
+    let part = |rows: std::ops::Range<i64>| {
+        let names: Vec<String> = rows.clone().map(|row| format!("s{}", row % 5)).collect();
+        let tags: DictionaryArray<arrow_array::types::Int32Type> =
+            names.iter().map(|name| Some(name.as_str())).collect();
+        let text = StringViewArray::from_iter(
+            rows.clone().map(|row| (row % 3 > 0).then_some("a text of some length")),
+        );
+        RecordBatch::try_from_iter_with_nullable([
+            (
+                "at",
+                Arc::new(TimestampMicrosecondArray::from_iter_values(rows.clone())) as ArrayRef,
+                true,
+            ),
+            ("s", Arc::new(tags), true),
+            ("v", Arc::new(Float64Array::from_iter_values(rows.map(|row| row as f64))), true),
+            ("note", Arc::new(text), true),
+        ])
+        .unwrap()
+    };
+    vec![part(0..7), part(7..ROWS)]
+}
+
+fn write(path: &Path, packing: Option<CompressionType>, is_stream: bool) {
+    let batches = batches();
+    let options = IpcWriteOptions::default().try_with_compression(packing).unwrap();
+    let (file, schema) = (File::create(path).unwrap(), batches[0].schema());
+    if is_stream {
+        let mut writer = StreamWriter::try_new_with_options(file, &schema, options).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.finish().unwrap();
+    } else {
+        let mut writer = FileWriter::try_new_with_options(file, &schema, options).unwrap();
+        // A file may have one dictionary for each column only.
+        let whole = arrow_select::concat::concat_batches(&schema, &batches).unwrap();
+        writer.write(&whole.slice(0, 7)).unwrap();
+        writer.write(&whole.slice(7, whole.num_rows() - 7)).unwrap();
+        writer.finish().unwrap();
+    }
+}
+
+fn options() -> ColumnarOptions {
+    ColumnarOptions { tags: vec!["s".to_owned()], ..ColumnarOptions::default() }
+}
+
+fn check(path: &Path) {
+    assert!(is_columnar(path), "{path:?}");
+    let (mut times, mut last) = (Vec::new(), 0);
+    for batch in open_columnar(path, &options()).unwrap() {
+        let batch = batch.unwrap();
+        assert_eq!(*batch.lines.start(), last + 1);
+        last = *batch.lines.end();
+        assert!(batch.bytes_read > 0);
+        let batch = batch.batch;
+        let row = batch.rows() - 1;
+        let names: Vec<&str> = batch.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["v", "note"]);
+        let name = batch.tags[0].values.value(batch.tags[0].keys[row] as usize);
+        assert_eq!(name, format!("s{}", batch.time[row] / 1_000 % 5));
+        times.extend_from_slice(&batch.time);
+    }
+    assert_eq!(times, (0..ROWS).map(|row| row * 1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn arrow_files_and_streams_are_read_by_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let packings = [None, Some(CompressionType::ZSTD), Some(CompressionType::LZ4_FRAME)];
+    for (number, packing) in packings.into_iter().enumerate() {
+        for (is_stream, ending) in
+            [(false, "csv"), (true, "csv"), (false, "feather"), (true, "parquet")]
+        {
+            let path = folder.path().join(format!("{number}.{ending}"));
+            write(&path, packing, is_stream);
+            check(&path);
+        }
+    }
+}
+
+#[test]
+fn parquet_is_read_by_any_name_and_a_column_may_be_called_like_its_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.csv");
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), batches()[0].schema(), None).unwrap();
+    batches().iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.close().unwrap();
+    check(&path);
+    let path = folder.path().join("light.csv");
+    std::fs::write(&path, "PAR1,time\n1.5,2024-01-01\n").unwrap();
+    assert!(!is_columnar(&path));
+    assert_eq!(open_csv(&path, &CsvOptions::default()).unwrap().schema().fields[0].name, "PAR1");
+}
+
+/// They were taken for CSV, of one column with a strange name.
+#[test]
+fn packed_and_other_files_that_are_no_text_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let arrow = folder.path().join("x.arrow");
+    write(&arrow, None, false);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&std::fs::read(&arrow).unwrap()).unwrap();
+    let packed = packed.finish().unwrap();
+    let mut twice = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    twice.write_all(&packed).unwrap();
+    let twice = twice.finish().unwrap();
+    let files: [(&str, &[u8], &str); 6] = [
+        ("f.csv.gz", &twice, "unpacked, is compressed with gzip"),
+        ("a.csv.gz", &packed, "unpacked, is an Arrow file"),
+        ("b.csv", b"Obj\x01\x04\x14avro.codec", "Avro"),
+        ("c.csv", b"\x89HDF\r\n\x1a\n\0\0", "HDF5"),
+        ("d.csv", b"SQLite format 3\0", "SQLite"),
+        ("e.csv", b"FEA1\0\0\0\0", "version 2"),
+    ];
+    for (name, bytes, what) in files {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let error = open_csv(&path, &CsvOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains(what) && error.message().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn times_in_arrow_files_that_are_numbers_or_text_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.arrow");
+    let columns: [(ArrayRef, i64); 2] = [
+        (Arc::new(Int64Array::from(vec![1_700_000_000, 1_700_000_060])), 1_700_000_000_000_000_000),
+        (
+            Arc::new(StringArray::from(vec!["14.11.2023 22:13", "14.11.2023 22:14"])),
+            1_699_999_980_000_000_000,
+        ),
+    ];
+    for (times, first) in columns {
+        let value: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let batch = RecordBatch::try_from_iter([("ts", times), ("v", value)]).unwrap();
+        let mut writer =
+            FileWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let options = ColumnarOptions { time: Some("ts".to_owned()), ..ColumnarOptions::default() };
+        let batch = open_columnar(&path, &options).unwrap().next().unwrap().unwrap();
+        assert_eq!(batch.batch.time[..], [first, first + 60_000_000_000]);
+    }
+}
+
+/// Polars writes no message for the schema in front, and dictionaries behind what needs them.
+#[test]
+fn the_footer_of_an_arrow_file_says_where_everything_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.arrow");
+    write(&path, None, false);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let first = u32::from_le_bytes(bytes[68..72].try_into().unwrap()) as usize;
+    bytes[64..72 + first].fill(0xee);
+    std::fs::write(&path, bytes).unwrap();
+    check(&path);
+}
+
+#[test]
+fn arrow_files_without_rows_have_columns_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = batches()[0].schema();
+    for is_stream in [false, true] {
+        let path = folder.path().join("x.arrow");
+        let file = File::create(&path).unwrap();
+        match is_stream {
+            true => StreamWriter::try_new(file, &schema).unwrap().finish().unwrap(),
+            false => FileWriter::try_new(file, &schema).unwrap().finish().unwrap(),
+        }
+        let reader = open_columnar(&path, &options()).unwrap();
+        assert_eq!(reader.fields().len(), 2);
+        assert_eq!(reader.count(), 0);
+    }
+}
+
+#[test]
+fn times_without_a_zone_are_those_of_the_zone_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.arrow");
+    let local = ["2024-01-15 12:00", "2024-03-31 02:30", "2024-10-27 02:30"]
+        .map(|text| parse_time(text).unwrap() / 1_000);
+    let naive = TimestampMicrosecondArray::from(local.to_vec());
+    let batch = RecordBatch::try_from_iter([
+        ("at", Arc::new(naive.clone()) as ArrayRef),
+        ("seen", Arc::new(TimestampMicrosecondArray::from(vec![local[0]; 3])) as ArrayRef),
+        ("sent", Arc::new(naive.with_timezone("UTC")) as ArrayRef),
+    ])
+    .unwrap();
+    let mut writer = FileWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let zone = Some(LocalZone::from_name("Europe/Berlin").unwrap());
+    let options = ColumnarOptions { zone, ..ColumnarOptions::default() };
+    let parsed = open_columnar(&path, &options).unwrap().next().unwrap().unwrap();
+    let times = parsed.batch.time.iter().map(|time| format_time(*time)).collect::<Vec<_>>();
+    assert_eq!(times, ["2024-01-15T11:00:00Z", "2024-10-27T00:30:00Z"]);
+    assert_eq!((parsed.bad.len(), parsed.bad[0].line, parsed.twice), (1, 2, 1));
+    let reason = &parsed.bad[0].reason;
+    assert!(
+        reason.message().contains("\"at\"") && reason.message().contains("never showed"),
+        "{reason}"
+    );
+    let field = |place: usize, row: usize| {
+        let values = parsed.batch.fields[place].values.as_primitive::<TimestampNanosecondType>();
+        format_time(values.value(row))
+    };
+    assert_eq!(
+        (field(0, 1), field(1, 1)),
+        ("2024-01-15T11:00:00Z".into(), "2024-10-27T02:30:00Z".into())
+    );
+}
+
+/// Every cut and flipped byte gives rows or an error that names the file.
+#[test]
+fn damaged_arrow_files_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("x.arrow");
+    let read = |path: &Path| {
+        let rows = |reader: tidefall_import::ColumnarReader| {
+            reader.map(|batch| batch.map(|batch| batch.batch.rows())).sum::<Result<usize, _>>()
+        };
+        open_columnar(path, &options()).and_then(rows)
+    };
+    for packing in [None, Some(CompressionType::LZ4_FRAME)] {
+        write(&path, packing, false);
+        let whole = std::fs::read(&path).unwrap();
+        let mut damaged =
+            vec![whole[..whole.len() / 2].to_vec(), whole[..200].to_vec(), whole[..9].to_vec()];
+        for at in (8..2_500).step_by(7).chain([whole.len() / 2, whole.len() * 2 / 3]) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x55;
+            damaged.push(bytes);
+        }
+        let mut errors = 0;
+        for bytes in damaged {
+            std::fs::write(&path, &bytes).unwrap();
+            if let Err(error) = read(&path) {
+                assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
+                assert!(error.message().contains("x.arrow"), "{error}");
+                errors += 1;
+            }
+        }
+        assert!(errors > 3, "only {errors} were noticed");
+    }
+}
