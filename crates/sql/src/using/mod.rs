@@ -1,22 +1,25 @@
 //! Joins with `USING`: which column a common one is.
 //!
-//! DataFusion does not know the common columns of a join in `WHERE`. There they are named as those of the first table,
-//! which has a value in all rows of inner and left joins.
+//! DataFusion does not know the common columns of a join in `WHERE`, in the `ON` of a later join, and beside other tables.
+//! There they are named as those of a table that has a value in all rows: of the first one of inner and left joins.
 //!
-//! The common columns of `RIGHT JOIN ... USING` and `FULL JOIN ... USING` have a value in all rows, too.
-//! DataFusion takes the column of the left side for the common one, which is NULL where a row of the right side has no
-//! partner. Here such a join gets a condition instead, and whatever names the common column without a table names the
-//! first value of both sides. That takes two tables with names; of more, or without any, joins are refused.
+//! The common columns of `RIGHT JOIN ... USING` and `FULL JOIN ... USING` have a value in all rows, too, and more than two
+//! tables may have one in common. DataFusion takes the column of the left side for the common one, which is NULL where a row of the right side has no
+//! partner. Here such joins, and those around them, get conditions instead, and whatever names the common column without a
+//! table names the first value of all sides (`chain.rs`). Derived tables without a name get one.
+
+mod chain;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Expr, Ident, JoinConstraint, JoinOperator, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
+
+use chain::Chain;
 
 /// Completes the joins of a statement.
 pub(crate) struct OuterUsing;
@@ -48,17 +51,33 @@ fn branches(body: &mut SetExpr) -> Vec<&mut Select> {
     }
 }
 
-/// The constraint of a join that shows rows of its right side without a partner.
-fn outer(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+/// The constraint of a join, and whether the join shows rows of its right side without a partner.
+fn constraint(operator: &mut JoinOperator) -> Option<(&mut JoinConstraint, bool)> {
     match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::LeftAnti(constraint) => Some((constraint, false)),
         JoinOperator::Right(constraint)
         | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => match constraint {
-            JoinConstraint::Using(_) | JoinConstraint::Natural => Some(constraint),
-            JoinConstraint::On(_) | JoinConstraint::None => None,
-        },
+        | JoinOperator::FullOuter(constraint) => Some((constraint, true)),
         _ => None,
     }
+}
+
+/// Whether a join names common columns, and shows rows of its right side without a partner.
+fn has_common(operator: &mut JoinOperator, outer_only: bool) -> bool {
+    constraint(operator).is_some_and(|(constraint, is_outer)| {
+        let is_common = matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural);
+        is_common && (is_outer || !outer_only)
+    })
+}
+
+fn any_common(from: &mut [TableWithJoins], outer_only: bool) -> bool {
+    let mut joins = from.iter_mut().flat_map(|from| &mut from.joins);
+    joins.any(|join| has_common(&mut join.join_operator, outer_only))
 }
 
 fn refused(why: &str) -> Error {
@@ -68,161 +87,102 @@ fn refused(why: &str) -> Error {
 }
 
 fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
-    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
-    if !joins.map(|join| outer(&mut join.join_operator)).any(|found| found.is_some()) {
-        qualify_conditions(select);
+    if !any_common(&mut select.from, false) {
         return Ok(());
     }
-    let common = match select.from.as_mut_slice() {
-        [from] => Common::of(from)?,
-        _ => return Err(refused("RIGHT or FULL JOIN with USING takes no table beside its two")),
+    name_tables(&mut select.from);
+    let is_outer = any_common(&mut select.from, true);
+    if !is_outer && !select.from.iter().any(Chain::repeats) {
+        qualify(select);
+        return Ok(());
+    }
+    let mut from = select.from.clone();
+    let chains: Result<Vec<Chain>> = from.iter_mut().map(Chain::written_out).collect();
+    let chains = match chains {
+        Ok(chains) => chains,
+        Err(error) if is_outer => return Err(error),
+        Err(_) => {
+            qualify(select);
+            return Ok(());
+        }
     };
+    select.from = from;
+    let common = unique(&chains);
     // An answer may be ordered by its own columns, which have names that common ones have, too.
-    let is_hidden = |column: &&Ident| !is_shown(column, &select.projection);
-    let hidden: Vec<Ident> = common.columns.iter().filter(is_hidden).cloned().collect();
+    let is_hidden = |(column, _): &&(Ident, Expr)| !is_shown(column, &select.projection);
+    let hidden: Vec<(Ident, Expr)> = common.iter().filter(is_hidden).cloned().collect();
     let items = std::mem::take(&mut select.projection);
     for item in items {
-        common.show(item, &mut select.projection)?;
+        show(&chains, &common, item, &mut select.projection)?;
     }
     let from = std::mem::take(&mut select.from);
-    let value = |column: &Ident| common.value(column);
-    let mut named = Named { columns: &common.columns, value: &value, depth: 0 };
-    let ControlFlow::Continue(()) = VisitMut::visit(select, &mut named);
-    named.columns = &hidden;
+    name_values(select, &common);
     if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
-        let ControlFlow::Continue(()) = VisitMut::visit(exprs, &mut named);
+        name_values(exprs, &hidden);
     }
     select.from = from;
     Ok(())
 }
 
-/// Names the common columns of inner and left joins in `WHERE` as those of the first table.
-fn qualify_conditions(select: &mut Select) {
-    let (Some(condition), [from]) = (&mut select.selection, select.from.as_slice()) else { return };
-    let (Some(table), Some(join)) = (name_of(&from.relation), from.joins.first()) else { return };
-    let (JoinOperator::Join(JoinConstraint::Using(names))
-    | JoinOperator::Inner(JoinConstraint::Using(names))
-    | JoinOperator::Left(JoinConstraint::Using(names))
-    | JoinOperator::LeftOuter(JoinConstraint::Using(names))) = &join.join_operator
-    else {
-        return;
+/// The common columns of inner and left joins where DataFusion does not know them.
+fn qualify(select: &mut Select) {
+    let chains: Vec<Chain> = select.from.iter_mut().map(Chain::qualified).collect();
+    let common = unique(&chains);
+    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+    for condition in conditions.into_iter().flatten() {
+        name_values(condition, &common);
+    }
+}
+
+/// The common columns of all chains of joins, each with its value, but for those that more than one has.
+fn unique(chains: &[Chain]) -> Vec<(Ident, Expr)> {
+    let all: Vec<(Ident, Expr)> = chains.iter().flat_map(Chain::values).collect();
+    let is_unique = |(column, _): &&(Ident, Expr)| {
+        all.iter().filter(|(name, _)| is_same(name, column)).count() == 1
     };
-    let columns = names.iter().filter_map(|name| match name.0.as_slice() {
-        [part] => part.as_ident().cloned(),
-        _ => None,
-    });
-    let columns: Vec<Ident> = columns.collect();
-    let value =
-        |column: &Ident| Expr::CompoundIdentifier(table.iter().chain([column]).cloned().collect());
-    let mut named = Named { columns: &columns, value: &value, depth: 0 };
-    let ControlFlow::Continue(()) = VisitMut::visit(condition, &mut named);
+    all.iter().filter(is_unique).cloned().collect()
 }
 
-/// The common columns of two tables.
-struct Common {
-    sides: [Vec<Ident>; 2],
-    columns: Vec<Ident>,
-}
-
-impl Common {
-    /// Those of a join, which gets a condition.
-    fn of(from: &mut TableWithJoins) -> Result<Self> {
-        let [join] = from.joins.as_mut_slice() else {
-            return Err(refused("RIGHT or FULL JOIN with USING takes no further join beside it"));
-        };
-        let (Some(left), Some(right)) = (name_of(&from.relation), name_of(&join.relation)) else {
-            return Err(refused("RIGHT or FULL JOIN with USING wants tables with names"));
-        };
-        let Some(constraint) = outer(&mut join.join_operator) else {
-            return Err(refused("RIGHT or FULL JOIN with USING stands alone"));
-        };
-        let JoinConstraint::Using(names) = constraint else {
-            return Err(refused("NATURAL RIGHT or FULL JOIN names no columns"));
-        };
-        let column = |name: &ObjectName| match name.0.as_slice() {
-            [part] => part.as_ident().cloned(),
-            _ => None,
-        };
-        let columns: Option<Vec<Ident>> = names.iter().map(column).collect();
-        let columns = columns.ok_or_else(|| Error::invalid("USING wants names of columns"))?;
-        let common = Self { sides: [left, right], columns };
-        let equal = common.columns.iter().map(|column| {
-            let [left, right] = common.both(column).map(Box::new);
-            Expr::BinaryOp { left, op: BinaryOperator::Eq, right }
-        });
-        let all = equal.reduce(|all, next| Expr::BinaryOp {
-            left: Box::new(all),
-            op: BinaryOperator::And,
-            right: Box::new(next),
-        });
-        *constraint = all.map_or(JoinConstraint::None, JoinConstraint::On);
-        Ok(common)
-    }
-
-    /// The column of each side.
-    fn both(&self, column: &Ident) -> [Expr; 2] {
-        [&self.sides[0], &self.sides[1]].map(|side| {
-            let parts = side.iter().chain([column]).cloned();
-            Expr::CompoundIdentifier(parts.collect())
-        })
-    }
-
-    /// The first value of both sides.
-    fn value(&self, column: &Ident) -> Expr {
-        let args = self.both(column).map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-        Expr::Function(Function {
-            name: ObjectName::from(vec![Ident::new("coalesce")]),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::List(FunctionArgumentList {
-                duplicate_treatment: None,
-                args: args.into(),
-                clauses: Vec::new(),
-            }),
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        })
-    }
-
-    fn named_value(&self, column: &Ident) -> SelectItem {
-        SelectItem::ExprWithAlias { expr: self.value(column), alias: column.clone() }
-    }
-
-    /// The columns of an answer for what names one, or all of them.
-    fn show(&self, item: SelectItem, items: &mut Vec<SelectItem>) -> Result<()> {
-        match item {
-            SelectItem::UnnamedExpr(expr) => items.push(match column_of(&self.columns, &expr) {
-                Some(column) => self.named_value(column),
-                None => SelectItem::UnnamedExpr(expr),
-            }),
-            SelectItem::Wildcard(options) => {
-                if options.opt_exclude.is_some()
-                    || options.opt_except.is_some()
-                    || options.opt_replace.is_some()
-                {
-                    return Err(refused(
-                        "RIGHT or FULL JOIN with USING shows all columns or named ones",
-                    ));
-                }
-                items.extend(self.columns.iter().map(|column| self.named_value(column)));
-                for side in &self.sides {
-                    let columns =
-                        self.columns.iter().cloned().map(|name| ObjectName::from(vec![name]));
-                    let options = WildcardAdditionalOptions {
-                        opt_exclude: Some(ExcludeSelectItem::Multiple(columns.collect())),
-                        ..options.clone()
-                    };
-                    let side =
-                        SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(side.clone()));
-                    items.push(SelectItem::QualifiedWildcard(side, options));
-                }
+/// Gives names to derived tables that have none.
+fn name_tables(from: &mut [TableWithJoins]) {
+    let mut number = 0;
+    for from in from {
+        let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in std::iter::once(&mut from.relation).chain(joined) {
+            if let TableFactor::Derived { alias: alias @ None, .. } = factor {
+                number += 1;
+                let name = Ident::with_quote('"', format!("__joined_{number}"));
+                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
             }
-            other => items.push(other),
         }
-        Ok(())
     }
+}
+
+/// The columns of an answer for what names one, or all of them.
+fn show(
+    chains: &[Chain],
+    common: &[(Ident, Expr)],
+    item: SelectItem,
+    items: &mut Vec<SelectItem>,
+) -> Result<()> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => items.push(match value_of(common, &expr) {
+            Some((column, value)) => {
+                SelectItem::ExprWithAlias { expr: value.clone(), alias: column.clone() }
+            }
+            None => SelectItem::UnnamedExpr(expr),
+        }),
+        SelectItem::Wildcard(options) => {
+            if options != WildcardAdditionalOptions::default() {
+                return Err(refused(
+                    "RIGHT or FULL JOIN with USING shows all columns or named ones",
+                ));
+            }
+            chains.iter().for_each(|chain| chain.show_all(items));
+        }
+        other => items.push(other),
+    }
+    Ok(())
 }
 
 /// Whether an answer has a column of this name.
@@ -235,23 +195,10 @@ fn is_shown(column: &Ident, items: &[SelectItem]) -> bool {
     })
 }
 
-/// The name by which the columns of a table are called.
-fn name_of(factor: &TableFactor) -> Option<Vec<Ident>> {
-    match factor {
-        TableFactor::Table { alias: Some(alias), .. }
-        | TableFactor::Derived { alias: Some(alias), .. }
-        | TableFactor::Function { alias: Some(alias), .. } => Some(vec![alias.name.clone()]),
-        TableFactor::Table { name, args: None, .. } => {
-            name.0.iter().map(|part| part.as_ident().cloned()).collect()
-        }
-        _ => None,
-    }
-}
-
 /// The one of some columns that an expression is.
-fn column_of<'a>(columns: &'a [Ident], expr: &Expr) -> Option<&'a Ident> {
+fn value_of<'a>(common: &'a [(Ident, Expr)], expr: &Expr) -> Option<&'a (Ident, Expr)> {
     let Expr::Identifier(name) = expr else { return None };
-    columns.iter().find(|column| is_same(column, name))
+    common.iter().find(|(column, _)| is_same(column, name))
 }
 
 fn is_same(one: &Ident, other: &Ident) -> bool {
@@ -263,9 +210,12 @@ fn is_same(one: &Ident, other: &Ident) -> bool {
 }
 
 /// Puts values in the place of common columns, but not in queries within, which have tables of their own.
+fn name_values(within: &mut impl VisitMut, common: &[(Ident, Expr)]) {
+    let ControlFlow::Continue(()) = within.visit(&mut Named { common, depth: 0 });
+}
+
 struct Named<'a> {
-    columns: &'a [Ident],
-    value: &'a dyn Fn(&Ident) -> Expr,
+    common: &'a [(Ident, Expr)],
     depth: usize,
 }
 
@@ -284,9 +234,9 @@ impl VisitorMut for Named<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth == 0
-            && let Some(column) = column_of(self.columns, expr)
+            && let Some((_, value)) = value_of(self.common, expr)
         {
-            *expr = (self.value)(column);
+            *expr = value.clone();
         }
         ControlFlow::Continue(())
     }
