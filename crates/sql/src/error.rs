@@ -71,6 +71,11 @@ fn plain(message: &str) -> String {
                 row before, or LEFT JOIN ... ON ... with GROUP BY"
             .to_owned();
     }
+    if message.contains("Conflicting ordering requirements") {
+        return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
+                each in a query of its own"
+            .to_owned();
+    }
     if message.contains("OuterReferenceColumn") {
         return "a subquery looks at columns of the query around it in a way that cannot be run, as beside LIMIT; a join may say the same"
             .to_owned();

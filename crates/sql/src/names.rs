@@ -170,6 +170,9 @@ fn without_casts(expr: &Expr) -> String {
             Expr::Exists { .. } => Some("EXISTS"),
             _ => None,
         };
+        if let Expr::Position { expr, r#in } = node {
+            *node = Expr::Identifier(Ident::new(format!("strpos({}, {expr})", r#in)));
+        }
         if let Some(name) = predicate {
             *node = Expr::Identifier(Ident::new(name));
         }

@@ -100,7 +100,12 @@ fn mark_filter(filter: Filter, made: &mut Made) -> Result<LogicalPlan> {
             Condition::Join { subquery, value, join_type } => {
                 maker.join(&subquery, value.as_ref(), join_type)?;
             }
-            Condition::NotAmong(condition) => left_alone.push(condition),
+            Condition::NotAmong { value, subquery } => {
+                let distinct = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
+                let distinct = distinct.distinct()?.build()?;
+                let subquery = Subquery { subquery: Arc::new(distinct), ..subquery };
+                left_alone.push(Expr::InSubquery(InSubquery::new(Box::new(value), subquery, true)));
+            }
             Condition::Other(condition) => others.push(maker.value(condition, true)?),
         }
     }
@@ -127,7 +132,10 @@ enum Condition {
         join_type: JoinType,
     },
     /// `NOT IN` a subquery that looks at nothing else, which DataFusion knows how to join.
-    NotAmong(Expr),
+    NotAmong {
+        value: Expr,
+        subquery: Subquery,
+    },
     Other(Expr),
 }
 
@@ -149,7 +157,9 @@ impl Condition {
             (Some(value), ..) if has_predicate(value) => return Self::Other(condition),
             // A row that is always there is forgotten when columns of the query around are looked at.
             (_, _, true) if has_one_row(&subquery.subquery) => return Self::Other(condition),
-            (Some(_), true, false) => return Self::NotAmong(condition),
+            (Some(value), true, false) => {
+                return Self::NotAmong { value: value.clone(), subquery: subquery.clone() };
+            }
             (Some(_), true, true) | (None, _, false) => return Self::Other(condition),
             (_, false, _) => JoinType::LeftSemi,
             (None, true, true) => JoinType::LeftAnti,

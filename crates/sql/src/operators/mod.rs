@@ -1,6 +1,7 @@
 //! Operators that DataFusion does not know for all types for which people use them.
 //!
 //! - `tag || 7`: what is not text becomes text beside a text, as in PostgreSQL and DuckDB.
+//! - `date + INTERVAL '8 hours'` is a time, as there; DataFusion leaves the hours out.
 //! - `7 // 2` and `7 DIV 2` divide whole numbers, as `7 / 2` does.
 //! - `INTERVAL '1 hour' * 3`, `(max(time) - min(time)) / count(*)`: spans of time times numbers, and divided by them
 //!   (`spans.rs`).
@@ -9,7 +10,7 @@ mod spans;
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
@@ -45,6 +46,7 @@ impl ExprPlanner for Operators {
             BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
                 Some(divide_whole(&expr, &left, &right)?)
             }
+            BinaryOperator::Plus | BinaryOperator::Minus => with_time_of_day(&expr, &left, &right),
             BinaryOperator::Multiply | BinaryOperator::Divide => spans::scale(&expr, &left, &right),
             _ => None,
         };
@@ -64,6 +66,25 @@ fn concatenate(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Optio
         let (left, right) = (as_text(&expr.left, left), as_text(&expr.right, right));
         binary_expr(left, Operator::StringConcat, right)
     })
+}
+
+/// A date and an interval, which may have hours.
+fn with_time_of_day(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let is_date = |of: &DataType| matches!(of, DataType::Date32 | DataType::Date64);
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    let as_time = |date: &Expr| cast(date.clone(), DataType::Timestamp(TimeUnit::Nanosecond, None));
+    match expr.op {
+        BinaryOperator::Plus if is_date(left) && is_interval(right) => {
+            Some(binary_expr(as_time(&expr.left), Operator::Plus, expr.right.clone()))
+        }
+        BinaryOperator::Plus if is_interval(left) && is_date(right) => {
+            Some(binary_expr(as_time(&expr.right), Operator::Plus, expr.left.clone()))
+        }
+        BinaryOperator::Minus if is_date(left) && is_interval(right) => {
+            Some(binary_expr(as_time(&expr.left), Operator::Minus, expr.right.clone()))
+        }
+        _ => None,
+    }
 }
 
 fn divide_whole(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Result<Expr> {
