@@ -17,8 +17,10 @@ MACROS = [
     "CREATE OR REPLACE MACRO first_of(x, t) AS first(x ORDER BY t)",
     "CREATE OR REPLACE MACRO last_of(x, t) AS last(x ORDER BY t)",
     "CREATE OR REPLACE MACRO percentile_of(x, p) AS quantile_cont(x, p)",
+    # DuckDB makes x >= -c of -x <= c, which differs where one of them is NaN.
+    "CREATE OR REPLACE MACRO negative(x) AS CASE WHEN isnan(x) THEN x ELSE -x END",
 ]
-TIDEFALL_WORDS = {"first_of(": "first(", "last_of(": "last(", "percentile_of(": "percentile("}
+TIDEFALL_WORDS = {"first_of(": "first(", "last_of(": "last(", "percentile_of(": "percentile(", "negative(": "-("}
 WIDTHS = ["1 second", "7 seconds", "1 minute", "13 minutes", "1 hour", "3 hours", "1 day", "7 days"]
 UNITS = ["second", "minute", "hour", "day", "week", "month", "year"]
 ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC"]
@@ -154,7 +156,7 @@ class Generator:
         a, b = self.double(columns, depth), self.double(columns, depth)
         return self.rng.choice([
             f"({a} + {b})", f"({a} - {b})", f"({a} * 2.0)", f"({a} / 4.0)", f"abs({a})", f"coalesce({a}, {b})", f"nullif({a}, {b})",
-            f"CASE WHEN {self.condition(columns, depth)} THEN {a} ELSE {b} END", f"(-{a})", f"({a} - {a})",
+            f"CASE WHEN {self.condition(columns, depth)} THEN {a} ELSE {b} END", f"(negative({a}))", f"({a} - {a})",
         ])
 
     def make_int(self, columns, depth):

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArguments, GroupByExpr, Query, Select, SelectFlavor, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator,
+    LimitClause, Query, Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    TableFactor, TableWithJoins, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
 
@@ -16,14 +17,20 @@ impl VisitorMut for Clauses {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        flow(check_query(query))
+        flow(limit_fetched(query).and_then(|()| check_query(query)))
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        flow(name_columns(select).and_then(|()| check_select(select)))
+        let joins = select.from.iter_mut().try_for_each(name_sides);
+        flow(joins.and_then(|()| name_columns(select)).and_then(|()| check_select(select)))
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::NestedJoin { table_with_joins, .. } = factor
+            && let Err(error) = name_sides(table_with_joins)
+        {
+            return ControlFlow::Break(error);
+        }
         flow(check_table(factor))
     }
 
@@ -85,6 +92,37 @@ fn check_sets(body: &SetExpr) -> Result<()> {
     check_sets(right)
 }
 
+/// `FETCH FIRST 3 ROWS ONLY` is `LIMIT 3`.
+fn limit_fetched(query: &mut Query) -> Result<()> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    refuse(
+        fetch.with_ties,
+        "FETCH ... WITH TIES",
+        "write QUALIFY rank() OVER (ORDER BY ...) <= 3",
+    )?;
+    refuse(
+        fetch.percent,
+        "FETCH ... PERCENT",
+        "write QUALIFY percent_rank() OVER (ORDER BY ...) <= 0.1",
+    )?;
+    let first = fetch.quantity.unwrap_or(Expr::Value(Value::Number("1".to_owned(), false).into()));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(first),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+            Ok(())
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => {
+            *limit = Some(first);
+            Ok(())
+        }
+        Some(_) => refuse(true, "FETCH beside LIMIT", "leave one of them out"),
+    }
+}
+
 fn check_query(query: &Query) -> Result<()> {
     check_sets(&query.body)?;
     refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
@@ -101,6 +139,31 @@ fn name_columns(select: &mut Select) -> Result<()> {
         true => Err(Error::invalid("SELECT names no columns; SELECT * takes all of them")),
         false => Ok(()),
     }
+}
+
+/// `SEMI JOIN` and `ANTI JOIN` show the left side. A join without a condition has forgotten it, or its first word was
+/// taken for the name of a table, as in `a POSITIONAL JOIN b`.
+fn name_sides(tables: &mut TableWithJoins) -> Result<()> {
+    for join in &mut tables.joins {
+        match &mut join.join_operator {
+            JoinOperator::Semi(constraint) => {
+                let constraint = std::mem::replace(constraint, JoinConstraint::None);
+                join.join_operator = JoinOperator::LeftSemi(constraint);
+            }
+            JoinOperator::Anti(constraint) => {
+                let constraint = std::mem::replace(constraint, JoinConstraint::None);
+                join.join_operator = JoinOperator::LeftAnti(constraint);
+            }
+            JoinOperator::Join(JoinConstraint::None)
+            | JoinOperator::Inner(JoinConstraint::None) => {
+                return Err(Error::invalid(
+                    "JOIN wants ON or USING; CROSS JOIN takes all pairs of rows",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn check_select(select: &Select) -> Result<()> {
@@ -134,6 +197,20 @@ fn check_table(factor: &TableFactor) -> Result<()> {
             refuse(json_path.is_some(), "a path behind a table", "name its columns")?;
             refuse(!with_hints.is_empty(), "WITH behind a table", "leave it out")
         }
+        TableFactor::Pivot { .. } => {
+            let instead = "write avg(value) FILTER (WHERE sensor = 'a') AS a, ... with GROUP BY, or read rows.plant";
+            refuse(true, "PIVOT", instead)
+        }
+        TableFactor::Unpivot { .. } => {
+            let instead =
+                "write SELECT time, 'a' AS field, a AS value ... UNION ALL SELECT time, 'b', b ...";
+            refuse(true, "UNPIVOT", instead)
+        }
+        TableFactor::MatchRecognize { .. } => refuse(
+            true,
+            "MATCH_RECOGNIZE",
+            "number sessions by sums of lag(...) OVER (ORDER BY time)",
+        ),
         TableFactor::Derived { sample, .. } => refuse(sample.is_some(), SAMPLE.0, SAMPLE.1),
         _ => Ok(()),
     }

@@ -59,8 +59,25 @@ fn from_exhausted(message: &str) -> Error {
 
 /// A message without the places in DataFusion where it comes from.
 fn plain(message: &str) -> String {
+    if message.contains("logical expression WindowFunction") {
+        return "a window function stands where rows are not known yet, as in WHERE; write QUALIFY"
+            .to_owned();
+    }
+    if message.contains("logical expression ScalarSubquery")
+        || message.contains("must be aggregated")
+    {
+        return "a subquery as a value looks at columns of the query around it otherwise than by =, or has several rows for \
+                one of them; write an aggregate WHERE inner.sensor = outer.sensor, a window function, ASOF JOIN for the \
+                row before, or LEFT JOIN ... ON ... with GROUP BY"
+            .to_owned();
+    }
+    if message.contains("Conflicting ordering requirements") {
+        return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
+                each in a query of its own"
+            .to_owned();
+    }
     if message.contains("OuterReferenceColumn") {
-        return "a subquery looks at columns of the query around it in a way that cannot be run; a join may say the same"
+        return "a subquery looks at columns of the query around it in a way that cannot be run, as beside LIMIT; a join may say the same"
             .to_owned();
     }
     const PLACES: [&str; 11] = [

@@ -9,7 +9,7 @@ use tidefall_types::{Error, ErrorKind};
 use crate::dialect::TidefallDialect;
 
 /// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
-const HINTS: [(&str, &str); 62] = [
+const HINTS: &[(&str, &str)] = &[
     (
         "group by time (",
         "write GROUP BY date_bin(INTERVAL '5 minutes', time), and INTERVAL '1 hour' for 1h",
@@ -80,9 +80,44 @@ const HINTS: [(&str, &str); 62] = [
         "columns('plant', start => '2024-01-01', end => '2024-02-01') chooses the times of the lists",
     ),
     ("dateadd (", "write time + INTERVAL '1 hour'"),
+    ("last_day (", "write date_trunc('month', time) + INTERVAL '1 month' - INTERVAL '1 day'"),
+    ("date_add (", "write time + INTERVAL '1 hour'"),
+    ("date_sub (", "write time - INTERVAL '1 hour'"),
+    ("width_bucket (", "write floor((value - low) / width), or histogram(value, low, high, n)"),
+    ("year (", EXTRACT),
+    ("month (", EXTRACT),
+    ("day (", EXTRACT),
+    ("hour (", EXTRACT),
+    ("minute (", EXTRACT),
+    ("second (", EXTRACT),
+    ("week (", EXTRACT),
+    ("dayofweek (", EXTRACT),
+    ("dayofyear (", EXTRACT),
+    ("mod (", "write a % b"),
+    ("sign (", "write signum(value)"),
+    ("variance (", "write var_samp(value)"),
+    ("percentile_disc (", "write percentile(value, 0.9), or the value in order at nth_value(...)"),
+    ("approx_count_distinct (", "write approx_distinct(value)"),
+    ("group_concat (", "write string_agg(value, ',')"),
+    ("listagg (", "write string_agg(value, ',')"),
+    ("regexp_matches (", "write text ~ 'pattern'"),
+    ("regexp_extract (", "write regexp_match(text, 'pattern')[1]"),
+    ("if (", "write CASE WHEN ... THEN ... ELSE ... END"),
+    ("iif (", "write CASE WHEN ... THEN ... ELSE ... END"),
+    ("as materialized", "leave MATERIALIZED out"),
+    ("as not materialized", "leave NOT MATERIALIZED out"),
+    (
+        "positional join",
+        "number both sides by row_number() OVER (ORDER BY time), and join by the numbers",
+    ),
+    ("order by all", "name the columns, or their places: ORDER BY 1, 2"),
+    ("json_*", "there is no JSON: a field has one value"),
+    ("lateral unnest (", "write SELECT sensor, unnest(list) FROM ..."),
     ("datediff (", "write time - other, or extract(epoch FROM time - other)"),
 ];
 
+const EXTRACT: &str =
+    "write extract(hour FROM time), also year, month, day, minute, second, week, dow, doy";
 const ARG_MAX: &str = "write last(value, time), or first_value(value ORDER BY other DESC)";
 const ARG_MIN: &str = "write first(value, time), or first_value(value ORDER BY other)";
 const ASOF: &str = "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor; rows without a partner are kept";

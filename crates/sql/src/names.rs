@@ -163,6 +163,23 @@ fn without_casts(expr: &Expr) -> String {
         {
             *node = std::mem::replace(inner, Expr::Value(Value::Null.into()));
         }
+        let predicate = match node {
+            Expr::InSubquery { negated: true, .. } => Some("NOT IN"),
+            Expr::InSubquery { .. } => Some("IN"),
+            Expr::Exists { negated: true, .. } => Some("NOT EXISTS"),
+            Expr::Exists { .. } => Some("EXISTS"),
+            _ => None,
+        };
+        if let Expr::Position { expr, r#in } = node {
+            *node = Expr::Identifier(Ident::new(format!("strpos({}, {expr})", r#in)));
+        }
+        if let Some(name) = predicate {
+            *node = Expr::Identifier(Ident::new(name));
+        }
+        // Written in three ways, and named in one.
+        if let Expr::Substring { special, shorthand, .. } = node {
+            (*special, *shorthand) = (true, true);
+        }
         ControlFlow::<std::convert::Infallible>::Continue(())
     });
     bare.to_string()

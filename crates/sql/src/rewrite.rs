@@ -12,6 +12,7 @@ use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
 use crate::names::UniqueNames;
+use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
 
 /// Rewrites a statement, or the one that it explains.
@@ -26,6 +27,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
         _ => return Ok(()),
     };
     visit(statement, Clauses)?;
+    visit(statement, TuplesAmong)?;
     visit(statement, OuterUsing)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;

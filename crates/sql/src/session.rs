@@ -42,8 +42,8 @@ use crate::functions;
 use crate::groupwise::Groupwise;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
+use crate::marks::Marks;
 use crate::metrics::MetricsRule;
-use crate::names;
 use crate::planner::Planner;
 use crate::planning::{Limits, Timed, apart};
 use crate::projection::PushProjections;
@@ -55,6 +55,7 @@ use crate::script::Script;
 use crate::settings::Settings;
 use crate::size::check_size;
 use crate::statements::{self, Action};
+use crate::{names, operators};
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
 /// joining: one part of so many. The rest belongs to ingest, merges and caches.
@@ -119,6 +120,7 @@ impl Session {
             vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
         analyzers.push(Arc::new(AmendAfter));
+        analyzers.push(Arc::new(Marks));
         analyzers.push(Arc::new(CheckExpansion));
         let analyzers = analyzers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let mut optimizers = Optimizer::new().rules;
@@ -149,11 +151,12 @@ impl Session {
             .with_relation_planners(vec![Arc::new(NamedCalls)])
             .with_physical_optimizer_rules(physical)
             .build();
-        let context = SessionContext::new_with_state(state);
+        let mut context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
         functions::register(&context);
         asof::register(&context);
         names::register(&context);
+        operators::register(&mut context);
         for layer in Layer::ALL {
             context.register_udtf(layer.name(), Arc::new(LayerFunction::new(db.clone(), layer)));
         }

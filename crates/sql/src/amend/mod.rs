@@ -7,11 +7,13 @@
 //!   is compared, such as one to another time zone. Those it does not get to see.
 //! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
 //!   values of their own. Floats get their one form where that can be seen.
+//! - `aggregates.rs`: tags are ordered and counted as texts.
 //! - `../functions/years.rs`: the year of a time is not compared with one that ends beyond the range of times.
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
 
+mod aggregates;
 mod casts;
 mod floats;
 mod subqueries;
@@ -31,6 +33,7 @@ use crate::functions::{amend_window, bounded, with_whole_years};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
+pub(crate) use subqueries::has_one_row;
 pub(crate) use texts::{is_text, time_form};
 
 /// Amends the expressions of a plan before their types are coerced.
@@ -57,6 +60,7 @@ impl AnalyzerRule for AmendAfter {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        aggregates::check_orders(&plan)?;
         amend_plan(plan, after_coercion)
     }
 }
@@ -81,6 +85,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         let kept = read.transform_data(|node| casts::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
         let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
+        let kept = kept.transform_data(|node| aggregates::amend(node, schema))?;
         kept.transform_data(|node| floats::amend(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))

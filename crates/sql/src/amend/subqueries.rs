@@ -30,7 +30,7 @@ pub(super) fn amend(node: Expr) -> Result<Transformed<Expr>> {
 }
 
 /// Whether there is a row always, as of an aggregate without groups.
-fn has_one_row(plan: &LogicalPlan) -> bool {
+pub(crate) fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_one_row(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),

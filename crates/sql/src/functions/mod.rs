@@ -1,15 +1,17 @@
 //! Functions for readings beyond those of DataFusion.
 //!
-//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `amended/` mends what
-//! goes wrong beside a NaN or is not exact, `bounded/` what can make more than it is given, `years.rs` what has no row
-//! for years that end beyond the range of times. What DataFusion can say already, only longer, is put into its words
-//! before a statement is planned (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long
-//! form.
+//! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
+//! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
+//! `bounded/` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
+//! times. What DataFusion can say already, only longer, is put into its words before a statement is planned
+//! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
 mod alike;
 mod amended;
 pub(crate) mod bounded;
 mod counters;
+mod date_bin;
+mod date_trunc;
 mod forward;
 mod histogram;
 mod inner_names;
@@ -19,6 +21,8 @@ mod short_forms;
 pub(crate) mod time_bucket;
 mod years;
 
+use std::sync::Arc;
+
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
@@ -26,6 +30,8 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use alike::Alike;
 use amended::Amended;
 pub(crate) use amended::amend_window;
+use date_bin::DateBin;
+use date_trunc::DateTrunc;
 pub(crate) use inner_names::InnerNames;
 use repeating::Repeating;
 pub(crate) use short_forms::ShortForms;
@@ -63,7 +69,12 @@ pub(crate) fn register(context: &SessionContext) {
     if let Ok(date_part) = context.udf(years::NAME) {
         context.register_udf(ScalarUDF::new_from_impl(Years(date_part)));
     }
-    if let Ok(date_bin) = context.udf("date_bin") {
+    if let Ok(inner) = context.udf(date_trunc::NAME) {
+        context.register_udf(ScalarUDF::new_from_impl(DateTrunc(inner)));
+    }
+    if let Ok(inner) = context.udf(date_bin::NAME) {
+        let date_bin = Arc::new(ScalarUDF::new_from_impl(DateBin(inner)));
+        context.register_udf(date_bin.as_ref().clone());
         context.register_udf(ScalarUDF::new_from_impl(TimeBucket(date_bin)));
     }
 }

@@ -3,6 +3,7 @@
 //! | short | long |
 //! |---|---|
 //! | `first(x, t)`, `last(x, t)` | `first_value(x ORDER BY t)`, `last_value(x ORDER BY t)` |
+//! | `first(x ORDER BY t)`, `last(x) OVER (...)` | the same of `first_value`, `last_value` |
 //! | `percentile(x, p)` | `percentile_cont(x, p)` |
 //! | `approx_percentile(x, p)` | `approx_percentile_cont(x, p)` |
 //! | `moving_average(x, n) OVER (w)` | `avg(x) OVER (w ROWS n - 1 PRECEDING)` |
@@ -43,6 +44,10 @@ impl VisitorMut for ShortForms {
 }
 
 fn edge(call: &mut Function, long: &str) -> Result<()> {
+    if is_ordered(call) {
+        rename(call, long);
+        return Ok(());
+    }
     let name = call.name.clone();
     let why = || format!("{name} wants a value and the time that orders it: {name}(value, time)");
     let [value, time] = arguments(call, why)?;
@@ -50,6 +55,14 @@ fn edge(call: &mut Function, long: &str) -> Result<()> {
     let order = FunctionArgumentClause::OrderBy(vec![ascending(time)]);
     set_arguments(call, vec![value], vec![order]);
     Ok(())
+}
+
+/// Whether a call says by itself what orders its values: `first(value ORDER BY time)`.
+fn is_ordered(call: &Function) -> bool {
+    let FunctionArguments::List(list) = &call.args else { return false };
+    let orders =
+        |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
+    list.args.len() == 1 && (call.over.is_some() || list.clauses.iter().any(orders))
 }
 
 fn percentile(call: &mut Function, long: &str) -> Result<()> {

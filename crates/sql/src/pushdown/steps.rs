@@ -72,7 +72,9 @@ impl Step {
             Self::Bin(bin) => {
                 let ns = timestamp_ns(literal)?;
                 let start = ns - (ns - i128::from(bin.origin_ns)).rem_euclid(width(bin));
-                (if start == ns { ns } else { start + width(bin) }, start + width(bin) - 1, true)
+                // The first bin is said to start with time itself.
+                let is_start = start == ns || (ns == i128::from(i64::MIN) && start < ns);
+                (if is_start { ns } else { start + width(bin) }, start + width(bin) - 1, true)
             }
             Self::Units { unit_ns } => {
                 let (unit, ns) = (i128::from(unit_ns), timestamp_ns(literal)?);

@@ -1,0 +1,100 @@
+//! `date_trunc` of DataFusion, also of times in the first second, hour or year there is.
+//!
+//! These began before the first time, and DataFusion fails for them. Here they begin with it, as block metrics have it, and
+//! `date_bin`.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, TimestampNanosecondArray};
+use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit, TimestampNanosecondType};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+};
+use tidefall_types::{
+    NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
+};
+
+use super::forward::forward_identity;
+use crate::amend::is_utc;
+
+/// The name of the function.
+pub(super) const NAME: &str = "date_trunc";
+/// Midnight of 1 October 1677, and of 1 January 1678, in nanoseconds since 1970.
+const OCTOBER_1677_NS: i64 = -106_742 * NS_PER_DAY;
+const YEAR_1678_NS: i64 = -106_650 * NS_PER_DAY;
+/// 1970-01-05, a Monday.
+const MONDAY_NS: i64 = 4 * NS_PER_DAY;
+
+/// The function, around DataFusion's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct DateTrunc(pub(super) Arc<ScalarUDF>);
+
+impl ScalarUDFImpl for DateTrunc {
+    forward_identity!();
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.0.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(whole_ns) = first_whole(&args.args) else { return self.0.invoke_with_args(args) };
+        let is_early = |time_ns: Option<i64>| time_ns.is_some_and(|time_ns| time_ns < whole_ns);
+        match args.args[1].clone() {
+            ColumnarValue::Scalar(ScalarValue::TimestampNanosecond(time_ns, zone))
+                if is_early(time_ns) =>
+            {
+                Ok(ColumnarValue::Scalar(ScalarValue::TimestampNanosecond(Some(i64::MIN), zone)))
+            }
+            ColumnarValue::Array(times) => {
+                let times = times.as_primitive::<TimestampNanosecondType>();
+                if !times.iter().any(is_early) {
+                    return self.0.invoke_with_args(args);
+                }
+                let zone = times.timezone().map(Arc::from);
+                let later = times.iter().map(|time_ns| time_ns.filter(|_| !is_early(time_ns)));
+                let later: TimestampNanosecondArray = later.collect();
+                args.args[1] =
+                    ColumnarValue::Array(Arc::new(later.with_timezone_opt(zone.clone())));
+                let starts = self.0.invoke_with_args(args)?.into_array(times.len())?;
+                let starts = starts.as_primitive::<TimestampNanosecondType>();
+                let all = times.iter().zip(starts.iter());
+                let all = all
+                    .map(|(time_ns, start)| if is_early(time_ns) { Some(i64::MIN) } else { start });
+                let all: TimestampNanosecondArray = all.collect();
+                Ok(ColumnarValue::Array(Arc::new(all.with_timezone_opt::<Arc<str>>(zone))))
+            }
+            _ => self.0.invoke_with_args(args),
+        }
+    }
+
+    fn output_ordering(&self, input: &[ExprProperties]) -> Result<SortProperties> {
+        self.0.output_ordering(input)
+    }
+}
+
+/// When the first stretch of a unit begins that lies within time as a whole.
+fn first_whole(args: &[ColumnarValue]) -> Option<i64> {
+    let [ColumnarValue::Scalar(unit), time] = args else { return None };
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = time.data_type() else { return None };
+    if zone.is_some_and(|zone| !is_utc(&zone)) {
+        return None;
+    }
+    let (width_ns, origin_ns) = match unit.try_as_str()??.to_ascii_lowercase().as_str() {
+        "year" => return Some(YEAR_1678_NS),
+        "quarter" | "month" => return Some(OCTOBER_1677_NS),
+        "week" => (7 * NS_PER_DAY, MONDAY_NS),
+        "day" => (NS_PER_DAY, 0),
+        "hour" => (NS_PER_HOUR, 0),
+        "minute" => (NS_PER_MINUTE, 0),
+        "second" => (NS_PER_SECOND, 0),
+        "millisecond" => (NS_PER_MILLI, 0),
+        "microsecond" => (NS_PER_MICRO, 0),
+        _ => return None,
+    };
+    let (first, width) = (i128::from(i64::MIN), i128::from(width_ns));
+    let over = (first - i128::from(origin_ns)).rem_euclid(width);
+    i64::try_from(first + (width - over) % width).ok()
+}

@@ -1,0 +1,98 @@
+//! Operators that DataFusion does not know for all types for which people use them.
+//!
+//! - `tag || 7`: what is not text becomes text beside a text, as in PostgreSQL and DuckDB.
+//! - `date + INTERVAL '8 hours'` is a time, as there; DataFusion leaves the hours out.
+//! - `7 // 2` and `7 DIV 2` divide whole numbers, as `7 / 2` does.
+//! - `INTERVAL '1 hour' * 3`, `(max(time) - min(time)) / count(*)`: spans of time times numbers, and divided by them
+//!   (`spans.rs`).
+
+mod spans;
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::context::SessionContext;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use tidefall_types::Error;
+
+use crate::amend::is_text;
+use crate::error::to_datafusion;
+
+/// Makes the operators known.
+pub(crate) fn register(context: &mut SessionContext) {
+    // A context takes all of them.
+    let _ = context.register_expr_planner(Arc::new(Operators));
+}
+
+/// Plans operators by the types of both sides.
+#[derive(Debug)]
+struct Operators;
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let types = (expr.left.get_type(schema), expr.right.get_type(schema));
+        let (Ok(left), Ok(right)) = types else { return Ok(PlannerResult::Original(expr)) };
+        let planned = match expr.op {
+            BinaryOperator::StringConcat => concatenate(&expr, &left, &right),
+            BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
+                Some(divide_whole(&expr, &left, &right)?)
+            }
+            BinaryOperator::Plus | BinaryOperator::Minus => with_time_of_day(&expr, &left, &right),
+            BinaryOperator::Multiply | BinaryOperator::Divide => spans::scale(&expr, &left, &right),
+            _ => None,
+        };
+        Ok(planned.map_or_else(|| PlannerResult::Original(expr), PlannerResult::Planned))
+    }
+}
+
+/// Two sides of which one is a text and the other is none.
+fn concatenate(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let as_text = |side: &Expr, of: &DataType| match is_text(of) {
+        true => side.clone(),
+        false => cast(side.clone(), DataType::Utf8),
+    };
+    let is_plain = |of: &DataType| !of.is_nested() && !of.is_null() && !of.is_binary();
+    let is_mixed = is_text(left) != is_text(right) && is_plain(left) && is_plain(right);
+    is_mixed.then(|| {
+        let (left, right) = (as_text(&expr.left, left), as_text(&expr.right, right));
+        binary_expr(left, Operator::StringConcat, right)
+    })
+}
+
+/// A date and an interval, which may have hours.
+fn with_time_of_day(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let is_date = |of: &DataType| matches!(of, DataType::Date32 | DataType::Date64);
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    let as_time = |date: &Expr| cast(date.clone(), DataType::Timestamp(TimeUnit::Nanosecond, None));
+    match expr.op {
+        BinaryOperator::Plus if is_date(left) && is_interval(right) => {
+            Some(binary_expr(as_time(&expr.left), Operator::Plus, expr.right.clone()))
+        }
+        BinaryOperator::Plus if is_interval(left) && is_date(right) => {
+            Some(binary_expr(as_time(&expr.right), Operator::Plus, expr.left.clone()))
+        }
+        BinaryOperator::Minus if is_date(left) && is_interval(right) => {
+            Some(binary_expr(as_time(&expr.left), Operator::Minus, expr.right.clone()))
+        }
+        _ => None,
+    }
+}
+
+fn divide_whole(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Result<Expr> {
+    match left.is_integer() && right.is_integer() {
+        true => Ok(binary_expr(expr.left.clone(), Operator::Divide, expr.right.clone())),
+        false => Err(to_datafusion(Error::unsupported(format!(
+            "{} divides whole numbers, not {left} by {right}; write floor(a / b)",
+            expr.op
+        )))),
+    }
+}

@@ -1,0 +1,186 @@
+//! `(a, b) IN (SELECT x, y ...)`, which DataFusion knows for one column alone.
+//!
+//! With `q` for the subquery it becomes `EXISTS (SELECT 1 FROM q WHERE x = a AND y = b)` where it stands alone in a condition. As a
+//! value, and for `NOT IN`, it may also be unknown: if there is no such row, but one that differs only where one of both
+//! sides is NULL.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, SetExpr, TableFactor,
+    VisitorMut, visit_expressions, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use tidefall_types::{Error, Result};
+
+/// Makes `EXISTS` of tuples that are looked for in subqueries.
+pub(crate) struct TuplesAmong;
+
+impl VisitorMut for TuplesAmong {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+        let joined = joins.filter_map(|join| match &mut join.join_operator {
+            JoinOperator::Join(JoinConstraint::On(condition))
+            | JoinOperator::Inner(JoinConstraint::On(condition)) => Some(condition),
+            _ => None,
+        });
+        let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+        for condition in conditions.into_iter().flatten().chain(joined) {
+            if let Err(error) = alone(condition) {
+                return ControlFlow::Break(error);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let written = tuple_of(expr).map(|(tuple, subquery, negated)| {
+            if has_tuple(&subquery) {
+                return Err(Error::unsupported(
+                    "NOT IN and values of IN take no tuples whose subquery looks for tuples again; write EXISTS",
+                ));
+            }
+            value(&tuple, &subquery, negated)
+        });
+        match written {
+            Some(Ok(written)) => *expr = written,
+            Some(Err(error)) => return ControlFlow::Break(error),
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A tuple whose parts look for tuples themselves would be written out again and again.
+fn check_parts(tuple: &[Expr]) -> Result<()> {
+    let has_query = |expr: &Expr| {
+        let found = visit_expressions(expr, |part| match part {
+            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    };
+    match tuple.iter().any(has_query) {
+        true => {
+            Err(Error::unsupported("tuples for IN take no subqueries as their parts; write EXISTS"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The parts of a tuple, what it is looked for in, and whether it must not be there.
+fn tuple_of(expr: &Expr) -> Option<(Vec<Expr>, Query, bool)> {
+    let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
+    match expr.as_ref() {
+        Expr::Tuple(parts) => Some((parts.clone(), (**subquery).clone(), *negated)),
+        _ => None,
+    }
+}
+
+fn has_tuple(subquery: &Query) -> bool {
+    let found = visit_expressions(subquery, |expr| match tuple_of(expr) {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Tuples of which a condition asks nothing but whether they are there.
+fn alone(condition: &mut Expr) -> Result<()> {
+    match condition {
+        Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+            alone(left)?;
+            alone(right)
+        }
+        Expr::Nested(inner) => alone(inner),
+        other => {
+            if let Some((tuple, subquery, false)) = tuple_of(other) {
+                *other = exists(&tuple, &subquery, &equal(0..tuple.len()))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// `NOT IN`, or `IN` as a value: true, false, or unknown.
+fn value(tuple: &[Expr], subquery: &Query, negated: bool) -> Result<Expr> {
+    let columns = 0..tuple.len();
+    let found = exists(tuple, subquery, &equal(columns.clone()))?;
+    let any_null = |side: &str| {
+        let nulls: Vec<String> =
+            columns.clone().map(|column| format!("__{side}{column} IS NULL")).collect();
+        format!("({})", nulls.join(" OR "))
+    };
+    let maybe = columns.clone().map(|column| {
+        format!("(__x{column} = __t{column} OR __x{column} IS NULL OR __t{column} IS NULL)")
+    });
+    let maybe = maybe.collect::<Vec<_>>().join(" AND ");
+    let unknown = match tuple {
+        [_, _] => {
+            // Each of these is a join by what is equal, but for the rows with a NULL, of which there are few.
+            let with_null = exists(tuple, subquery, &format!("{} AND {maybe}", any_null("x")))?;
+            let first = exists(tuple, subquery, &equal(1..2))?;
+            let second = exists(tuple, subquery, &equal(0..1))?;
+            let any = exists(tuple, subquery, "true")?;
+            let template = "__q0 OR (__t0 IS NULL AND __q1) OR (__t1 IS NULL AND __q2) \
+                            OR (__t0 IS NULL AND __t1 IS NULL AND __q3)";
+            let queries = [with_null, first, second, any];
+            filled(template, &[(tuple, "__t"), (&queries[..], "__q")])?
+        }
+        _ => exists(tuple, subquery, &maybe)?,
+    };
+    let template = match negated {
+        true => "CASE WHEN __q0 THEN false WHEN __q1 THEN NULL ELSE true END",
+        false => "CASE WHEN __q0 THEN true WHEN __q1 THEN NULL ELSE false END",
+    };
+    filled(template, &[(&[found, unknown][..], "__q")])
+}
+
+fn equal(columns: std::ops::Range<usize>) -> String {
+    let equal = columns.map(|column| format!("__x{column} = __t{column}"));
+    equal.collect::<Vec<_>>().join(" AND ")
+}
+
+/// Whether a subquery, whose columns are `__x0`, `__x1` ..., has a row for a tuple.
+fn exists(tuple: &[Expr], subquery: &Query, condition: &str) -> Result<Expr> {
+    check_parts(tuple)?;
+    let columns: Vec<String> = (0..tuple.len()).map(|column| format!("__x{column}")).collect();
+    let template = format!(
+        "EXISTS (SELECT 1 FROM (SELECT 1) AS __among ({}) WHERE {condition})",
+        columns.join(", ")
+    );
+    let mut exists = filled(&template, &[(tuple, "__t")])?;
+    if let Expr::Exists { subquery: outer, .. } = &mut exists
+        && let SetExpr::Select(select) = outer.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived { subquery: inner, .. } = &mut from.relation
+    {
+        **inner = subquery.clone();
+    }
+    Ok(exists)
+}
+
+/// An expression with others in the place of names with numbers.
+fn filled(template: &str, groups: &[(&[Expr], &str)]) -> Result<Expr> {
+    let parser = Parser::new(&GenericDialect).try_with_sql(template);
+    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    let mut expr = parsed.map_err(|error| Error::internal(format!("{template}: {error}")))?;
+    let ControlFlow::Continue(()) = visit_expressions_mut(&mut expr, |part| {
+        let Expr::Identifier(name) = &*part else { return ControlFlow::<Infallible>::Continue(()) };
+        let found = groups.iter().find_map(|(exprs, prefix)| {
+            let number = name.value.strip_prefix(prefix)?.parse::<usize>().ok()?;
+            exprs.get(number)
+        });
+        if let Some(found) = found {
+            *part = Expr::Nested(Box::new(found.clone()));
+        }
+        ControlFlow::Continue(())
+    });
+    Ok(expr)
+}
