@@ -7,6 +7,9 @@
 //! 3. Each part is then a range of these tags, and its rows are ordered by the wanted tags, and by time where these
 //!    tell all sensors apart.
 //!
+//! Very many sensors with a few readings each, which are stored in another order than that of their tags, are read as they are
+//! stored, and nothing is said of their order: each look at one of them would read what some hundred others have, too.
+//!
 //! With that, aggregates and windows by tags run part by part and group by group: nothing is sent across partitions,
 //! and what belongs to a group is forgotten when the next one begins.
 
@@ -22,7 +25,7 @@ use datafusion::physical_expr::{
     ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
     RangePartitioning, SplitPoint,
 };
-use tidefall_types::{ColumnKind, TagId};
+use tidefall_types::{ColumnKind, TagId, TimeRange};
 
 use crate::scan::split;
 use crate::table::{TagView, View};
@@ -36,6 +39,15 @@ const REORDERED_MAX: usize = 16 * 1024;
 /// How far from an even cut a part may end, as a share of its size: one part of so many. A core that is done earlier
 /// by as much costs less than sending all rows through another partitioning.
 const UNEVEN_SHARE: usize = 4;
+
+/// Fewer sensors than these are ordered by their tags in any case.
+const SCATTERED_MIN: usize = 4 * 1024;
+/// Sensors whose numbers differ by no more are stored near each other.
+const NEAR: u32 = 256;
+/// One pair of so many neighbours may be stored far from each other.
+const FAR_SHARE: usize = 16;
+/// A sensor with so many rows is worth its own look.
+const FEW_ROWS: usize = 64;
 
 /// Sensors in the order in which their rows are read.
 pub(crate) struct Arrangement {
@@ -76,6 +88,9 @@ impl Arrangement {
         mut sensors: Vec<u32>,
         parts_max: usize,
     ) -> Result<Self> {
+        if is_scattered(view, &sensors) {
+            return Self::as_stored(view, (schema, columns), sensors, parts_max);
+        }
         let column_of = |kind: ColumnKind| -> Option<Arc<dyn PhysicalExpr>> {
             let at = columns.iter().position(|column| *column == kind)?;
             Some(Arc::new(Column::new(schema.field(at).name(), at)))
@@ -95,6 +110,38 @@ impl Arrangement {
         let partitioning = order.partitioning(&sensors, &parts, depth)?;
         Ok(Self { sensors, parts, equivalence, partitioning })
     }
+
+    fn as_stored(
+        view: &View,
+        (schema, columns): (&SchemaRef, &[ColumnKind]),
+        mut sensors: Vec<u32>,
+        parts_max: usize,
+    ) -> Result<Self> {
+        let constants = columns.iter().enumerate().filter_map(|(at, column)| match column {
+            ColumnKind::Tag(tag) if view.tag(*tag).is_constant(&sensors) => {
+                let column = Column::new(schema.field(at).name(), at);
+                Some(ConstExpr::from(Arc::new(column) as Arc<dyn PhysicalExpr>))
+            }
+            _ => None,
+        });
+        let mut equivalence = EquivalenceProperties::new(Arc::clone(schema));
+        equivalence.add_constants(constants.collect::<Vec<_>>())?;
+        sensors.sort_unstable();
+        let parts = split(sensors.len(), parts_max);
+        let partitioning = Partitioning::UnknownPartitioning(parts.len());
+        Ok(Self { sensors, parts, equivalence, partitioning })
+    }
+}
+
+/// Whether sensors have few readings each, and most of those that follow each other by their tags do not where they are stored.
+fn is_scattered(view: &View, sensors: &[u32]) -> bool {
+    if sensors.len() < SCATTERED_MIN {
+        return false;
+    }
+    let far = sensors.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) > NEAR).count();
+    far > sensors.len() / FAR_SHARE
+        && view.snapshot().rows_about(sensors.len(), &TimeRange::ALL)
+            < FEW_ROWS.saturating_mul(sensors.len())
 }
 
 impl<'a> Order<'a> {

@@ -10,8 +10,8 @@
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!
-//! Rows of a filter such as `n / 10 = 1` or `v::INT = 1` are ordered by `n` for it, as if a constant part of an order told of the rest
-//! of it. Here such a filter tells nothing of what is constant but in columns.
+//! Of `n / 10 = 1` or `v::INT = 1` it makes that `n` is 10 and `v` 1 in all rows, as if numbers were not cut off, and leaves out
+//! sorts by them. Columns are constant here if the condition says so as it stands.
 //!
 //! Left and right are those of the plan: sides are exchanged for the sake of memory before this rule runs.
 
@@ -21,7 +21,9 @@ use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
@@ -44,9 +46,6 @@ impl PhysicalOptimizerRule for ModestJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            if node.downcast_ref::<FilterExec>().is_some_and(compares_an_expression) {
-                return Ok(Transformed::yes(Arc::new(Unknown::new(node, Forget::Constants)) as _));
-            }
             if let Some(forget) = forgotten_above(&*node) {
                 return Ok(Transformed::yes(Arc::new(Unknown::new(node, forget)) as _));
             }
@@ -78,10 +77,51 @@ impl PhysicalOptimizerRule for ModestJoins {
     }
 }
 
-/// Whether something that is no column would be taken for constant.
-fn compares_an_expression(filter: &FilterExec) -> bool {
-    let constants = filter.equivalence_properties().constants();
-    constants.iter().any(|constant| !constant.expr.is::<Column>())
+/// Whether columns are taken for constant of which the condition does not say that they are equal to a value.
+fn takes_too_much_for_constant(filter: &FilterExec) -> bool {
+    let constants_of =
+        |node: &dyn ExecutionPlan| node.properties().equivalence_properties().constants();
+    let before = constants_of(&**filter.input());
+    let said: Vec<_> = split_conjunction(filter.predicate())
+        .into_iter()
+        .filter_map(|part| part.downcast_ref::<BinaryExpr>())
+        .filter(|part| *part.op() == Operator::Eq)
+        .flat_map(|part| [part.left(), part.right()])
+        .collect();
+    // Where columns are left out their places are others.
+    let has_all = filter.projection().is_none();
+    constants_of(filter).iter().any(|constant| {
+        let is_known = before.iter().any(|known| known.expr.eq(&constant.expr));
+        !(has_all && (is_known || said.contains(&&constant.expr)))
+    })
+}
+
+/// Puts [`Unknown`] above filters that take too much for constant, before sorts are left out.
+#[derive(Debug)]
+pub(crate) struct ModestFilters;
+
+impl PhysicalOptimizerRule for ModestFilters {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            Ok(match node.downcast_ref::<FilterExec>().is_some_and(takes_too_much_for_constant) {
+                true => Transformed::yes(Arc::new(Unknown::new(node, Forget::Condition)) as _),
+                false => Transformed::no(node),
+            })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "tidefall_modest_filters"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// What is forgotten of the left and of the right side of a join.

@@ -37,7 +37,7 @@ use tidefall_types::Error;
 
 use self::pace::{Kept, PaceExec};
 use crate::error::to_datafusion;
-use crate::passing::passes_rows_on;
+use crate::passing::{PassesRows, passes_rows_on};
 
 /// Batches of a recursion at most. Each step makes one at least, and these take some seconds.
 const RECURSION_BATCHES_MAX: usize = 100_000;
@@ -101,6 +101,8 @@ impl DisplayAs for TurnsExec {
         write!(f, "Turns")
     }
 }
+
+impl PassesRows for TurnsExec {}
 
 impl ExecutionPlan for TurnsExec {
     passes_rows_on!();

@@ -1,5 +1,13 @@
 //! What plan nodes have in common that give the rows of their one input on as they are.
 
+/// What such a node tells of its rows.
+pub(crate) trait PassesRows {
+    /// Whether nothing is told of the values in them.
+    fn hides_values(&self) -> bool {
+        false
+    }
+}
+
 /// The methods of `ExecutionPlan` by which filters, statistics and the number of rows pass through a node whose input
 /// is in its field `input`.
 macro_rules! passes_rows_on {
@@ -38,6 +46,10 @@ macro_rules! passes_rows_on {
         ) -> datafusion::error::Result<std::sync::Arc<datafusion::common::Statistics>> {
             use datafusion::common::Statistics;
             match inputs {
+                [input] if $crate::passing::PassesRows::hides_values(self) => {
+                    let unknown = Statistics::new_unknown(&self.schema());
+                    Ok(std::sync::Arc::new(Statistics { num_rows: input.num_rows, ..unknown }))
+                }
                 [input] => Ok(std::sync::Arc::clone(input)),
                 _ => Ok(std::sync::Arc::new(Statistics::new_unknown(&self.schema()))),
             }

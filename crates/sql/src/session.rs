@@ -15,6 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -32,7 +33,7 @@ use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
 use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
-use crate::claims::ModestJoins;
+use crate::claims::{ModestFilters, ModestJoins};
 use crate::cooperate::CooperativeJoins;
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
@@ -141,6 +142,9 @@ impl Session {
         let selection = JoinSelection::new();
         let chosen = physical.iter().position(|rule| rule.name() == selection.name());
         physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ModestJoins));
+        let requirements = EnsureRequirements::new();
+        let sorted = physical.iter().position(|rule| rule.name() == requirements.name());
+        physical.insert(sorted.unwrap_or(0), Arc::new(ModestFilters));
         let physical = physical.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let state = SessionStateBuilder::new_with_default_features()
             .with_analyzer_rules(analyzers)

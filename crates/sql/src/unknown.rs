@@ -13,13 +13,15 @@ use datafusion::physical_plan::{
 };
 
 use crate::arrange::ASCENDING;
-use crate::passing::passes_rows_on;
+use crate::passing::{PassesRows, passes_rows_on};
 
 /// What is no longer known of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forget {
     /// That something is constant in them, which is told as their order instead.
     Constants,
+    /// What a filter, from which they come, has made of its condition.
+    Condition,
     /// Their order.
     Order,
     /// Their order, and what is constant or equal in them.
@@ -42,7 +44,7 @@ impl Unknown {
             (Forget::Everything, known) => {
                 Partitioning::UnknownPartitioning(known.partition_count())
             }
-            (Forget::Constants | Forget::Order | Forget::Values, known) => known.clone(),
+            (_, known) => known.clone(),
         };
         let known = input.equivalence_properties();
         let equivalence = match forget {
@@ -50,6 +52,12 @@ impl Unknown {
                 input.schema(),
                 orders_with_constants(known),
             ),
+            Forget::Condition => match input.children()[..] {
+                [before] if before.schema() == input.schema() => {
+                    before.equivalence_properties().clone()
+                }
+                _ => EquivalenceProperties::new(input.schema()),
+            },
             Forget::Order => {
                 let mut equivalence = known.clone();
                 equivalence.clear_orderings();
@@ -86,6 +94,12 @@ fn orders_with_constants(known: &EquivalenceProperties) -> Vec<Vec<PhysicalSortE
 impl DisplayAs for Unknown {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Unknown")
+    }
+}
+
+impl PassesRows for Unknown {
+    fn hides_values(&self) -> bool {
+        self.forget == Forget::Condition
     }
 }
 

@@ -19,7 +19,7 @@ use datafusion::physical_plan::filter_pushdown::{
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt};
 
-use crate::passing::passes_rows_on;
+use crate::passing::{PassesRows, passes_rows_on};
 
 /// How long a join may keep its thread.
 const TURN: Duration = Duration::from_millis(20);
@@ -98,6 +98,8 @@ impl DisplayAs for PaceExec {
         write!(f, "Pace")
     }
 }
+
+impl PassesRows for PaceExec {}
 
 impl ExecutionPlan for PaceExec {
     passes_rows_on!();

@@ -3,6 +3,8 @@
 use tidefall_storage::{CascadeRequest, Target};
 
 use crate::TestDb;
+use crate::compare::cascade;
+use crate::plans::check;
 
 const QUESTIONS: [&str; 22] = [
     "SELECT count(DISTINCT sensor), count(DISTINCT site), count(*) FROM t",
@@ -76,6 +78,38 @@ async fn tags_of_ten_thousand_sensors_are_what_they_are_as_text() {
         }
         if step == "late rows in memory" {
             cascade(Target::Long);
+        }
+    }
+}
+
+/// Sensors that follow each other by their tags, and are stored all over the place.
+#[tokio::test(flavor = "multi_thread")]
+async fn scattered_sensors_are_read_as_they_are_stored() {
+    let test_db = TestDb::new();
+    let insert = "INSERT INTO m SELECT to_timestamp(value / 6000), 'h' || (value * 7919 % 6000), 'r' || (value % 3), value";
+    test_db
+        .text(&format!(
+            "CREATE TABLE m (time TIMESTAMP, host TEXT, region TEXT, v DOUBLE, PRIMARY KEY (host, region, time)); \
+             {insert} FROM generate_series(0, 11999)"
+        ))
+        .await;
+    for place in ["memory", "long"] {
+        if place == "long" {
+            cascade(&test_db, Target::Long);
+        }
+        let ordered = "SELECT host, v FROM m WHERE v % 2 = 0 ORDER BY host, time LIMIT 3";
+        check(&test_db, ordered, &["SortExec: TopK", "partitions=2"], &[]).await;
+        assert_eq!(test_db.text(ordered).await, "h0 0.0\nh0 6000.0\nh10 4790.0", "{place}");
+        for (sql, answer) in [
+            ("SELECT count(*), sum(v) FROM m WHERE v > 100.5", "11899 71988950.0"),
+            ("SELECT max(m) FROM (SELECT host, median(v) AS m FROM m GROUP BY host)", "8999.0"),
+            ("SELECT region, count(v * 2) FROM m WHERE region = 'r1' GROUP BY region", "r1 4000"),
+            (
+                "SELECT max(n) FROM (SELECT row_number() OVER (PARTITION BY host ORDER BY time) AS n FROM m)",
+                "2",
+            ),
+        ] {
+            assert_eq!(test_db.text(sql).await, answer, "{place}: {sql}");
         }
     }
 }

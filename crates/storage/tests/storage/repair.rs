@@ -336,7 +336,7 @@ fn a_database_without_its_manifest_is_not_a_new_one() {
         let lost = Written { disk, clock: Arc::clone(&written.clock), entries: Vec::new() };
         let errors = [
             lost.open().map(|_| ()).unwrap_err(),
-            Db::open_read_only_on(Arc::new(lost.disk.clone()), DbOptions::default())
+            Db::open_read_only_on(Arc::new(lost.disk.clone()), options(&lost.clock))
                 .map(|_| ())
                 .unwrap_err(),
             lost.repair(Repair::Mend).map(|_| ()).unwrap_err(),
