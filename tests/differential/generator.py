@@ -259,8 +259,13 @@ class Generator:
             return self.condition(columns, 1)
         kind = self.rng.choice(shared)
         mine, theirs = self.column(columns, kind).text, self.column(other.columns, kind).text
-        inner = self.condition(other.columns, 1)
+        inner, beside = self.condition(other.columns, 1), self.condition(columns, 1)
         return self.rng.choice([
+            f"{beside} OR {mine} {self.rng.choice(['IN', 'NOT IN'])} (SELECT {theirs} FROM {other.text} WHERE {inner})",
+            f"NOT ({beside} AND {mine} IN (SELECT {theirs} FROM {other.text} WHERE {inner}))",
+            f"({mine} IN (SELECT {theirs} FROM {other.text} WHERE {inner})) IS {self.rng.choice(['NULL', 'NOT TRUE', 'NOT FALSE'])}",
+            f"(SELECT count(*) FROM {other.text} WHERE {theirs} = {mine} AND {inner}) {self.rng.choice(['<', '=', '>='])} {self.rng.randint(0, 3)}",
+            f"{mine} IN (SELECT max({theirs}) OVER () FROM {other.text} WHERE {theirs} = {mine} AND {inner})",
             f"{mine} IN (SELECT {theirs} FROM {other.text} WHERE {inner})",
             f"EXISTS (SELECT 1 FROM {other.text} WHERE {theirs} = {mine} AND {inner})",
             f"NOT EXISTS (SELECT 1 FROM {other.text} WHERE {theirs} = {mine} AND {inner})",

@@ -18,6 +18,7 @@ mod catalog;
 mod claims;
 mod clauses;
 mod cooperate;
+mod correlated;
 mod depth;
 mod dialect;
 mod error;

@@ -35,6 +35,7 @@ use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::claims::{ModestFilters, ModestJoins};
 use crate::cooperate::CooperativeJoins;
+use crate::correlated::CorrelatedSubqueries;
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
@@ -121,6 +122,7 @@ impl Session {
             vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
         analyzers.extend(Analyzer::new().rules);
         analyzers.push(Arc::new(AmendAfter));
+        analyzers.push(Arc::new(CorrelatedSubqueries));
         analyzers.push(Arc::new(Marks));
         analyzers.push(Arc::new(CheckExpansion));
         let analyzers = analyzers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();

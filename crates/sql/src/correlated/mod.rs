@@ -1,0 +1,170 @@
+//! Subqueries that look at the query around them, written so that DataFusion answers them rightly, or refused.
+//!
+//! DataFusion makes joins of them: a condition on a row of the query around it is taken out of the subquery and put into
+//! the join, above whatever lies in between. Windows, outer joins, aggregates without groups, `LIMIT` and `DISTINCT`
+//! give other rows then. It also tells the columns of such conditions apart by their bare names alone.
+//!
+//! - `rows.rs`: subqueries that have one row always are no question of whether there is a row.
+//! - `unknown.rs`: `IN` is neither true nor false where NULL is among what is looked through.
+//! - `lift.rs`: takes such conditions up itself, with columns of their own, through what lets them pass, and refuses
+//!   the rest; where DataFusion gets it right, plans stay as they are.
+//! - `window.rs`: windows and `LIMIT` for the rows of each value of such a condition.
+//! - `condition.rs`: what a condition compares, and whether it parts the rows of a subquery.
+
+mod condition;
+mod lift;
+mod rows;
+mod unknown;
+mod window;
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::amend::schema_below;
+use condition::Names;
+use lift::{Kind, lifted};
+
+/// Puts correlated subqueries right, once types are known and before anything is optimised.
+#[derive(Debug)]
+pub(crate) struct CorrelatedSubqueries;
+
+impl AnalyzerRule for CorrelatedSubqueries {
+    fn name(&self) -> &str {
+        "tidefall_correlated_subqueries"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        if !asks(&plan)? {
+            return Ok(plan);
+        }
+        let mut names = Names::default();
+        let amended = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Join(_) => amend_lateral(node, &mut names)?
+                .transform_data(|node| amend_expressions(node, &mut names)),
+            node => amend_expressions(node, &mut names),
+        })?;
+        Ok(amended.data)
+    }
+}
+
+/// Whether there is a subquery anywhere.
+fn asks(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        found |= matches!(node, LogicalPlan::Subquery(_));
+        node.apply_expressions(|expr| {
+            found |= has_subquery(expr)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+fn has_subquery(expr: &Expr) -> Result<bool> {
+    expr.exists(|node| {
+        Ok(matches!(node, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_)))
+    })
+}
+
+/// Whether a subquery looks at the query around it; what a `LATERAL` within it looks at is within it, too.
+fn is_correlated(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let walked = plan.apply(|node| {
+        if matches!(node, LogicalPlan::Subquery(_)) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        found |= node.contains_outer_reference();
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    // Walking a plan cannot fail.
+    walked.is_err() || found
+}
+
+/// A subquery over a plan, with the columns around it at which that looks.
+fn subquery(plan: LogicalPlan, like: &Subquery) -> Subquery {
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: like.spans.clone() }
+}
+
+/// The subqueries in the expressions of a node.
+fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= has_subquery(expr)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !found {
+        return Ok(Transformed::no(node));
+    }
+    let schema = schema_below(&node)?;
+    let is_filter = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
+    let preserver = NamePreserver::new(&node);
+    let amended = node.map_expressions(|expr| {
+        if !has_subquery(&expr)? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = preserver.save(&expr);
+        let mut expr = expr.transform_up(rows::amend)?.data;
+        if is_filter {
+            expr = unknown::amend_filter(expr, &schema)?;
+        }
+        let expr = expr.transform_up(|expr| amend_subquery(expr, names))?.data;
+        Ok(Transformed::yes(name.restore(expr)))
+    })?;
+    amended.map_data(LogicalPlan::recompute_schema)
+}
+
+fn amend_subquery(expr: Expr, names: &mut Names) -> Result<Transformed<Expr>> {
+    let mut lift = |kind, inner: &Subquery| -> Result<Option<Subquery>> {
+        let plan = lifted(kind, &inner.subquery, names)?;
+        Ok(plan.map(|plan| subquery(plan, inner)))
+    };
+    Ok(match expr {
+        Expr::Exists(Exists { subquery, negated }) => {
+            let amended = lift(Kind::Exists, &subquery)?.unwrap_or(subquery);
+            Transformed::yes(Expr::Exists(Exists { subquery: amended, negated }))
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+            let amended = lift(Kind::In, &subquery)?.unwrap_or(subquery);
+            Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery: amended, negated }))
+        }
+        Expr::ScalarSubquery(subquery) => {
+            let amended = lift(Kind::Scalar, &subquery)?.unwrap_or(subquery);
+            Transformed::yes(Expr::ScalarSubquery(amended))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+/// The subquery of a `LATERAL` join, which is its right side, with a name or without.
+fn amend_lateral(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(mut join) = node else { return Ok(Transformed::no(node)) };
+    let (inner, alias) = match join.right.as_ref() {
+        LogicalPlan::Subquery(inner) => (inner, None),
+        LogicalPlan::SubqueryAlias(named) => match named.input.as_ref() {
+            LogicalPlan::Subquery(inner) => (inner, Some(named.alias.clone())),
+            _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+        },
+        _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+    };
+    let Some(plan) = lifted(Kind::Lateral, &inner.subquery, names)? else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let amended = Arc::new(LogicalPlan::Subquery(subquery(plan, inner)));
+    join.right = match alias {
+        Some(alias) => {
+            Arc::new(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(amended, alias)?))
+        }
+        None => amended,
+    };
+    Ok(Transformed::yes(LogicalPlan::Join(join)))
+}
