@@ -38,6 +38,7 @@ mod pushdown;
 mod reads;
 mod regroup;
 mod relations;
+mod repeat;
 mod rewrite;
 mod scan;
 mod script;
