@@ -30,7 +30,10 @@ pub(crate) fn with_bounded_batches(
     // All other nodes look into the context when they begin.
     let plan = plan.transform_up(|node| {
         Ok(match node.downcast_ref::<FilterExec>() {
-            Some(filter) => Transformed::yes(Arc::new(filter.with_batch_size(rows)?) as _),
+            Some(filter) => {
+                let rows = rows.min(filter.batch_size());
+                Transformed::yes(Arc::new(filter.with_batch_size(rows)?) as _)
+            }
             None => Transformed::no(node),
         })
     })?;

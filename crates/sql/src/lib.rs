@@ -43,6 +43,7 @@ mod pushdown;
 mod reads;
 mod regroup;
 mod relations;
+mod repeat;
 mod rewrite;
 mod scan;
 mod script;

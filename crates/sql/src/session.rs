@@ -52,6 +52,7 @@ use crate::projection::PushProjections;
 use crate::reads::Reads;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::relations::NamedCalls;
+use crate::repeat::BoundedRepeats;
 use crate::rewrite::rewrite;
 use crate::script::Script;
 use crate::settings::Settings;
@@ -139,6 +140,7 @@ impl Session {
         let at = physical.iter().rposition(|rule| rule.name() == last.name());
         let at = at.unwrap_or(physical.len());
         physical.insert(at, Arc::new(CooperativeJoins));
+        physical.insert(at, Arc::new(BoundedRepeats));
         physical.insert(at, Arc::new(Groupwise::default()));
         physical.insert(at, Arc::new(ReadByTime));
         let selection = JoinSelection::new();

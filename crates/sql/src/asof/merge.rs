@@ -13,6 +13,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::Nearest;
+use crate::repeat::{BATCH_BYTES, Widths};
 
 /// The keys of a side, and its time behind them.
 pub(super) type Exprs = Vec<Arc<dyn PhysicalExpr>>;
@@ -28,6 +29,8 @@ pub(super) struct Merge {
     passed: Option<(Arc<Keyed>, usize)>,
     /// A null of each column of the right side.
     nulls: Vec<ArrayRef>,
+    /// Rows of the left side that are not given yet, with their partners.
+    found: Option<(RecordBatch, Partners)>,
     nearest: Nearest,
     schema: SchemaRef,
 }
@@ -51,6 +54,7 @@ struct Keyed {
     time: Rows,
     /// Whether one of keys and time is null; such a row has no partner.
     has_null: Vec<bool>,
+    widths: Widths,
 }
 
 impl Keyed {
@@ -87,7 +91,8 @@ impl Side {
         let keys = self.converters.keys.as_ref();
         let keys = keys.map(|converter| converter.convert_columns(&columns)).transpose()?;
         let time = self.converters.time.convert_columns(&time)?;
-        Ok(Keyed { batch, keys, time, has_null })
+        let widths = Widths::of_batch(&batch);
+        Ok(Keyed { batch, keys, time, has_null, widths })
     }
 }
 
@@ -118,13 +123,32 @@ impl Merge {
             is_right_over: false,
             passed: None,
             nulls,
+            found: None,
             nearest,
             schema,
         })
     }
 
-    /// The next batch of the left side with its partners; none at the end.
+    /// The next rows of the left side with their partners, fewer where these are long; none at the end.
     pub(super) async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let found = match self.found.take() {
+            Some(found) => Some(found),
+            None => self.find().await?,
+        };
+        let Some((left, mut partners)) = found else { return Ok(None) };
+        let rows = partners.rows_within(BATCH_BYTES);
+        let rest = partners.places.split_off(rows);
+        let mut columns = left.slice(0, rows).columns().to_vec();
+        columns.extend(partners.columns(&self.nulls)?);
+        if !rest.is_empty() {
+            partners.places = rest;
+            self.found = Some((left.slice(rows, left.num_rows() - rows), partners));
+        }
+        Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
+    }
+
+    /// The next batch of the left side, and its partners.
+    async fn find(&mut self) -> Result<Option<(RecordBatch, Partners)>> {
         let Some(left) = self.left.next().await? else { return Ok(None) };
         let mut partners = Partners::default();
         for row in 0..left.batch.num_rows() {
@@ -135,9 +159,7 @@ impl Merge {
             });
             partners.push(found);
         }
-        let mut columns = left.batch.columns().to_vec();
-        columns.extend(partners.columns(&self.nulls)?);
-        Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
+        Ok(Some((left.batch, partners)))
     }
 
     /// Passes the rows of the right side that come before a row of the left one.
@@ -182,6 +204,17 @@ impl Partners {
             self.batches.push(Arc::clone(batch));
         }
         self.places.push((self.batches.len(), *row));
+    }
+
+    /// How many of the first rows have no more bytes than `most`; one at least.
+    fn rows_within(&self, most: u64) -> usize {
+        let mut bytes = 0_u64;
+        let is_more = |(batch, row): &(usize, usize)| {
+            let found = batch.checked_sub(1).and_then(|at| self.batches.get(at));
+            bytes = bytes.saturating_add(found.map_or(0, |keyed| keyed.widths.of(*row)));
+            bytes > most
+        };
+        self.places.iter().position(is_more).map_or(self.places.len(), |row| row.max(1))
     }
 
     fn columns(&self, nulls: &[ArrayRef]) -> Result<Vec<ArrayRef>> {

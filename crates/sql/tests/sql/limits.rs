@@ -11,7 +11,7 @@ use crate::TestDb;
 /// Within this time everything here is answered, one way or the other, also where many tests run beside each other.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-async fn table() -> TestDb {
+pub(crate) async fn table() -> TestDb {
     let test_db = TestDb::new();
     test_db
         .text(
@@ -23,7 +23,7 @@ async fn table() -> TestDb {
 }
 
 /// Runs a statement; it must fail in time with the kind of error.
-async fn refused(test_db: &TestDb, sql: &str, kind: ErrorKind) -> String {
+pub(crate) async fn refused(test_db: &TestDb, sql: &str, kind: ErrorKind) -> String {
     let start: String = sql.chars().take(120).collect();
     let begin = Instant::now();
     let outcome = tokio::time::timeout(TIME_MAX, test_db.run(sql)).await;

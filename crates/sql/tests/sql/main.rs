@@ -14,6 +14,7 @@ mod long;
 mod partitions;
 mod permutations;
 mod plans;
+mod repeats;
 mod sensors;
 mod slt;
 mod threads;

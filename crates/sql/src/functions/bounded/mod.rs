@@ -81,6 +81,21 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     GROWING.iter().map(|(name, _)| *name)
 }
 
+/// Whether a function can make a text that is many times as long as those it is given.
+pub(crate) fn grows_beyond(name: &str) -> bool {
+    GROWING.iter().any(|(growing, growth)| {
+        let is_many_times = matches!(
+            growth,
+            Growth::Repeat
+                | Growth::Pad
+                | Growth::Replace
+                | Growth::ReplaceRegex
+                | Growth::JoinElements
+        );
+        *growing == name && is_many_times
+    })
+}
+
 /// The bounded form of a function, if it needs one.
 pub(crate) fn bounded(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
     let growth = GROWING.iter().find(|(name, _)| *name == function.name())?.1;
