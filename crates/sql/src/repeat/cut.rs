@@ -21,7 +21,7 @@ use super::{
     BATCH_BYTES, BATCH_BYTES_MAX, ROWS_FEW, Widths, has_length, rows_of, usual_rows, with_rows,
 };
 use crate::error::to_datafusion;
-use crate::passing::passes_rows_on;
+use crate::passing::{PassesRows, passes_rows_on};
 
 /// Bytes of a row that any number of elements may repeat: about as many as elements have.
 const SHORT_BYTES_MAX: u64 = 64;
@@ -57,6 +57,8 @@ impl DisplayAs for CutExec {
         write!(f, "Cut")
     }
 }
+
+impl PassesRows for CutExec {}
 
 impl ExecutionPlan for CutExec {
     passes_rows_on!();

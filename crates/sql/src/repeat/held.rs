@@ -17,7 +17,7 @@ use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::{BATCH_BYTES, ROWS_FEW, Widths, is_in_parts, rows_of, usual_rows, with_rows};
-use crate::passing::passes_rows_on;
+use crate::passing::{PassesRows, passes_rows_on};
 
 /// Reads a build side, and answers with the bytes of its longest row.
 type Reading = Shared<BoxFuture<'static, Result<u64, Arc<DataFusionError>>>>;
@@ -118,6 +118,8 @@ impl DisplayAs for HeldExec {
     }
 }
 
+impl PassesRows for HeldExec {}
+
 impl ExecutionPlan for HeldExec {
     passes_rows_on!();
 
@@ -198,6 +200,8 @@ impl DisplayAs for SizedExec {
         write!(f, "Sized")
     }
 }
+
+impl PassesRows for SizedExec {}
 
 impl ExecutionPlan for SizedExec {
     passes_rows_on!();
