@@ -1,6 +1,6 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tidefall_types::{ErrorKind, format_time};
+use tidefall_types::{ErrorKind, format_time, parse_time};
 
 use super::*;
 
