@@ -39,6 +39,8 @@ pub(super) struct Kept {
 #[derive(Debug, Default)]
 struct Partition {
     /// Since when the thread is kept, from `base`.
+    turn: AtomicU64,
+    /// The same, or since when the join works on, if it has asked for a batch meanwhile.
     since: AtomicU64,
     /// What the batch took that was given last, without the time in which the thread was others'.
     worked: AtomicU64,
@@ -57,7 +59,9 @@ impl Kept {
     /// The join is asked for a batch.
     pub(super) fn begin(&self, partition: usize) {
         if let Some(partition) = self.partitions.get(partition) {
-            partition.since.store(self.now(), Ordering::Relaxed);
+            let now = self.now();
+            partition.turn.store(now, Ordering::Relaxed);
+            partition.since.store(now, Ordering::Relaxed);
         }
     }
 
@@ -66,8 +70,9 @@ impl Kept {
     pub(super) fn end(&self, partition: usize) -> (Duration, Duration) {
         let Some(partition) = self.partitions.get(partition) else { return Default::default() };
         let now = self.now();
-        let kept = now.saturating_sub(partition.since.swap(now, Ordering::Relaxed));
-        let worked = kept + partition.worked.fetch_add(kept, Ordering::Relaxed);
+        let kept = now.saturating_sub(partition.turn.load(Ordering::Relaxed));
+        let more = now.saturating_sub(partition.since.swap(now, Ordering::Relaxed));
+        let worked = more + partition.worked.fetch_add(more, Ordering::Relaxed);
         (Duration::from_nanos(kept), Duration::from_nanos(worked))
     }
 
