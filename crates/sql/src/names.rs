@@ -1,11 +1,12 @@
 //! Names that are given twice.
 //!
-//! DataFusion names an expression by what it is, but for its casts and subqueries, and fails when two columns have the
-//! same name:
+//! DataFusion names an expression by what it is, but for its casts, subqueries and parentheses, and fails when two columns
+//! have the same name:
 //!
 //! - Columns of an answer without a name get one of their own where another has it already.
-//! - Where `sum(a)` and `sum(a::DOUBLE)` differ in nothing but casts, each cast is written as a function that has a name,
-//!   until the names are given.
+//! - Where `sum(a)` and `sum(a::DOUBLE)`, or `sum((a - b) - c)` and `sum(a - (b - c))`, differ in nothing but casts or
+//!   parentheses, each cast and each operation within another one is written as a function that has a name, until the names
+//!   are given.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -21,17 +22,18 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Value, VisitorMut, visit_expressions, visit_expressions_mut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select,
+    SelectItem, SetExpr, UnaryOperator, Value, VisitorMut, visit_expressions,
+    visit_expressions_mut,
 };
 use tidefall_types::Error;
 
-const NAME: &str = "named_cast";
+const NAME: &str = "named";
 
 /// Makes the function known.
 pub(crate) fn register(context: &SessionContext) {
-    context.register_udf(ScalarUDF::new_from_impl(NamedCast));
+    context.register_udf(ScalarUDF::new_from_impl(Named));
 }
 
 /// Gives names where they would be the same without.
@@ -44,7 +46,7 @@ impl VisitorMut for UniqueNames {
         let mut order = query.order_by.take();
         for select in selects(&mut query.body) {
             name_columns(&mut select.projection);
-            name_casts(select, order.as_mut());
+            name_parts(select, order.as_mut());
         }
         query.order_by = order;
         ControlFlow::Continue(())
@@ -72,7 +74,7 @@ fn name_columns(items: &mut [SelectItem]) {
     for item in items {
         let name = match &*item {
             SelectItem::UnnamedExpr(Expr::Subquery(_)) => "(<subquery>)".to_owned(),
-            SelectItem::UnnamedExpr(expr) => without_casts(expr),
+            SelectItem::UnnamedExpr(expr) => bare(expr),
             SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
             _ => continue,
         };
@@ -82,24 +84,38 @@ fn name_columns(items: &mut [SelectItem]) {
         }
         if let SelectItem::UnnamedExpr(expr) = item {
             let alias = Ident::with_quote('"', format!("{expr}:{count}"));
-            let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
-            *item = SelectItem::ExprWithAlias { expr, alias };
+            *item = SelectItem::ExprWithAlias { expr: take(expr), alias };
         }
     }
 }
 
-fn name_casts(select: &mut Select, order: Option<&mut OrderBy>) {
+fn name_parts(select: &mut Select, order: Option<&mut OrderBy>) {
     let mut exprs = expressions(select, order);
-    if exprs.iter().any(|expr| has_cast(expr)) && any_differ_in_casts_alone(&exprs) {
+    if exprs.iter().any(|expr| has_unnamed(expr)) && any_differ_in_unnamed_alone(&exprs) {
         for expr in &mut exprs {
+            let whole: *const Expr = *expr;
             let ControlFlow::Continue(()) = visit_expressions_mut(*expr, |node| {
-                if type_of(node).is_some() {
-                    *node = named(std::mem::replace(node, Expr::Value(Value::Null.into())));
+                while let Expr::Nested(inner) = node {
+                    *node = take(inner);
+                }
+                let is_part = !std::ptr::eq(node, whole) && is_operation(node);
+                if is_part || type_of(node).is_some() {
+                    *node = named(take(node));
                 }
                 ControlFlow::<std::convert::Infallible>::Continue(())
             });
         }
     }
+}
+
+/// An expression, from where it stood.
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::Value(Value::Null.into()))
+}
+
+/// Whether parentheses tell what the parts of an expression are.
+fn is_operation(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp { .. } | Expr::UnaryOp { op: UnaryOperator::Not, .. })
 }
 
 /// The expressions of a query that get names, or contain what does.
@@ -130,16 +146,18 @@ fn type_of(expr: &Expr) -> Option<String> {
     }
 }
 
-fn has_cast(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |node| match type_of(node) {
-        Some(_) => ControlFlow::Break(()),
-        None => ControlFlow::Continue(()),
+/// Whether there is something in an expression that is not in its name.
+fn has_unnamed(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |node| match node {
+        Expr::Nested(_) => ControlFlow::Break(()),
+        node if type_of(node).is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
     });
     found.is_break()
 }
 
-/// Whether two expressions, or two calls within them, are the same but for their casts.
-fn any_differ_in_casts_alone(exprs: &[&mut Expr]) -> bool {
+/// Whether two expressions, or two calls within them, are the same but for their casts and parentheses.
+fn any_differ_in_unnamed_alone(exprs: &[&mut Expr]) -> bool {
     let mut seen: HashMap<String, String> = HashMap::new();
     exprs.iter().any(|expr| {
         let found = visit_expressions(&**expr, |node| {
@@ -147,7 +165,7 @@ fn any_differ_in_casts_alone(exprs: &[&mut Expr]) -> bool {
                 return ControlFlow::Continue(());
             }
             let text = node.to_string();
-            match seen.entry(without_casts(node)).or_insert_with(|| text.clone()) == &text {
+            match seen.entry(bare(node)).or_insert_with(|| text.clone()) == &text {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -156,12 +174,15 @@ fn any_differ_in_casts_alone(exprs: &[&mut Expr]) -> bool {
     })
 }
 
-fn without_casts(expr: &Expr) -> String {
+/// What DataFusion sees of an expression in its name.
+fn bare(expr: &Expr) -> String {
     let mut bare = expr.clone();
     let ControlFlow::Continue(()) = visit_expressions_mut(&mut bare, |node| {
-        while let Expr::Cast { expr: inner, .. } | Expr::AtTimeZone { timestamp: inner, .. } = node
+        while let Expr::Cast { expr: inner, .. }
+        | Expr::AtTimeZone { timestamp: inner, .. }
+        | Expr::Nested(inner) = node
         {
-            *node = std::mem::replace(inner, Expr::Value(Value::Null.into()));
+            *node = take(inner);
         }
         let predicate = match node {
             Expr::InSubquery { negated: true, .. } => Some("NOT IN"),
@@ -176,7 +197,12 @@ fn without_casts(expr: &Expr) -> String {
         if let Some(name) = predicate {
             *node = Expr::Identifier(Ident::new(name));
         }
-        // Written in three ways, and named in one.
+        // Written in two or three ways, and named in one.
+        if let Expr::BinaryOp { op, .. } = node
+            && matches!(op, BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide)
+        {
+            *op = BinaryOperator::Divide;
+        }
         if let Expr::Substring { special, shorthand, .. } = node {
             (*special, *shorthand) = (true, true);
         }
@@ -185,11 +211,11 @@ fn without_casts(expr: &Expr) -> String {
     bare.to_string()
 }
 
-/// An expression as a function that has its type in its name.
-pub(crate) fn named(cast: Expr) -> Expr {
-    let name = type_of(&cast).unwrap_or_default();
+/// An expression as a function that has its type in its name, or its parentheses if it is no cast.
+pub(crate) fn named(expr: Expr) -> Expr {
+    let name = type_of(&expr).unwrap_or_default();
     let name = Expr::Value(Value::SingleQuotedString(name).into());
-    let args = [cast, name].map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    let args = [expr, name].map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
     let args =
         FunctionArgumentList { duplicate_treatment: None, args: args.into(), clauses: Vec::new() };
     Expr::Function(Function {
@@ -204,15 +230,15 @@ pub(crate) fn named(cast: Expr) -> Expr {
     })
 }
 
-/// Its first argument, a cast, under a name that tells the type.
+/// Its first argument, under a name that tells to which type it is cast, or else where it begins and ends.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct NamedCast;
+struct Named;
 
-/// The cast below its name.
+/// The expression below its name.
 pub(crate) fn unnamed(expr: DfExpr) -> Result<DfExpr, DfExpr> {
     match expr {
         DfExpr::ScalarFunction(ScalarFunction { func, mut args })
-            if func.inner().is::<NamedCast>() && !args.is_empty() =>
+            if func.inner().is::<Named>() && !args.is_empty() =>
         {
             Ok(args.swap_remove(0))
         }
@@ -220,18 +246,21 @@ pub(crate) fn unnamed(expr: DfExpr) -> Result<DfExpr, DfExpr> {
     }
 }
 
-impl ScalarUDFImpl for NamedCast {
+impl ScalarUDFImpl for Named {
     fn name(&self) -> &str {
         NAME
     }
 
     fn schema_name(&self, args: &[DfExpr]) -> DfResult<String> {
         match args {
-            [cast, DfExpr::Literal(name, _)] => {
-                let name = name.try_as_str().flatten().unwrap_or_default();
-                Ok(format!("CAST({} AS {name})", cast.schema_name()))
+            [expr, DfExpr::Literal(name, _)] => {
+                let expr = expr.schema_name();
+                Ok(match name.try_as_str().flatten().unwrap_or_default() {
+                    "" => format!("({expr})"),
+                    name => format!("CAST({expr} AS {name})"),
+                })
             }
-            _ => plan_err!("{NAME} stands for a cast and cannot be called"),
+            _ => plan_err!("{NAME} stands for a part of an expression and cannot be called"),
         }
     }
 

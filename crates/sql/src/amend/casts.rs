@@ -6,6 +6,9 @@
 //!
 //! It also takes casts between times for such that keep their order, also that of a time to the time of day.
 //!
+//! A cast to times with fewer digits cuts these off towards 1970, so that earlier times become later ones, and the second
+//! around it is twice as long as others. They are cut off towards the past before.
+//!
 //! Neither does a cast of a tag look at values that none of its rows has: all rows share the dictionary of the table,
 //! also with sensors that are filtered out, or deleted.
 
@@ -27,6 +30,7 @@ use tidefall_types::Error;
 
 use super::texts::is_text;
 use crate::error::to_datafusion;
+use crate::functions::{is_truncated, truncated};
 
 /// What a cast casts to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,28 +62,69 @@ pub(super) fn return_field(target: &Target, args: &ReturnFieldArgs<'_>) -> Field
     Arc::new(Field::new("cast", target.to.clone(), nullable))
 }
 
-/// `arrow_cast(x, 'type')` as the cast that it stands for.
+/// A function that is a cast by another name, as the cast that it stands for.
 pub(super) fn plain(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
-    let ("arrow_cast" | "arrow_try_cast", [inner, _]) = (call.func.name(), call.args.as_slice())
-    else {
-        return Ok(Transformed::no(expr));
+    let is_time =
+        |inner: &Expr| inner.get_type(schema).map(|of| matches!(of, DataType::Timestamp(..)));
+    let cast = match (call.func.name(), call.args.as_slice()) {
+        ("arrow_cast", [inner, _]) => Cast::new(Box::new(inner.clone()), expr.get_type(schema)?),
+        ("arrow_try_cast", [inner, _]) => {
+            let cast = TryCast::new(Box::new(inner.clone()), expr.get_type(schema)?);
+            return Ok(Transformed::yes(Expr::TryCast(cast)));
+        }
+        ("to_timestamp_seconds" | "to_timestamp_millis" | "to_timestamp_micros", [inner])
+            if is_time(inner)? =>
+        {
+            Cast::new(Box::new(inner.clone()), expr.get_type(schema)?)
+        }
+        ("to_unixtime", [inner]) if is_time(inner)? => {
+            let seconds = with_fewer_digits(inner.clone(), TimeUnit::Second, schema)?;
+            Cast::new(Box::new(seconds), DataType::Int64)
+        }
+        _ => return Ok(Transformed::no(expr)),
     };
-    let (inner, to) = (Box::new(inner.clone()), expr.get_type(schema)?);
-    Ok(Transformed::yes(match call.func.name() {
-        "arrow_cast" => Expr::Cast(Cast::new(inner, to)),
-        _ => Expr::TryCast(TryCast::new(inner, to)),
-    }))
+    Ok(Transformed::yes(Expr::Cast(cast)))
+}
+
+/// A time as one in a unit.
+fn with_fewer_digits(time: Expr, unit: TimeUnit, schema: &DFSchema) -> Result<Expr> {
+    let DataType::Timestamp(_, zone) = time.get_type(schema)? else { return Ok(time) };
+    let whole = truncated(name_of(unit), time);
+    Ok(Expr::Cast(Cast::new(Box::new(whole), DataType::Timestamp(unit, zone))))
+}
+
+const fn name_of(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "second",
+        TimeUnit::Millisecond => "millisecond",
+        TimeUnit::Microsecond | TimeUnit::Nanosecond => "microsecond",
+    }
 }
 
 /// A function in the place of a cast that must stay on its column.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Some((inner, target)) = cast_of(&expr) else { return Ok(Transformed::no(expr)) };
-    if !must_stay(&inner.get_type(schema)?, &target) {
-        return Ok(Transformed::no(expr));
+    let from = inner.get_type(schema)?;
+    let cut = match (&from, &target.to) {
+        (DataType::Timestamp(from, _), DataType::Timestamp(to, _))
+            if per_second(*from) > per_second(*to) && !is_truncated(name_of(*to), inner) =>
+        {
+            Some(truncated(name_of(*to), inner.clone()))
+        }
+        _ => None,
+    };
+    if must_stay(&from, &target) {
+        let inner = cut.unwrap_or_else(|| inner.clone());
+        let kept = ScalarUDF::new_from_impl(KeptCast(target));
+        return Ok(Transformed::yes(kept.call(vec![inner])));
     }
-    let kept = ScalarUDF::new_from_impl(KeptCast(target));
-    Ok(Transformed::yes(kept.call(vec![inner.clone()])))
+    let Some(cut) = cut else { return Ok(Transformed::no(expr)) };
+    let inner = Box::new(cut);
+    Ok(Transformed::yes(match target.is_try {
+        true => Expr::TryCast(TryCast::new(inner, target.to)),
+        false => Expr::Cast(Cast::new(inner, target.to)),
+    }))
 }
 
 /// Whether a comparison of what is cast differs from one of what is not.

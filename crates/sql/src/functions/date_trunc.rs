@@ -2,6 +2,9 @@
 //!
 //! These began before the first time, and DataFusion fails for them. Here they begin with it, as block metrics have it, and
 //! `date_bin`.
+//!
+//! Where less than seconds are cut off of a single time before 1970, DataFusion gives one that comes later; so do casts to
+//! times with fewer digits, which go by [`truncated`].
 
 use std::sync::Arc;
 
@@ -9,9 +12,10 @@ use datafusion::arrow::array::{AsArray, TimestampNanosecondArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit, TimestampNanosecondType};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::functions::datetime::date_trunc;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, lit,
 };
 use tidefall_types::{
     NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
@@ -28,9 +32,35 @@ const YEAR_1678_NS: i64 = -106_650 * NS_PER_DAY;
 /// 1970-01-05, a Monday.
 const MONDAY_NS: i64 = 4 * NS_PER_DAY;
 
+/// An expression that is a time, without what is finer than a unit.
+pub(crate) fn truncated(unit: &str, time: Expr) -> Expr {
+    let date_trunc = ScalarUDF::new_from_impl(DateTrunc(date_trunc()));
+    date_trunc.call(vec![lit(unit), time])
+}
+
+/// Whether an expression is what [`truncated`] gave for a unit.
+pub(crate) fn is_truncated(unit: &str, expr: &Expr) -> bool {
+    let Expr::ScalarFunction(call) = expr else { return false };
+    call.func.inner().is::<DateTrunc>() && call.args.first() == Some(&lit(unit))
+}
+
 /// The function, around DataFusion's.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct DateTrunc(pub(super) Arc<ScalarUDF>);
+
+impl DateTrunc {
+    /// The start of the stretch of a unit in which a time lies, if that is within time.
+    fn start_of(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.as_slice() {
+            [ColumnarValue::Scalar(unit), ColumnarValue::Scalar(time)] if is_fine(unit) => {
+                args.args[1] = ColumnarValue::Array(time.to_array()?);
+                let start = self.0.invoke_with_args(args)?.into_array(1)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&start, 0)?))
+            }
+            _ => self.0.invoke_with_args(args),
+        }
+    }
+}
 
 impl ScalarUDFImpl for DateTrunc {
     forward_identity!();
@@ -40,7 +70,7 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let Some(whole_ns) = first_whole(&args.args) else { return self.0.invoke_with_args(args) };
+        let Some(whole_ns) = first_whole(&args.args) else { return self.start_of(args) };
         let is_early = |time_ns: Option<i64>| time_ns.is_some_and(|time_ns| time_ns < whole_ns);
         match args.args[1].clone() {
             ColumnarValue::Scalar(ScalarValue::TimestampNanosecond(time_ns, zone))
@@ -66,13 +96,20 @@ impl ScalarUDFImpl for DateTrunc {
                 let all: TimestampNanosecondArray = all.collect();
                 Ok(ColumnarValue::Array(Arc::new(all.with_timezone_opt::<Arc<str>>(zone))))
             }
-            _ => self.0.invoke_with_args(args),
+            _ => self.start_of(args),
         }
     }
 
     fn output_ordering(&self, input: &[ExprProperties]) -> Result<SortProperties> {
         self.0.output_ordering(input)
     }
+}
+
+/// Whether a unit is shorter than a second: DataFusion cuts these off of a single time towards 1970, and off of columns
+/// towards the past.
+fn is_fine(unit: &ScalarValue) -> bool {
+    let unit = unit.try_as_str().flatten().map(str::to_ascii_lowercase);
+    unit.is_some_and(|unit| matches!(unit.as_str(), "millisecond" | "microsecond"))
 }
 
 /// When the first stretch of a unit begins that lies within time as a whole.

@@ -2,7 +2,7 @@
 //!
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
 //! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
-//! `bounded/` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
+//! `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
 //! times. What DataFusion can say already, only longer, is put into its words before a statement is planned
 //! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
@@ -16,9 +16,9 @@ mod forward;
 mod histogram;
 mod inner_names;
 mod interpolate;
-mod repeating;
 mod short_forms;
 pub(crate) mod time_bucket;
+mod windows;
 mod years;
 
 use std::sync::Arc;
@@ -32,10 +32,11 @@ use amended::Amended;
 pub(crate) use amended::amend_window;
 use date_bin::DateBin;
 use date_trunc::DateTrunc;
+pub(crate) use date_trunc::{is_truncated, truncated};
 pub(crate) use inner_names::InnerNames;
-use repeating::Repeating;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
+use windows::Window;
 use years::Years;
 pub(crate) use years::with_whole_years;
 
@@ -56,9 +57,9 @@ pub(crate) fn register(context: &SessionContext) {
             context.register_udf(ScalarUDF::new_from_impl(Alike(inner)));
         }
     }
-    for name in repeating::NAMES {
+    for (name, answers) in windows::FUNCTIONS {
         if let Ok(inner) = context.udwf(name) {
-            context.register_udwf(WindowUDF::new_from_impl(Repeating(inner)));
+            context.register_udwf(WindowUDF::new_from_impl(Window { inner, answers }));
         }
     }
     for name in bounded::names() {

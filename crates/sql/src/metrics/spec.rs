@@ -116,7 +116,7 @@ impl Group {
         }
         match Step::of(expr, schema)? {
             Step::Bin(bin) => Some(Self::Bin(bin)),
-            Step::Time | Step::Units { .. } | Step::Day | Step::Zoned => None,
+            Step::Time | Step::Coarse(_) | Step::Day | Step::Zoned => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! - `tag || 7`: what is not text becomes text beside a text, as in PostgreSQL and DuckDB.
 //! - `date + INTERVAL '8 hours'` is a time, as there; DataFusion leaves the hours out.
 //! - `7 // 2` and `7 DIV 2` divide whole numbers, as `7 / 2` does.
+//! - `7 / 2` is 3 also where one of both has a sign and the other has none: DataFusion makes decimals of four digits of them.
 //! - `INTERVAL '1 hour' * 3`, `(max(time) - min(time)) / count(*)`: spans of time times numbers, and divided by them
 //!   (`spans.rs`).
 
@@ -11,17 +12,20 @@ mod spans;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidefall_types::Error;
 
 use crate::amend::is_text;
 use crate::error::to_datafusion;
+
+/// A type for all integers, with a sign and without.
+const WIDE: DataType = DataType::Decimal128(20, 0);
 
 /// Makes the operators known.
 pub(crate) fn register(context: &mut SessionContext) {
@@ -47,6 +51,7 @@ impl ExprPlanner for Operators {
                 Some(divide_whole(&expr, &left, &right)?)
             }
             BinaryOperator::Plus | BinaryOperator::Minus => with_time_of_day(&expr, &left, &right),
+            BinaryOperator::Divide if is_mixed(&left, &right) => Some(divide_mixed(&expr)),
             BinaryOperator::Multiply | BinaryOperator::Divide => spans::scale(&expr, &left, &right),
             _ => None,
         };
@@ -89,10 +94,36 @@ fn with_time_of_day(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> 
 
 fn divide_whole(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Result<Expr> {
     match left.is_integer() && right.is_integer() {
+        true if is_mixed(left, right) => Ok(divide_mixed(expr)),
         true => Ok(binary_expr(expr.left.clone(), Operator::Divide, expr.right.clone())),
         false => Err(to_datafusion(Error::unsupported(format!(
             "{} divides whole numbers, not {left} by {right}; write floor(a / b)",
             expr.op
         )))),
+    }
+}
+
+/// Whether one of two types are large integers without a sign and the other are integers with one.
+fn is_mixed(left: &DataType, right: &DataType) -> bool {
+    (*left == DataType::UInt64 && right.is_signed_integer())
+        || (left.is_signed_integer() && *right == DataType::UInt64)
+}
+
+/// The whole part of a quotient of an integer with a sign and a large one without.
+fn divide_mixed(expr: &RawBinaryExpr) -> Expr {
+    let unsigned = |side: &Expr| match side {
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => u64::try_from(*number).ok().map(lit),
+        _ => None,
+    };
+    match (unsigned(&expr.left), unsigned(&expr.right)) {
+        (Some(left), _) => binary_expr(left, Operator::Divide, expr.right.clone()),
+        (_, Some(right)) => binary_expr(expr.left.clone(), Operator::Divide, right),
+        _ => {
+            let (left, right) = (cast(expr.left.clone(), WIDE), cast(expr.right.clone(), WIDE));
+            // Nothing is left for the digits behind the point.
+            let rest = binary_expr(left.clone(), Operator::Modulo, right.clone());
+            let whole = binary_expr(left, Operator::Minus, rest);
+            cast(binary_expr(whole, Operator::Divide, right), WIDE)
+        }
     }
 }

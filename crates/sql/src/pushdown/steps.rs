@@ -25,11 +25,8 @@ pub(crate) enum Step {
     Time,
     /// The start of the bin that holds it: `date_bin` and `date_trunc`.
     Bin(Bin),
-    /// Time as a number of larger units, cut towards 1970: a cast to a coarser timestamp.
-    Units {
-        /// Nanoseconds of a unit.
-        unit_ns: i64,
-    },
+    /// The same in a type that has fewer digits: a cast to a coarser timestamp.
+    Coarse(Bin),
     /// The day in which it lies: a cast to a date.
     Day,
     /// The moment at which the clocks of a zone show it: a cast to that zone.
@@ -45,8 +42,18 @@ impl Step {
             Expr::Cast(cast) if is_time(&cast.expr, schema) => match cast.field.data_type() {
                 DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => Some(Self::Zoned),
                 DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(Self::Time),
-                DataType::Timestamp(unit, _) => Some(Self::Units { unit_ns: unit_ns(*unit) }),
                 DataType::Date32 => Some(Self::Day),
+                _ => None,
+            },
+            Expr::Cast(cast) => match (Self::of(&cast.expr, schema)?, cast.field.data_type()) {
+                (Self::Bin(bin), DataType::Timestamp(unit, zone))
+                    if zone.as_ref().is_none_or(|zone| is_utc(zone))
+                        && [bin.width_ns, bin.origin_ns]
+                            .iter()
+                            .all(|ns| ns % unit_ns(*unit) == 0) =>
+                {
+                    Some(Self::Coarse(bin))
+                }
                 _ => None,
             },
             Expr::ScalarFunction(call) => match kept(expr) {
@@ -69,22 +76,12 @@ impl Step {
                 let ns = timestamp_ns(literal)?;
                 (ns, ns, true)
             }
-            Self::Bin(bin) => {
+            Self::Bin(bin) | Self::Coarse(bin) => {
                 let ns = timestamp_ns(literal)?;
                 let start = ns - (ns - i128::from(bin.origin_ns)).rem_euclid(width(bin));
                 // The first bin is said to start with time itself.
                 let is_start = start == ns || (ns == i128::from(i64::MIN) && start < ns);
                 (if is_start { ns } else { start + width(bin) }, start + width(bin) - 1, true)
-            }
-            Self::Units { unit_ns } => {
-                let (unit, ns) = (i128::from(unit_ns), timestamp_ns(literal)?);
-                if ns % unit != 0 {
-                    return None;
-                }
-                // The units next to 1970 reach to both sides of it.
-                let lower = if ns > 0 { ns } else { ns - (unit - 1) };
-                let upper = if ns < 0 { ns } else { ns + unit - 1 };
-                (lower, upper, true)
             }
             Self::Day => {
                 let ScalarValue::Date32(Some(day)) = literal else { return None };

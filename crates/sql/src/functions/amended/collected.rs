@@ -14,7 +14,7 @@ use datafusion::logical_expr::Accumulator;
 use tidefall_types::Error;
 
 use crate::error::to_datafusion;
-use crate::functions::repeating::long_bytes;
+use crate::functions::windows::long_bytes;
 
 /// Bytes that the answers for the rows of a window may have together, beyond the first of them: windows do not charge
 /// the memory of queries for what they answer.
