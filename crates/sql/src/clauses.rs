@@ -127,6 +127,11 @@ fn check_query(query: &Query) -> Result<()> {
     check_sets(&query.body)?;
     refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
     refuse(query.format_clause.is_some(), "FORMAT", "whoever sends the query chooses the format")?;
+    refuse(
+        !query.locks.is_empty(),
+        "FOR UPDATE or FOR SHARE",
+        "readers see one state, and wait for nobody",
+    )?;
     refuse(query.for_clause.is_some(), "FOR", "whoever sends the query chooses the format")
 }
 

@@ -94,7 +94,38 @@ fn plain(message: &str) -> String {
         "Parser error: ",
     ];
     let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
-    PLACES.iter().fold(message.to_owned(), |message, place| message.replace(place, ""))
+    let message =
+        PLACES.iter().fold(message.to_owned(), |message, place| message.replace(place, ""));
+    with_sql_types(&message)
+}
+
+/// A message that calls types as statements do.
+fn with_sql_types(message: &str) -> String {
+    const TYPES: [(&str, &str); 22] = [
+        ("Dictionary(UInt32, Utf8)", "TEXT"),
+        ("Timestamp(s)", "TIMESTAMP(0)"),
+        ("Timestamp(ms)", "TIMESTAMP(3)"),
+        ("Timestamp(µs)", "TIMESTAMP(6)"),
+        ("Timestamp(ns)", "TIMESTAMP"),
+        ("Interval(MonthDayNano)", "INTERVAL"),
+        ("Duration(ns)", "INTERVAL"),
+        ("LargeUtf8", "TEXT"),
+        ("Utf8View", "TEXT"),
+        ("Utf8", "TEXT"),
+        ("UInt64", "BIGINT UNSIGNED"),
+        ("UInt32", "INTEGER UNSIGNED"),
+        ("UInt16", "SMALLINT UNSIGNED"),
+        ("UInt8", "TINYINT UNSIGNED"),
+        ("Int64", "BIGINT"),
+        ("Int32", "INTEGER"),
+        ("Int16", "SMALLINT"),
+        ("Int8", "TINYINT"),
+        ("Float64", "DOUBLE"),
+        ("Float32", "REAL"),
+        ("Date32", "DATE"),
+        ("Time64(ns)", "TIME"),
+    ];
+    TYPES.iter().fold(message.to_owned(), |message, (of, sql)| message.replace(of, sql))
 }
 
 fn lower_first(text: &str) -> String {

@@ -14,6 +14,7 @@ mod arrange;
 mod asof;
 mod bounds;
 mod by_time;
+mod calls;
 mod catalog;
 mod claims;
 mod clauses;
@@ -58,6 +59,7 @@ mod tuples;
 mod unique;
 mod unknown;
 mod using;
+mod windows;
 
 pub use flat::flat;
 pub use json::{UniqueNames, check_times};

@@ -1,9 +1,9 @@
 //! Names that are given twice.
 //!
-//! DataFusion names an expression by what it is, but for its casts, subqueries and parentheses, and fails when two columns
-//! have the same name:
+//! DataFusion names an expression by what it makes of it, but for its casts, subqueries and parentheses, and fails when two
+//! columns have the same name:
 //!
-//! - Columns of an answer without a name get one of their own where another has it already.
+//! - Columns of an answer without a name have what is written as their name, with a number where another has it already.
 //! - Where `sum(a)` and `sum(a::DOUBLE)`, or `sum((a - b) - c)` and `sum(a - (b - c))`, differ in nothing but casts or
 //!   parentheses, each cast and each operation within another one is written as a function that has a name, until the names
 //!   are given.
@@ -36,7 +36,21 @@ pub(crate) fn register(context: &SessionContext) {
     context.register_udf(ScalarUDF::new_from_impl(Named));
 }
 
-/// Gives names where they would be the same without.
+/// Gives names to the columns of answers.
+pub(crate) struct ColumnNames;
+
+impl VisitorMut for ColumnNames {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        for select in selects(&mut query.body) {
+            name_columns(&mut select.projection);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Gives names to what would have the same without.
 pub(crate) struct UniqueNames;
 
 impl VisitorMut for UniqueNames {
@@ -45,7 +59,6 @@ impl VisitorMut for UniqueNames {
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let mut order = query.order_by.take();
         for select in selects(&mut query.body) {
-            name_columns(&mut select.projection);
             name_parts(select, order.as_mut());
         }
         query.order_by = order;
@@ -54,7 +67,7 @@ impl VisitorMut for UniqueNames {
 }
 
 /// All selects of a body.
-fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
+pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
     let (mut found, mut waiting) = (Vec::new(), vec![body]);
     while let Some(next) = waiting.pop() {
         match next {
@@ -68,24 +81,40 @@ fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
     found
 }
 
-/// Names the columns whose names others before them have.
+/// Names columns by what is written, and anew where another has the name already.
 fn name_columns(items: &mut [SelectItem]) {
     let mut taken: HashMap<String, usize> = HashMap::with_capacity(items.len());
     for item in items {
-        let name = match &*item {
-            SelectItem::UnnamedExpr(Expr::Subquery(_)) => "(<subquery>)".to_owned(),
-            SelectItem::UnnamedExpr(expr) => bare(expr),
-            SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
+        let (name, is_column) = match &*item {
+            SelectItem::UnnamedExpr(expr) => column_of(expr)
+                .map_or_else(|| (expr.to_string(), false), |column| (column.value.clone(), true)),
+            SelectItem::ExprWithAlias { alias, .. } => (alias.value.clone(), true),
             _ => continue,
         };
         let count = taken.entry(name).and_modify(|count| *count += 1).or_insert(0);
-        if *count == 0 {
+        if is_column && *count == 0 {
             continue;
         }
         if let SelectItem::UnnamedExpr(expr) = item {
-            let alias = Ident::with_quote('"', format!("{expr}:{count}"));
+            let name = match *count {
+                0 => expr.to_string(),
+                count => format!("{expr}:{count}"),
+            };
+            let alias = Ident::with_quote('"', name);
             *item = SelectItem::ExprWithAlias { expr: take(expr), alias };
         }
+    }
+}
+
+/// The column that an expression is, whatever it is cast to: its name is that of the answer.
+fn column_of(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(names) => names.last(),
+        Expr::Cast { expr, .. } | Expr::AtTimeZone { timestamp: expr, .. } | Expr::Nested(expr) => {
+            column_of(expr)
+        }
+        _ => None,
     }
 }
 
@@ -119,7 +148,10 @@ fn is_operation(expr: &Expr) -> bool {
 }
 
 /// The expressions of a query that get names, or contain what does.
-fn expressions<'a>(select: &'a mut Select, order: Option<&'a mut OrderBy>) -> Vec<&'a mut Expr> {
+pub(crate) fn expressions<'a>(
+    select: &'a mut Select,
+    order: Option<&'a mut OrderBy>,
+) -> Vec<&'a mut Expr> {
     let items = select.projection.iter_mut().filter_map(|item| match item {
         SelectItem::UnnamedExpr(expr)
         | SelectItem::ExprWithAlias { expr, .. }

@@ -8,12 +8,14 @@ use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::asof::AsOfSyntax;
+use crate::calls::Calls;
 use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
-use crate::names::UniqueNames;
+use crate::names::{ColumnNames, UniqueNames};
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
+use crate::windows::NamedWindows;
 
 /// Rewrites a statement, or the one that it explains.
 ///
@@ -26,11 +28,14 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
         DfStatement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
+    visit(statement, ColumnNames)?;
+    visit(statement, NamedWindows)?;
     visit(statement, Clauses)?;
     visit(statement, TuplesAmong)?;
     visit(statement, OuterUsing)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
+    visit(statement, Calls(state))?;
     visit(statement, InnerNames::new(state))?;
     visit(statement, AsOfSyntax)?;
     visit(statement, UniqueNames)

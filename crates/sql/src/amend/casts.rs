@@ -138,7 +138,8 @@ fn must_stay(from: &DataType, target: &Target) -> bool {
         // Each day begins anew.
         (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => true,
         (DataType::Dictionary(..), to) => !is_text(to),
-        (from, to) if from.is_integer() && to.is_integer() => target.is_try,
+        // What does not fit is NULL only where it is cast.
+        _ if target.is_try => true,
         (from, _) => from.is_decimal(),
     }
 }

@@ -65,7 +65,13 @@ impl AggregateUDFImpl for Counter {
         Ok(vec![list("time", DataType::Int64), list("value", DataType::Float64)])
     }
 
-    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if args.is_distinct {
+            return Err(to_datafusion(tidefall_types::Error::invalid(format!(
+                "{} looks at all readings of a counter; leave DISTINCT out",
+                self.name
+            ))));
+        }
         Ok(Box::new(Readings { per_second: self.per_second, rows: Vec::new() }))
     }
 }

@@ -62,7 +62,10 @@ impl AggregateUDFImpl for Histogram {
         Ok(vec![Arc::new(Field::new_list(name, list_field(DataType::Int64), true))])
     }
 
-    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if args.is_distinct {
+            return Err(wrong("histogram counts each row; take DISTINCT values in a subquery"));
+        }
         Ok(Box::new(Counts::default()))
     }
 }
@@ -81,6 +84,8 @@ impl Accumulator for Counts {
             return Ok(());
         }
         let (low, high, buckets) = (low.value(0), high.value(0), buckets.value(0));
+        // The whole difference may be more than there is.
+        let half = high / 2.0 - low / 2.0;
         if !(1..=BUCKETS_MAX).contains(&buckets)
             || low.partial_cmp(&high) != Some(std::cmp::Ordering::Less)
         {
@@ -93,7 +98,10 @@ impl Accumulator for Counts {
             let place = match value {
                 _ if value < low => 0,
                 _ if value >= high => buckets + 1,
-                _ => (((value - low) / (high - low) * buckets as f64) as i64).min(buckets - 1) + 1,
+                _ => {
+                    let part = (value / 2.0 - low / 2.0) / half;
+                    ((part * buckets as f64) as i64).min(buckets - 1) + 1
+                }
             };
             self.counts[place as usize] += 1;
         }
@@ -116,7 +124,8 @@ impl Accumulator for Counts {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let counts = Int64Array::from(std::mem::take(&mut self.counts));
+        // Windows ask after each row.
+        let counts = Int64Array::from(self.counts.clone());
         if counts.is_empty() {
             return ScalarValue::try_new_null(&DataType::List(list_field(DataType::Int64)));
         }

@@ -3,6 +3,7 @@
 //! | short | long |
 //! |---|---|
 //! | `first(x, t)`, `last(x, t)` | `first_value(x ORDER BY t)`, `last_value(x ORDER BY t)` |
+//! | `first(x, t) OVER (PARTITION BY s)` | `first_value(x) OVER (PARTITION BY s ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)` |
 //! | `first(x ORDER BY t)`, `last(x) OVER (...)` | the same of `first_value`, `last_value` |
 //! | `percentile(x, p)` | `percentile_cont(x, p)` |
 //! | `approx_percentile(x, p)` | `approx_percentile_cont(x, p)` |
@@ -52,6 +53,20 @@ fn edge(call: &mut Function, long: &str) -> Result<()> {
     let why = || format!("{name} wants a value and the time that orders it: {name}(value, time)");
     let [value, time] = arguments(call, why)?;
     rename(call, long);
+    if let Some(WindowType::WindowSpec(window)) = &mut call.over
+        && window.order_by.is_empty()
+        && window.window_frame.is_none()
+    {
+        // All rows of the window, in order of time.
+        window.order_by = vec![ascending(time)];
+        window.window_frame = Some(WindowFrame {
+            units: WindowFrameUnits::Rows,
+            start_bound: WindowFrameBound::Preceding(None),
+            end_bound: Some(WindowFrameBound::Following(None)),
+        });
+        set_arguments(call, vec![value], Vec::new());
+        return Ok(());
+    }
     let order = FunctionArgumentClause::OrderBy(vec![ascending(time)]);
     set_arguments(call, vec![value], vec![order]);
     Ok(())

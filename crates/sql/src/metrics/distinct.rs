@@ -94,6 +94,9 @@ impl DistinctValues {
             let value = values.first().copied().flatten().unwrap_or(0);
             return self.batch(&[], vec![value]);
         }
+        if self.grouped.sensors.is_empty() {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.arrow)));
+        }
         let (groups, values): (Vec<u32>, Vec<i64>) =
             (0..).zip(values).filter_map(|(group, value)| Some((group, value?))).unzip();
         self.batch(&groups, values)

@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, expr};
 use tidefall_storage::{Case, TagFilter};
 use tidefall_types::{ColumnKind, TableSchema};
 
@@ -22,8 +22,25 @@ pub(super) fn filter(expr: &Expr, schema: &TableSchema) -> Option<TagFilter> {
             Some(negate_if(*negated, TagFilter::In { tag, values }))
         }
         Expr::Like(like) => of_like(like, schema),
+        Expr::Case(case) => of_any_text(case, schema),
         _ => None,
     }
+}
+
+/// `tag LIKE '%'`, which DataFusion writes as `CASE tag IS NOT NULL WHEN true THEN true END`: unknown where there is no tag.
+fn of_any_text(case: &expr::Case, schema: &TableSchema) -> Option<TagFilter> {
+    let (Some(Expr::IsNotNull(tag)), [(when, then)], None) =
+        (case.expr.as_deref(), case.when_then_expr.as_slice(), &case.else_expr)
+    else {
+        return None;
+    };
+    let truth = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Boolean(truth), _) => *truth,
+        _ => None,
+    };
+    let tag = tag_name(tag, schema)?;
+    let like = TagFilter::Like { tag, pattern: "%".to_owned(), case: Case::Sensitive };
+    truth(when)?.then_some(negate_if(!truth(then)?, like))
 }
 
 fn of_binary(binary: &BinaryExpr, schema: &TableSchema) -> Option<TagFilter> {

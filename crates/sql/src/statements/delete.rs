@@ -36,12 +36,13 @@ pub(crate) async fn delete(
         return Err(Error::unsupported("this form of DELETE is not supported"));
     };
     let view = view_of(dml)?;
-    let filters = match dml.input.as_ref() {
-        LogicalPlan::TableScan(_) => Vec::new(),
+    let (filters, written) = match dml.input.as_ref() {
+        LogicalPlan::TableScan(_) => (Vec::new(), String::new()),
         LogicalPlan::Filter(filter) => {
             let schema = filter.input.schema();
             let simple = simplify(state, filter.predicate.clone(), schema)?;
-            split_conjunction(&simple).into_iter().cloned().collect()
+            let filters = split_conjunction(&simple).into_iter().cloned().collect();
+            (filters, filter.predicate.human_display().to_string())
         }
         _ => return Err(Error::unsupported("DELETE with LIMIT is not supported")),
     };
@@ -49,13 +50,8 @@ pub(crate) async fn delete(
     if !conditions.exact || !conditions.tag_exprs.is_empty() {
         return Err(Error::unsupported(format!(
             "DELETE takes conditions on tags (=, IN, LIKE, ~, IS NULL) and one range of time, \
-             joined by AND; table {} keeps no other rows apart: {}",
+             joined by AND; table {} keeps no other rows apart: {written}",
             view.schema().name,
-            filters
-                .iter()
-                .map(|filter| filter.human_display().to_string())
-                .collect::<Vec<_>>()
-                .join(" AND "),
         )));
     }
     let db = db.clone();

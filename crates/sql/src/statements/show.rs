@@ -5,13 +5,16 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::compute::kernels::comparison::{ilike, like};
 use datafusion::sql::sqlparser::ast::{
-    ShowStatementFilter, ShowStatementFilterPosition, ShowStatementOptions,
+    Expr, SelectItem, SetExpr, ShowStatementFilter, ShowStatementFilterPosition,
+    ShowStatementOptions, Statement,
 };
+use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_storage::Db;
 use tidefall_types::{Column, ColumnKind, Error, Result, TableSchema, format_duration};
 
 use super::{ready, table_name};
 use crate::catalog::READINGS;
+use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::layers::Layer;
 use crate::session::QueryStream;
@@ -178,5 +181,20 @@ fn create_statement(schema: &TableSchema) -> String {
 fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    match plain && reads_as_name(name) {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+/// Whether a word is a name wherever one may stand.
+fn reads_as_name(word: &str) -> bool {
+    let text = format!("SELECT {word} FROM {word}; CREATE TABLE {word} ({word} DOUBLE)");
+    let statements = Parser::parse_sql(&TidefallDialect, &text).unwrap_or_default();
+    let [Statement::Query(query), Statement::CreateTable(create)] = statements.as_slice() else {
+        return false;
+    };
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    matches!(select.projection.as_slice(), [SelectItem::UnnamedExpr(Expr::Identifier(_))])
+        && create.columns.len() == 1
 }
