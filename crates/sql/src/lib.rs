@@ -45,6 +45,7 @@ mod regroup;
 mod relations;
 mod repeat;
 mod rewrite;
+mod rules;
 mod scan;
 mod script;
 mod session;
