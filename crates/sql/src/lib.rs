@@ -12,6 +12,7 @@ mod ambiguous;
 mod amend;
 mod arrange;
 mod asof;
+mod ast;
 mod bounds;
 mod by_time;
 mod catalog;

@@ -21,11 +21,12 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Value, VisitorMut, visit_expressions, visit_expressions_mut,
+    Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, Value, VisitorMut,
+    visit_expressions, visit_expressions_mut,
 };
 use tidefall_types::Error;
+
+use crate::ast::{call, selects};
 
 const NAME: &str = "named_cast";
 
@@ -49,21 +50,6 @@ impl VisitorMut for UniqueNames {
         query.order_by = order;
         ControlFlow::Continue(())
     }
-}
-
-/// All selects of a body.
-fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
-    let (mut found, mut waiting) = (Vec::new(), vec![body]);
-    while let Some(next) = waiting.pop() {
-        match next {
-            SetExpr::Select(select) => found.push(&mut **select),
-            SetExpr::SetOperation { left, right, .. } => {
-                waiting.extend([&mut **left, &mut **right])
-            }
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Names the columns whose names others before them have.
@@ -189,19 +175,7 @@ fn without_casts(expr: &Expr) -> String {
 pub(crate) fn named(cast: Expr) -> Expr {
     let name = type_of(&cast).unwrap_or_default();
     let name = Expr::Value(Value::SingleQuotedString(name).into());
-    let args = [cast, name].map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    let args =
-        FunctionArgumentList { duplicate_treatment: None, args: args.into(), clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(NAME)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(args),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    call(NAME, [cast, name])
 }
 
 /// Its first argument, a cast, under a name that tells the type.
