@@ -20,18 +20,12 @@ use std::task::{Context, Poll, ready};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::plan_err;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
-};
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
@@ -96,45 +90,20 @@ struct TurnsExec {
     left: usize,
 }
 
-impl DisplayAs for TurnsExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Turns")
-    }
-}
+passes_rows_on!(TurnsExec);
 
-impl PassesRows for TurnsExec {}
+impl PassesRows for TurnsExec {
+    const NAME: &'static str = "Turns";
 
-impl ExecutionPlan for TurnsExec {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Turns"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, kept: Arc::clone(&self.kept), left: self.left }
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return plan_err!("turns are between the batches of one input");
-        };
-        Ok(Arc::new(Self { input, kept: Arc::clone(&self.kept), left: self.left }))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
@@ -142,19 +111,6 @@ impl ExecutionPlan for TurnsExec {
         let input = self.input.execute(partition, context)?;
         let kept = Arc::clone(&self.kept);
         Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition }))
-    }
-
-    fn supports_limit_pushdown(&self) -> bool {
-        true
-    }
-
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        result: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        Ok(FilterPushdownPropagation::if_all(result))
     }
 }
 

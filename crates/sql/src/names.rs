@@ -22,12 +22,12 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select,
-    SelectItem, SetExpr, UnaryOperator, Value, VisitorMut, visit_expressions,
-    visit_expressions_mut,
+    BinaryOperator, Expr, Ident, OrderBy, Query, Select, SelectItem, UnaryOperator, Value,
+    VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use tidefall_types::Error;
+
+use crate::ast::{call, expressions, selects};
 
 const NAME: &str = "named";
 
@@ -64,21 +64,6 @@ impl VisitorMut for UniqueNames {
         query.order_by = order;
         ControlFlow::Continue(())
     }
-}
-
-/// All selects of a body.
-pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
-    let (mut found, mut waiting) = (Vec::new(), vec![body]);
-    while let Some(next) = waiting.pop() {
-        match next {
-            SetExpr::Select(select) => found.push(&mut **select),
-            SetExpr::SetOperation { left, right, .. } => {
-                waiting.extend([&mut **left, &mut **right])
-            }
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Names columns by what is written, and anew where another has the name already.
@@ -145,29 +130,6 @@ fn take(expr: &mut Expr) -> Expr {
 /// Whether parentheses tell what the parts of an expression are.
 fn is_operation(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { .. } | Expr::UnaryOp { op: UnaryOperator::Not, .. })
-}
-
-/// The expressions of a query that get names, or contain what does.
-pub(crate) fn expressions<'a>(
-    select: &'a mut Select,
-    order: Option<&'a mut OrderBy>,
-) -> Vec<&'a mut Expr> {
-    let items = select.projection.iter_mut().filter_map(|item| match item {
-        SelectItem::UnnamedExpr(expr)
-        | SelectItem::ExprWithAlias { expr, .. }
-        | SelectItem::ExprWithAliases { expr, .. } => Some(expr),
-        SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => None,
-    });
-    let groups = match &mut select.group_by {
-        GroupByExpr::Expressions(exprs, _) => exprs.iter_mut(),
-        GroupByExpr::All(_) => [].iter_mut(),
-    };
-    let order = match order.map(|order| &mut order.kind) {
-        Some(OrderByKind::Expressions(exprs)) => exprs.iter_mut(),
-        _ => [].iter_mut(),
-    };
-    let order = order.map(|order| &mut order.expr);
-    items.chain(groups).chain(&mut select.having).chain(&mut select.qualify).chain(order).collect()
 }
 
 fn type_of(expr: &Expr) -> Option<String> {
@@ -247,19 +209,7 @@ fn bare(expr: &Expr) -> String {
 pub(crate) fn named(expr: Expr) -> Expr {
     let name = type_of(&expr).unwrap_or_default();
     let name = Expr::Value(Value::SingleQuotedString(name).into());
-    let args = [expr, name].map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    let args =
-        FunctionArgumentList { duplicate_treatment: None, args: args.into(), clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(NAME)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(args),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    call(NAME, [expr, name])
 }
 
 /// Its first argument, under a name that tells to which type it is cast, or else where it begins and ends.

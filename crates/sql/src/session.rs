@@ -13,12 +13,6 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
-use datafusion::physical_optimizer::join_selection::JoinSelection;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
@@ -27,38 +21,23 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
-use crate::ambiguous::PushNamedFilters;
-use crate::amend::{AmendAfter, AmendBefore};
-use crate::asof::{self, AsOfFilters, AsOfJoins};
 use crate::bounds::with_bounded_batches;
-use crate::by_time::ReadByTime;
 use crate::catalog::{CATALOG, Catalog, READINGS};
-use crate::claims::{ModestFilters, ModestJoins};
-use crate::cooperate::CooperativeJoins;
-use crate::correlated::CorrelatedSubqueries;
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
-use crate::expansion::CheckExpansion;
-use crate::functions;
-use crate::groupwise::Groupwise;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
-use crate::marks::Marks;
-use crate::metrics::MetricsRule;
 use crate::planner::Planner;
-use crate::planning::{Limits, Timed, apart};
-use crate::projection::PushProjections;
+use crate::planning::{Limits, apart};
 use crate::reads::Reads;
-use crate::regroup::ForgetfulGroupingSets;
 use crate::relations::NamedCalls;
-use crate::repeat::BoundedRepeats;
 use crate::rewrite::rewrite;
 use crate::script::Script;
 use crate::settings::Settings;
 use crate::size::check_size;
 use crate::statements::{self, Action};
-use crate::{names, operators};
+use crate::{asof, functions, names, operators, rules};
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
 /// joining: one part of so many. The rest belongs to ingest, merges and caches.
@@ -93,71 +72,18 @@ impl Session {
     /// A session over `db` with the options with which it was opened: a share of their memory,
     /// their threads, and their clock for `now()`.
     pub fn with_options(db: Db, options: &DbOptions) -> Self {
-        let memory_bytes = options.memory_bytes / MEMORY_SHARE;
-        let mut config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOG, READINGS)
-            .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true)
-            .with_target_partitions(options.threads.max(1))
-            // Scans come in as many partitions as there are cores already, and in order.
-            .with_round_robin_repartition(false)
-            .with_option_extension(Settings::default());
-        let reserve = config.options().execution.sort_spill_reservation_bytes;
-        config.options_mut().execution.sort_spill_reservation_bytes =
-            reserve.min(memory_bytes / SORT_RESERVE_SHARE);
-        // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
-        // what it is not sure of. Values are the same.
-        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
-        // Rows that are parted by tags are so by tags and anything else, however few parts there are.
-        config.options_mut().optimizer.subset_repartition_threshold = 1;
-        // The filter of `min(time)` beside `min(lower(a))` leaves rows out that the other one needs.
-        config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-        // It orders floats as if nothing were above or below a NaN, and then finds the group that leaves no more.
-        config.options_mut().optimizer.enable_topk_aggregation = false;
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
+            .with_memory_pool(Arc::new(FairSpillPool::new(query_bytes(options))))
             .build_arc()
             .unwrap_or_default();
-        // Marks must not be looked at.
-        let mut analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-            vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
-        analyzers.extend(Analyzer::new().rules);
-        analyzers.push(Arc::new(AmendAfter));
-        analyzers.push(Arc::new(CorrelatedSubqueries));
-        analyzers.push(Arc::new(Marks));
-        analyzers.push(Arc::new(CheckExpansion));
-        let analyzers = analyzers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
-        let mut optimizers = Optimizer::new().rules;
-        optimizers.push(Arc::new(AsOfFilters));
-        optimizers.push(Arc::new(MetricsRule));
-        let optimizers = optimizers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
-        let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
-            vec![Arc::new(ForgetfulGroupingSets)];
-        let rules = PhysicalOptimizer::new().rules.into_iter();
-        physical.extend(rules.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
-        // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
-        let last = FilterPushdown::new_post_optimization();
-        let at = physical.iter().rposition(|rule| rule.name() == last.name());
-        let at = at.unwrap_or(physical.len());
-        physical.insert(at, Arc::new(CooperativeJoins));
-        physical.insert(at, Arc::new(BoundedRepeats));
-        physical.insert(at, Arc::new(Groupwise::default()));
-        physical.insert(at, Arc::new(ReadByTime));
-        let selection = JoinSelection::new();
-        let chosen = physical.iter().position(|rule| rule.name() == selection.name());
-        physical.insert(chosen.map_or(0, |at| at + 1), Arc::new(ModestJoins));
-        let requirements = EnsureRequirements::new();
-        let sorted = physical.iter().position(|rule| rule.name() == requirements.name());
-        physical.insert(sorted.unwrap_or(0), Arc::new(ModestFilters));
-        let physical = physical.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let state = SessionStateBuilder::new_with_default_features()
-            .with_analyzer_rules(analyzers)
-            .with_config(config)
+            .with_config(config(options))
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
-            .with_optimizer_rules(optimizers)
             .with_relation_planners(vec![Arc::new(NamedCalls)])
-            .with_physical_optimizer_rules(physical)
+            .with_analyzer_rules(rules::analyzers())
+            .with_optimizer_rules(rules::optimizers())
+            .with_physical_optimizer_rules(rules::physical())
             .build();
         let mut context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
@@ -297,6 +223,37 @@ impl Session {
         self.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         statements::status("set")
     }
+}
+
+/// The memory that all queries of a session have.
+const fn query_bytes(options: &DbOptions) -> usize {
+    options.memory_bytes / MEMORY_SHARE
+}
+
+/// How queries are planned and run.
+fn config(options: &DbOptions) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_default_catalog_and_schema(CATALOG, READINGS)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true)
+        .with_target_partitions(options.threads.max(1))
+        // Scans come in as many partitions as there are cores already, and in order.
+        .with_round_robin_repartition(false)
+        .with_option_extension(Settings::default());
+    let set = config.options_mut();
+    let reserve = set.execution.sort_spill_reservation_bytes;
+    set.execution.sort_spill_reservation_bytes =
+        reserve.min(query_bytes(options) / SORT_RESERVE_SHARE);
+    // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
+    // what it is not sure of. Values are the same.
+    set.execution.skip_physical_aggregate_schema_check = true;
+    // Rows that are parted by tags are so by tags and anything else, however few parts there are.
+    set.optimizer.subset_repartition_threshold = 1;
+    // The filter of `min(time)` beside `min(lower(a))` leaves rows out that the other one needs.
+    set.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // It orders floats as if nothing were above or below a NaN, and then finds the group that leaves no more.
+    set.optimizer.enable_topk_aggregation = false;
+    config
 }
 
 fn execute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<QueryStream> {

@@ -1,16 +1,11 @@
 //! A node that tells less of its rows than its input does.
 
-use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 
 use crate::arrange::ASCENDING;
 use crate::passing::{PassesRows, passes_rows_on};
@@ -91,53 +86,36 @@ fn orders_with_constants(known: &EquivalenceProperties) -> Vec<Vec<PhysicalSortE
     all
 }
 
-impl DisplayAs for Unknown {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Unknown")
-    }
-}
+passes_rows_on!(Unknown);
 
 impl PassesRows for Unknown {
-    fn hides_values(&self) -> bool {
-        self.forget == Forget::Condition
-    }
-}
+    const NAME: &'static str = "Unknown";
 
-impl ExecutionPlan for Unknown {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Unknown"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(input, self.forget)
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
-            return plan_err!("what is known of one input is forgotten");
-        };
-        Ok(Arc::new(Self::new(input, self.forget)))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         self.input.execute(partition, context)
+    }
+
+    fn told(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    fn hides_values(&self) -> bool {
+        self.forget == Forget::Condition
     }
 }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use crate::names::{expressions, selects};
+use crate::ast::{expressions, selects};
 use crate::statements::ident;
 
 /// Writes the windows of a statement out.

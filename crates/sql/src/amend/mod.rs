@@ -33,7 +33,6 @@ use crate::functions::{amend_window, bounded, with_whole_years};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
-pub(crate) use subqueries::has_one_row;
 pub(crate) use texts::{is_text, time_form};
 
 /// Amends the expressions of a plan before their types are coerced.

@@ -10,7 +10,9 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::core::nullif;
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+
+use crate::correlated::has_one_row;
 
 /// A subquery whose column may be NULL, as it is when there is no row.
 pub(super) fn amend(node: Expr) -> Result<Transformed<Expr>> {
@@ -27,14 +29,4 @@ pub(super) fn amend(node: Expr) -> Result<Transformed<Expr>> {
     let plan = LogicalPlanBuilder::from(Arc::clone(plan)).project([value])?.build()?;
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
     Ok(Transformed::yes(Expr::ScalarSubquery(subquery)))
-}
-
-/// Whether there is a row always, as of an aggregate without groups.
-pub(crate) fn has_one_row(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
-        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
-        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
-        _ => false,
-    }
 }

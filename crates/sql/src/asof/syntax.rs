@@ -10,11 +10,11 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Select, TableFactor,
-    VisitorMut,
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, Select, TableFactor, VisitorMut,
 };
 use tidefall_types::Error;
+
+use crate::ast::call;
 
 /// The mark around the condition on times.
 pub(super) const MARK: &str = "asof_match";
@@ -50,7 +50,7 @@ fn write_join(join: &mut Join) -> ControlFlow<Error> {
     let JoinOperator::AsOf { match_condition, constraint } = &mut join.join_operator else {
         return ControlFlow::Continue(());
     };
-    let times = marked(match_condition.clone());
+    let times = call(MARK, [match_condition.clone()]);
     let on = match constraint {
         JoinConstraint::On(keys) => Expr::BinaryOp {
             left: Box::new(Expr::Nested(Box::new(keys.clone()))),
@@ -67,21 +67,6 @@ fn write_join(join: &mut Join) -> ControlFlow<Error> {
     };
     join.join_operator = JoinOperator::LeftOuter(JoinConstraint::On(on));
     ControlFlow::Continue(())
-}
-
-fn marked(condition: Expr) -> Expr {
-    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(condition))];
-    let args = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(MARK)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(args),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// Stands in a plan until the analyzer has seen it.

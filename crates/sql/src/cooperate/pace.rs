@@ -8,15 +8,9 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
-use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
-};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 
 use crate::passing::{PassesRows, passes_rows_on};
@@ -98,45 +92,20 @@ impl PaceExec {
     }
 }
 
-impl DisplayAs for PaceExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pace")
-    }
-}
+passes_rows_on!(PaceExec);
 
-impl PassesRows for PaceExec {}
+impl PassesRows for PaceExec {
+    const NAME: &'static str = "Pace";
 
-impl ExecutionPlan for PaceExec {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Pace"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, kept: Arc::clone(&self.kept) }
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return plan_err!("a join is paced by one of its inputs");
-        };
-        Ok(Arc::new(Self { input, kept: Arc::clone(&self.kept) }))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
@@ -144,19 +113,6 @@ impl ExecutionPlan for PaceExec {
         let input = self.input.execute(partition, context)?;
         let kept = Arc::clone(&self.kept);
         Ok(Box::pin(Pace { input, rest: None, rows: ROWS_FIRST, given: 0, kept, partition }))
-    }
-
-    fn supports_limit_pushdown(&self) -> bool {
-        true
-    }
-
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        result: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        Ok(FilterPushdownPropagation::if_all(result))
     }
 }
 

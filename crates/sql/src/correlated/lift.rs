@@ -14,11 +14,10 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, Filter, Join, Limit, LogicalPlan, Projection, SubqueryAlias, lit,
 };
-use tidefall_types::Error;
 
 use super::condition::{Condition, Names, Parts, columns, taken, with_more};
+use super::refusals::{GROUPS, JOIN, refuse};
 use super::{is_correlated, window};
-use crate::error::to_datafusion;
 
 /// Where a subquery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,16 +97,6 @@ struct Lift<'a> {
     is_stuck: bool,
     /// The columns at which conditions look.
     looked: Vec<Column>,
-}
-
-const JOIN: &str = "write a join instead, with what the subquery computes for each group of rows";
-const GROUPS: &str =
-    "compare a column with = in that condition, or join with a subquery that has GROUP BY";
-
-fn refuse<T>(place: &str, instead: &str) -> Result<T> {
-    Err(to_datafusion(Error::unsupported(format!(
-        "a subquery that looks at columns of the query around it {place} is not supported; {instead}"
-    ))))
 }
 
 fn filter(plan: LogicalPlan, parts: impl IntoIterator<Item = Expr>) -> Result<LogicalPlan> {

@@ -5,16 +5,16 @@
 //! give other rows then. It also tells the columns of such conditions apart by their bare names alone.
 //!
 //! - `rows.rs`: subqueries that have one row always are no question of whether there is a row.
-//! - `unknown.rs`: `IN` is neither true nor false where NULL is among what is looked through.
 //! - `lift.rs`: takes such conditions up itself, with columns of their own, through what lets them pass, and refuses
 //!   the rest; where DataFusion gets it right, plans stay as they are.
 //! - `window.rs`: windows and `LIMIT` for the rows of each value of such a condition.
 //! - `condition.rs`: what a condition compares, and whether it parts the rows of a subquery.
+//! - `refusals.rs`: what is refused here and in `../marks`, where `EXISTS` and `IN` become joins.
 
 mod condition;
 mod lift;
+mod refusals;
 mod rows;
-mod unknown;
 mod window;
 
 use std::sync::Arc;
@@ -28,9 +28,11 @@ use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::amend::schema_below;
 use condition::Names;
 use lift::{Kind, lifted};
+
+pub(crate) use refusals::{PARTNERS, refuse, too_many_parts};
+pub(crate) use rows::has_one_row;
 
 /// Puts correlated subqueries right, once types are known and before anything is optimised.
 #[derive(Debug)]
@@ -57,22 +59,25 @@ impl AnalyzerRule for CorrelatedSubqueries {
 
 /// Whether there is a subquery anywhere.
 fn asks(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_)) || node_has(node, is_subquery)?))
+}
+
+/// Whether the expressions of a node have a part of some kind.
+pub(crate) fn node_has(node: &LogicalPlan, is_kind: fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
-    plan.apply(|node| {
-        found |= matches!(node, LogicalPlan::Subquery(_));
-        node.apply_expressions(|expr| {
-            found |= has_subquery(expr)?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
+    node.apply_expressions(|expr| {
+        found = expr.exists(|part| Ok(is_kind(part)))?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
 }
 
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
+}
+
 fn has_subquery(expr: &Expr) -> Result<bool> {
-    expr.exists(|node| {
-        Ok(matches!(node, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_)))
-    })
+    expr.exists(|part| Ok(is_subquery(part)))
 }
 
 /// Whether a subquery looks at the query around it; what a `LATERAL` within it looks at is within it, too.
@@ -97,26 +102,16 @@ fn subquery(plan: LogicalPlan, like: &Subquery) -> Subquery {
 
 /// The subqueries in the expressions of a node.
 fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found |= has_subquery(expr)?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if !found {
+    if !node_has(&node, is_subquery)? {
         return Ok(Transformed::no(node));
     }
-    let schema = schema_below(&node)?;
-    let is_filter = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
     let preserver = NamePreserver::new(&node);
     let amended = node.map_expressions(|expr| {
         if !has_subquery(&expr)? {
             return Ok(Transformed::no(expr));
         }
         let name = preserver.save(&expr);
-        let mut expr = expr.transform_up(rows::amend)?.data;
-        if is_filter {
-            expr = unknown::amend_filter(expr, &schema)?;
-        }
+        let expr = expr.transform_up(rows::amend)?.data;
         let expr = expr.transform_up(|expr| amend_subquery(expr, names))?.data;
         Ok(Transformed::yes(name.restore(expr)))
     })?;

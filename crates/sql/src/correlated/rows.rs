@@ -20,7 +20,7 @@ pub(super) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
             Transformed::yes(lit(!negated))
         }
         Expr::InSubquery(InSubquery { expr, subquery, negated })
-            if is_correlated(&subquery.subquery) && has_one_row(&subquery.subquery) =>
+            if !subquery.outer_ref_columns.is_empty() && has_one_row(&subquery.subquery) =>
         {
             let operator = if negated { Operator::NotEq } else { Operator::Eq };
             Transformed::yes(binary_expr(*expr, operator, Expr::ScalarSubquery(subquery)))
@@ -35,7 +35,8 @@ pub(super) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-fn has_one_row(plan: &LogicalPlan) -> bool {
+/// Whether there is one row always.
+pub(crate) fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_one_row(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
-use tidefall_types::{Error, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND};
+use tidefall_types::{Error, NS_PER_DAY, NS_PER_MILLI};
 
 use super::forward::forward_identity;
 use crate::error::to_datafusion;
+use crate::pushdown::unit_ns;
 
 /// The name of the function.
 pub(super) const NAME: &str = "date_bin";
@@ -100,15 +101,6 @@ fn origin_ns(origin: Option<&ColumnarValue>) -> Option<i64> {
         None => Some(0),
         Some(ColumnarValue::Scalar(ScalarValue::TimestampNanosecond(origin_ns, _))) => *origin_ns,
         Some(_) => None,
-    }
-}
-
-const fn unit_ns(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => NS_PER_SECOND,
-        TimeUnit::Millisecond => NS_PER_MILLI,
-        TimeUnit::Microsecond => NS_PER_MICRO,
-        TimeUnit::Nanosecond => 1,
     }
 }
 

@@ -11,7 +11,8 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
-use super::{Made, Maker, has_predicate, looks_at_only, refused};
+use super::{Made, Maker, has_predicate, looks_at_only};
+use crate::correlated::{PARTNERS, refuse};
 
 /// Whether a subquery that looks at nothing else has a row.
 pub(super) fn has_any_row(subquery: Subquery) -> Result<Expr> {
@@ -33,11 +34,7 @@ pub(super) fn joined(
     alias: &str,
 ) -> Result<LogicalPlan> {
     let first = subquery.subquery.head_output_expr()?;
-    let equal = match (value, first) {
-        (Some(value), Some(first)) => Some(value.clone().eq(first)),
-        (Some(_), None) => return Err(refused()),
-        (None, _) => None,
-    };
+    let equal = value.zip(first).map(|(value, first)| value.clone().eq(first));
     let mut pull_up = PullUpCorrelatedExpr::new()
         .with_in_predicate_opt(equal)
         .with_exists_sub_query(value.is_none());
@@ -46,7 +43,7 @@ pub(super) fn joined(
         || pull_up.pull_up_having_expr.is_some()
         || plan.contains_outer_reference()
     {
-        return Err(refused());
+        return refuse("outside of its WHERE", PARTNERS);
     }
     let inner: BTreeSet<Column> =
         pull_up.correlated_subquery_cols_map.into_values().flatten().collect();
@@ -133,7 +130,12 @@ pub(super) fn mark_sides(join: Join, made: &mut Made) -> Result<LogicalPlan> {
             true if looks_at_only(&condition, join.right.schema()) => {
                 kept.push(right.value(condition, true)?);
             }
-            true => return Err(refused()),
+            true => {
+                return refuse(
+                    "on both sides of a join in its ON",
+                    "write the condition in WHERE, or join with a subquery in FROM",
+                );
+            }
             false => kept.push(condition),
         }
     }

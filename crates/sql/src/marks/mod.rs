@@ -25,10 +25,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
-use tidefall_types::Error;
 
-use crate::amend::has_one_row;
-use crate::error::to_datafusion;
+use crate::correlated::{node_has, refuse, too_many_parts};
 use join::{has_any_row, joined};
 
 /// Makes joins of subqueries that are asked for rows, when the types of everything are known.
@@ -57,10 +55,8 @@ impl AnalyzerRule for Marks {
 fn asks_for_rows(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= has_predicate(expr);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
+        found = node_has(node, is_predicate)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
 }
@@ -74,11 +70,7 @@ fn has_predicate(expr: &Expr) -> bool {
 }
 
 fn mark_node(node: LogicalPlan, made: &mut Made) -> Result<LogicalPlan> {
-    let mut has_any = false;
-    node.apply_expressions(|expr| {
-        has_any |= has_predicate(expr);
-        Ok(TreeNodeRecursion::Continue)
-    })?;
+    let has_any = node_has(&node, is_predicate)?;
     match node {
         node if !has_any => Ok(node),
         LogicalPlan::Filter(filter) => mark_filter(filter, made),
@@ -155,8 +147,6 @@ impl Condition {
         let is_correlated = !subquery.outer_ref_columns.is_empty();
         let join_type = match (value, negated, is_correlated) {
             (Some(value), ..) if has_predicate(value) => return Self::Other(condition),
-            // A row that is always there is forgotten when columns of the query around are looked at.
-            (_, _, true) if has_one_row(&subquery.subquery) => return Self::Other(condition),
             (Some(value), true, false) => {
                 return Self::NotAmong { value: value.clone(), subquery: subquery.clone() };
             }
@@ -210,9 +200,7 @@ impl Made {
             })
         })?;
         match self.copied > COPIED_MAX {
-            true => Err(to_datafusion(Error::limit(
-                "subqueries of IN that may have NULLs lie too deeply within each other; write WHERE ... IS NOT NULL",
-            ))),
+            true => Err(too_many_parts(COPIED_MAX)),
             false => Ok(()),
         }
     }
@@ -282,9 +270,6 @@ impl<'a> Maker<'a> {
     }
 
     fn exists(&mut self, subquery: Subquery) -> Result<Expr> {
-        if has_one_row(&subquery.subquery) {
-            return Ok(lit(true));
-        }
         match subquery.outer_ref_columns.is_empty() {
             true => has_any_row(subquery),
             false => self.mark(&subquery, None),
@@ -292,9 +277,7 @@ impl<'a> Maker<'a> {
     }
 
     fn is_among(&mut self, value: Expr, subquery: Subquery, only_truth: bool) -> Result<Expr> {
-        if has_one_row(&subquery.subquery) && !subquery.outer_ref_columns.is_empty() {
-            return Ok(value.eq(Expr::ScalarSubquery(subquery)));
-        }
+        check_value(&value)?;
         let found = self.mark(&subquery, Some(&value))?;
         let (qualifier, column) = subquery.subquery.schema().qualified_field(0);
         let may_value = value.nullable(self.input.schema())?;
@@ -335,12 +318,19 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// What cannot be made a join.
-fn refused() -> datafusion::error::DataFusionError {
-    to_datafusion(Error::unsupported(
-        "EXISTS or IN with a subquery that looks at columns of the query around it outside of its WHERE, or beside \
-         ORDER BY, LIMIT or UNION, cannot be run; LEFT JOIN (SELECT DISTINCT ...) ON ... and IS NOT NULL say the same",
-    ))
+/// A value is put into the condition of a join, where DataFusion knows of no query around it.
+fn check_value(value: &Expr) -> Result<()> {
+    let looks_around = |part: &Expr| match part {
+        Expr::ScalarSubquery(inner) => !inner.outer_ref_columns.is_empty(),
+        part => matches!(part, Expr::OuterReferenceColumn(..)),
+    };
+    match value.exists(|part| Ok(looks_around(part)))? {
+        true => refuse(
+            "in a value that is looked for by IN",
+            "name the value in a subquery in FROM, and look for that name",
+        ),
+        false => Ok(()),
+    }
 }
 
 /// Whether all columns of an expression are among those of a schema.

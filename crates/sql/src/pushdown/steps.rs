@@ -126,7 +126,7 @@ fn is_time(expr: &Expr, schema: &TableSchema) -> bool {
 }
 
 /// Nanoseconds of a unit.
-const fn unit_ns(unit: TimeUnit) -> i64 {
+pub(crate) const fn unit_ns(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => NS_PER_SECOND,
         TimeUnit::Millisecond => NS_PER_MILLI,

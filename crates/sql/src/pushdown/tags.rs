@@ -1,6 +1,5 @@
 //! Conditions on tags that the catalogue answers.
 
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, expr};
@@ -8,6 +7,7 @@ use tidefall_storage::{Case, TagFilter};
 use tidefall_types::{ColumnKind, TableSchema};
 
 use super::{chain, column_kind};
+use crate::amend::is_text;
 
 /// The same condition as a tag filter, if there is one with exactly its meaning.
 pub(super) fn filter(expr: &Expr, schema: &TableSchema) -> Option<TagFilter> {
@@ -111,14 +111,6 @@ fn tag_name(expr: &Expr, schema: &TableSchema) -> Option<String> {
         Expr::Cast(cast) if is_text(cast.field.data_type()) => tag_name(&cast.expr, schema),
         Expr::TryCast(cast) if is_text(cast.field.data_type()) => tag_name(&cast.expr, schema),
         _ => None,
-    }
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, values) => is_text(values),
-        _ => false,
     }
 }
 

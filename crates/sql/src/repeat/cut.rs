@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::plan_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, TryStreamExt};
 use tidefall_types::Error;
 
@@ -52,45 +50,20 @@ impl CutExec {
     }
 }
 
-impl DisplayAs for CutExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cut")
-    }
-}
+passes_rows_on!(CutExec);
 
-impl PassesRows for CutExec {}
+impl PassesRows for CutExec {
+    const NAME: &'static str = "Cut";
 
-impl ExecutionPlan for CutExec {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Cut"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, cut: self.cut.clone() }
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return plan_err!("the batches of one input are cut");
-        };
-        Ok(Arc::new(Self { input, cut: self.cut.clone() }))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,

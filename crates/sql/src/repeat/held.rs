@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::plan_err;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
@@ -112,45 +110,20 @@ impl fmt::Debug for HeldExec {
     }
 }
 
-impl DisplayAs for HeldExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Held")
-    }
-}
+passes_rows_on!(HeldExec);
 
-impl PassesRows for HeldExec {}
+impl PassesRows for HeldExec {
+    const NAME: &'static str = "Held";
 
-impl ExecutionPlan for HeldExec {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Held"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(input)
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return plan_err!("the rows of one input are held");
-        };
-        Ok(Arc::new(Self::new(input)))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
@@ -195,45 +168,20 @@ impl SizedExec {
     }
 }
 
-impl DisplayAs for SizedExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sized")
-    }
-}
+passes_rows_on!(SizedExec);
 
-impl PassesRows for SizedExec {}
+impl PassesRows for SizedExec {
+    const NAME: &'static str = "Sized";
 
-impl ExecutionPlan for SizedExec {
-    passes_rows_on!();
-
-    fn name(&self) -> &str {
-        "Sized"
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, rows_max: self.rows_max }
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return plan_err!("the batches of one node are sized");
-        };
-        Ok(Arc::new(Self { input, rows_max: self.rows_max }))
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,

@@ -1,14 +1,14 @@
 //! Tables that are joined one behind the other, and the columns that they have in common.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+    BinaryOperator, ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
     WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
 
 use super::{constraint, is_same, name_values, refused};
+use crate::ast::call;
 
 /// The name of a table, as it stands before its columns.
 type Name = Vec<Ident>;
@@ -206,7 +206,7 @@ impl Common {
         let first = columns.next();
         match first {
             Some(first) if self.tables.len() == 1 => first,
-            first => coalesce(first.into_iter().chain(columns)),
+            first => call("coalesce", first.into_iter().chain(columns)),
         }
     }
 }
@@ -245,21 +245,4 @@ fn equal(left: Expr, right: Expr) -> Expr {
 
 fn and(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
-}
-
-fn coalesce(args: impl Iterator<Item = Expr>) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("coalesce")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
+use crate::ast::selects;
 use chain::Chain;
 
 /// Completes the joins of a statement.
@@ -31,23 +32,12 @@ impl VisitorMut for OuterUsing {
         let completed = match query.body.as_mut() {
             SetExpr::Select(select) => complete(select, query.order_by.as_mut()),
             // The order of what sets are made of is one by the columns of the answer.
-            body => branches(body).into_iter().try_for_each(|select| complete(select, None)),
+            body => selects(body).into_iter().try_for_each(|select| complete(select, None)),
         };
         match completed {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
-    }
-}
-
-/// The selects that sets are made of; queries between parentheses come by themselves.
-fn branches(body: &mut SetExpr) -> Vec<&mut Select> {
-    match body {
-        SetExpr::Select(select) => vec![select],
-        SetExpr::SetOperation { left, right, .. } => {
-            branches(left).into_iter().chain(branches(right)).collect()
-        }
-        _ => Vec::new(),
     }
 }
 

@@ -145,7 +145,16 @@ impl Model {
         assert_eq!(test_db.text(&sql).await, (before - self.rows.len()).to_string());
     }
 
-    pub(crate) fn batch(&self) -> RecordBatch {
+    /// Stock DataFusion over the rows.
+    pub(crate) fn stock(&self) -> SessionContext {
+        let stock = SessionContext::new();
+        let batch = self.batch();
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("a table");
+        stock.register_table("t", Arc::new(table)).expect("a table");
+        stock
+    }
+
+    fn batch(&self) -> RecordBatch {
         let tag = |of: fn(&Key) -> Option<&str>| -> ArrayRef {
             Arc::new(self.rows.keys().map(of).collect::<DictionaryArray<UInt32Type>>())
         };
@@ -318,10 +327,7 @@ pub(crate) fn normal(batches: &[RecordBatch]) -> Vec<String> {
 }
 
 async fn compare(test_db: &TestDb, model: &Model, rng: &mut SmallRng, place: &str) {
-    let stock = SessionContext::new();
-    let batch = model.batch();
-    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("a table");
-    stock.register_table("t", Arc::new(table)).expect("a table");
+    let stock = model.stock();
     let plain = test_db.session.fork();
     plain.collect("SET tidefall.metrics = off").await.expect("a setting");
     for _ in 0..QUESTIONS {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidefall_types::ErrorKind;
+use datafusion::arrow::array::RecordBatch;
+use tidefall_types::{ErrorKind, Result};
 
 use crate::TestDb;
 
@@ -22,28 +23,30 @@ pub(crate) async fn table() -> TestDb {
     test_db
 }
 
-/// Runs a statement; it must fail in time with the kind of error.
-pub(crate) async fn refused(test_db: &TestDb, sql: &str, kind: ErrorKind) -> String {
+/// Runs a statement, which must end in time; the first part is how it begins.
+async fn in_time(test_db: &TestDb, sql: &str) -> (String, Result<Vec<RecordBatch>>) {
     let start: String = sql.chars().take(120).collect();
     let begin = Instant::now();
     let outcome = tokio::time::timeout(TIME_MAX, test_db.run(sql)).await;
-    let error = match outcome {
-        Ok(Ok(_)) => panic!("{start} was taken"),
-        Ok(Err(error)) => error,
-        Err(_) => panic!("{start} did not end"),
-    };
+    let outcome = outcome.unwrap_or_else(|_| panic!("{start} did not end"));
     assert!(begin.elapsed() < TIME_MAX, "{start}: {:?}", begin.elapsed());
+    (start, outcome)
+}
+
+/// Runs a statement; it must fail in time with the kind of error.
+pub(crate) async fn refused(test_db: &TestDb, sql: &str, kind: ErrorKind) -> String {
+    let (start, outcome) = in_time(test_db, sql).await;
+    let error = match outcome {
+        Ok(_) => panic!("{start} was taken"),
+        Err(error) => error,
+    };
     assert_eq!(error.kind(), kind, "{start}: {error}");
     error.message().to_owned()
 }
 
 /// Runs a statement; it must be answered, or refused as too large, in time.
 async fn survived(test_db: &TestDb, sql: &str) -> bool {
-    let start: String = sql.chars().take(120).collect();
-    let begin = Instant::now();
-    let outcome = tokio::time::timeout(TIME_MAX, test_db.run(sql)).await;
-    let outcome = outcome.unwrap_or_else(|_| panic!("{start} did not end"));
-    assert!(begin.elapsed() < TIME_MAX, "{start}: {:?}", begin.elapsed());
+    let (start, outcome) = in_time(test_db, sql).await;
     if let Err(error) = &outcome {
         assert_ne!(error.kind(), ErrorKind::Internal, "{start}: {error}");
     }

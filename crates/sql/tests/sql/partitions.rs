@@ -2,10 +2,6 @@
 //! tags run sensor by sensor. They are asked wherever the rows have fallen to, and held against stock DataFusion
 //! over the same rows in memory, which knows nothing of any order.
 
-use std::sync::Arc;
-
-use datafusion::datasource::MemTable;
-use datafusion::prelude::SessionContext;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tidefall_sql::Session;
@@ -140,10 +136,7 @@ const QUESTIONS: [&str; 22] = [
 ];
 
 async fn compare_all(test_db: &TestDb, model: &Model, place: &str) {
-    let stock = SessionContext::new();
-    let batch = model.batch();
-    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("a table");
-    stock.register_table("t", Arc::new(table)).expect("a table");
+    let stock = model.stock();
     let options = |threads| DbOptions { threads, ..DbOptions::default() };
     let sessions =
         [1, 2, 3, 8].map(|threads| Session::with_options(test_db.db.clone(), &options(threads)));

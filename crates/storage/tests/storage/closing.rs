@@ -9,13 +9,10 @@ use tidefall_storage::{
     CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
     WriteOptions,
 };
-use tidefall_types::{
-    ErrorKind, FieldColumn, Result, Series, SeriesBatch, TableId, TableSchema, TimeRange,
-    WriteBatch,
-};
+use tidefall_types::{ErrorKind, Result, Series, SeriesBatch, TableId, TableSchema, TimeRange};
 
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
-use crate::small::{read, write};
+use crate::small::{batch, read, write};
 
 /// Long enough for the other threads to get where they wait.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -38,12 +35,6 @@ fn gated(disk: &MemDisk) -> (Db, Arc<Gate>) {
 
 fn reopened(disk: &MemDisk) -> Db {
     Db::open_on(Arc::new(disk.clone()), options()).unwrap()
-}
-
-fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
-    let values = Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef;
-    let fields = vec![FieldColumn { name: "value".into(), values }];
-    WriteBatch { time: rows.collect(), tags: Vec::new(), fields }
 }
 
 fn series(rows: std::ops::Range<i64>) -> SeriesBatch {

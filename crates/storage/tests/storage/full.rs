@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow_array::{Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
@@ -20,7 +20,7 @@ use crate::asking::{ask, open, read, read_all};
 use crate::history::{History, Op, Rows, START_NS, TABLES, When, requests};
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::rounds;
-use crate::small;
+use crate::small::{self, batch};
 
 /// Fills the disk up and empties it again while requests come. Returns how many were refused.
 fn fill_up_and_empty(seed: u64, ops: &[Op]) -> u64 {
@@ -93,12 +93,6 @@ fn a_full_disk_refuses_what_needs_room_until_there_is_some() {
         .sum();
     println!("{refused} requests refused");
     assert!(refused > 50, "only {refused} requests were refused");
-}
-
-fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
-    let values = Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef;
-    let fields = vec![FieldColumn { name: "value".into(), values }];
-    WriteBatch { time: rows.collect(), tags: Vec::new(), fields }
 }
 
 fn small_open(disk: FaultDisk) -> Db {

@@ -16,12 +16,12 @@ use tidefall_storage::{
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
-    SeriesBatch, TagColumn, TagId, TimeRange, WriteBatch,
+    SeriesBatch, TagId, TimeRange, WriteBatch,
 };
 
 use crate::asking::open;
 use crate::history::START_NS;
-use crate::rounds;
+use crate::{checked, rounds, sensor_tag};
 
 const TABLE: &str = "notes";
 const SENSORS: u32 = 3;
@@ -56,14 +56,9 @@ fn columns(batch: &[((u32, i64), Values)]) -> Vec<FieldColumn> {
     ]
 }
 
-fn tag(keys: Vec<u32>) -> TagColumn {
-    let values = StringArray::from_iter_values((0..SENSORS).map(|sensor| format!("s{sensor}")));
-    TagColumn { name: "sensor".into(), values, keys: keys.into() }
-}
-
 fn write_batch(batch: &[((u32, i64), Values)]) -> WriteBatch {
     let time = batch.iter().map(|((_, time), _)| *time).collect();
-    let tags = vec![tag(batch.iter().map(|((sensor, _), _)| *sensor).collect())];
+    let tags = vec![sensor_tag(SENSORS, batch.iter().map(|((sensor, _), _)| *sensor).collect())];
     WriteBatch { time, tags, fields: columns(batch) }
 }
 
@@ -77,7 +72,7 @@ fn series_batch(batch: &Batch) -> SeriesBatch {
         fields: columns(rows).into_iter().map(|column| column.values).collect(),
     });
     SeriesBatch {
-        tags: vec![tag(by_sensor.keys().copied().collect())],
+        tags: vec![sensor_tag(SENSORS, by_sensor.keys().copied().collect())],
         fields: columns(&[]).into_iter().map(|column| column.name).collect(),
         series: series.collect(),
     }
@@ -284,11 +279,7 @@ fn histories_of_long_texts_match_the_model() {
         let mut world = World::new(seed);
         for step in 0..18 {
             let what = world.step();
-            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
-            if let Err(panic) = checked {
-                eprintln!("seed {seed}, step {step}: {what}");
-                std::panic::resume_unwind(panic);
-            }
+            checked(|| world.check(), || format!("seed {seed}, step {step}: {what}"));
         }
         assert_eq!(world.db.verify().unwrap().damages, Vec::new(), "seed {seed}");
     }

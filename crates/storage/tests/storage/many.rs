@@ -14,12 +14,12 @@ use tidefall_storage::{
     Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    FieldColumn, FieldId, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch, TagColumn,
-    TimeRange, WriteBatch,
+    FieldColumn, FieldId, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,
+    WriteBatch,
 };
 
-use crate::rounds;
 use crate::small::open;
+use crate::{checked, rounds, sensor_tag};
 
 const TABLE: &str = "many";
 const SENSORS: u32 = 150;
@@ -85,16 +85,11 @@ fn fields_of(rows: &[&Row]) -> Vec<(&'static str, ArrayRef)> {
     vec![("float", Arc::new(floats)), ("number", Arc::new(numbers)), ("text", Arc::new(texts))]
 }
 
-fn tag(keys: Vec<u32>) -> TagColumn {
-    let values = StringArray::from_iter_values((0..SENSORS).map(|sensor| format!("s{sensor}")));
-    TagColumn { name: "sensor".into(), values, keys: keys.into() }
-}
-
 fn write(db: &Db, rows: &Rows) {
     let fields = fields_of(&rows.values().collect::<Vec<_>>()).into_iter();
     let batch = WriteBatch {
         time: rows.keys().map(|(_, time)| *time).collect(),
-        tags: vec![tag(rows.keys().map(|(sensor, _)| *sensor).collect())],
+        tags: vec![sensor_tag(SENSORS, rows.keys().map(|(sensor, _)| *sensor).collect())],
         fields: fields.map(|(name, values)| FieldColumn { name: name.into(), values }).collect(),
     };
     let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
@@ -115,7 +110,7 @@ fn load(db: &Db, rows: &Rows) {
     let batch = SeriesBatch {
         fields: vec!["float".into(), "number".into(), "text".into()],
         series: series.collect(),
-        tags: vec![tag(sensors)],
+        tags: vec![sensor_tag(SENSORS, sensors)],
     };
     db.load(TABLE, &batch, Unknown::Create).unwrap();
 }
@@ -323,13 +318,14 @@ fn metrics_of_many_sensors_are_those_of_their_rows() {
                 let (request, threads) = (some_request(&mut rng), rng.random_range(1..4));
                 let stats = Arc::new(ReadStats::default());
                 let found = snapshot.aggregate_on(threads, &request, &stats).unwrap();
-                let compare = std::panic::AssertUnwindSafe(|| check(&found, &rows, &request));
-                if let Err(panic) = std::panic::catch_unwind(compare) {
-                    eprintln!(
-                        "seed {seed}, step {number}: {what}, on {threads} threads: {request:?}"
-                    );
-                    std::panic::resume_unwind(panic);
-                }
+                checked(
+                    || check(&found, &rows, &request),
+                    || {
+                        format!(
+                            "seed {seed}, step {number}: {what}, on {threads} threads: {request:?}"
+                        )
+                    },
+                );
             }
         }
     }

@@ -11,13 +11,16 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, Keep, ReadStats,
-    ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, FieldMetrics,
+    Keep, ReadStats, ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target, Unknown,
+    WriteOptions,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
     SeriesBatch, TagColumn, TagId, TimeRange, WriteBatch,
 };
+
+use crate::{checked, rounds};
 
 const TABLE: &str = "plant";
 /// 2024-03-10: the last 70 days reach into all three models.
@@ -327,21 +330,7 @@ impl World {
                 at[place] = Some((time, value));
             }
         }
-        for (which, order) in
-            [(Extreme::Lowest, Ordering::Less), (Extreme::Highest, Ordering::Greater)]
-        {
-            let found = snapshot.extremes::<f64>(&sensors, &range, field, which).unwrap();
-            let mut best: Vec<Option<(i64, f64)>> = vec![None; sensors.len()];
-            for (time, values) in &expected {
-                for (best, value) in best.iter_mut().zip(values) {
-                    let Some(value) = value else { continue };
-                    if best.is_none_or(|(_, best)| value.partial_cmp(&best) == Some(order)) {
-                        *best = Some((*time, *value));
-                    }
-                }
-            }
-            assert_eq!(found, best);
-        }
+        check_extremes(&snapshot, &sensors, &range, field, &expected);
         for (found, expected) in [
             (snapshot.at(&sensors, moment, field).unwrap(), at),
             (snapshot.latest(&sensors, field).unwrap(), latest),
@@ -479,48 +468,78 @@ impl World {
                 assert_eq!((Some(found.0), Some(found.1)), ends);
             }
             let Some(value) = value else { continue };
-            let field = &found.fields[value];
-            let values: Vec<f64> = rows.iter().filter_map(|row| row.1.0).collect();
-            assert_eq!(field.count[line], values.len() as u64);
-            let get = |array: &ArrayRef| {
-                let array = array.as_primitive::<Float64Type>();
-                array.is_valid(line).then(|| array.value(line))
-            };
-            if request.ends {
-                assert_eq!(get(&field.min), values.iter().copied().reduce(f64::min));
-                assert_eq!(get(&field.max), values.iter().copied().reduce(f64::max));
-            }
-            if let Some(sum) = get(&field.sum) {
-                let expected: f64 = values.iter().sum();
-                assert!((sum - expected).abs() < 1e-6, "{sum} is not {expected}");
-                let mean = expected / values.len() as f64;
-                let m2: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-                let is_right = (field.m2[line] - m2).abs() < 1e-6 * (1.0 + m2);
-                assert!(is_right || !request.deviations);
-            }
-            if by_sensor && request.ends {
-                let mut rows = rows.clone();
-                rows.sort_by_key(|row| row.0);
-                let first = rows.iter().find_map(|row| row.1.0);
-                let last = rows.iter().rev().find_map(|row| row.1.0);
-                assert_eq!((get(&field.first), get(&field.last)), (first, last));
+            let rows: Vec<(i64, Option<f64>)> =
+                rows.iter().map(|(time, values)| (*time, values.0)).collect();
+            check_field(&found.fields[value], line, rows, &request, by_sensor);
+        }
+    }
+}
+
+/// The lowest and the highest value of each sensor; `all` are those of a frame.
+fn check_extremes(
+    snapshot: &TableSnapshot,
+    sensors: &[u32],
+    range: &TimeRange,
+    field: FieldId,
+    all: &BTreeMap<i64, Vec<Option<f64>>>,
+) {
+    for (which, order) in [(Extreme::Lowest, Ordering::Less), (Extreme::Highest, Ordering::Greater)]
+    {
+        let found = snapshot.extremes::<f64>(sensors, range, field, which).unwrap();
+        let mut best: Vec<Option<(i64, f64)>> = vec![None; sensors.len()];
+        for (time, values) in all {
+            for (best, value) in best.iter_mut().zip(values) {
+                let Some(value) = value else { continue };
+                if best.is_none_or(|(_, best)| value.partial_cmp(&best) == Some(order)) {
+                    *best = Some((*time, *value));
+                }
             }
         }
+        assert_eq!(found, best);
+    }
+}
+
+/// What a line says of a field; `rows` has its times and values, of one sensor if it is `by_sensor`.
+fn check_field(
+    field: &FieldMetrics,
+    line: usize,
+    mut rows: Vec<(i64, Option<f64>)>,
+    request: &AggregateRequest,
+    by_sensor: bool,
+) {
+    let values: Vec<f64> = rows.iter().filter_map(|row| row.1).collect();
+    assert_eq!(field.count[line], values.len() as u64);
+    let get = |array: &ArrayRef| {
+        let array = array.as_primitive::<Float64Type>();
+        array.is_valid(line).then(|| array.value(line))
+    };
+    if request.ends {
+        assert_eq!(get(&field.min), values.iter().copied().reduce(f64::min));
+        assert_eq!(get(&field.max), values.iter().copied().reduce(f64::max));
+    }
+    if let Some(sum) = get(&field.sum) {
+        let expected: f64 = values.iter().sum();
+        assert!((sum - expected).abs() < 1e-6, "{sum} is not {expected}");
+        let mean = expected / values.len() as f64;
+        let m2: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        let is_right = (field.m2[line] - m2).abs() < 1e-6 * (1.0 + m2);
+        assert!(is_right || !request.deviations);
+    }
+    if by_sensor && request.ends {
+        rows.sort_by_key(|row| row.0);
+        let first = rows.iter().find_map(|row| row.1);
+        let last = rows.iter().rev().find_map(|row| row.1);
+        assert_eq!((get(&field.first), get(&field.last)), (first, last));
     }
 }
 
 #[test]
 fn random_histories_match_the_model() {
-    let rounds = std::env::var("TIDEFALL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
-    for seed in 0..rounds {
+    for seed in 0..rounds(30) {
         let mut world = World::new(seed);
         for step in 0..25 {
             let what = world.step();
-            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
-            if let Err(panic) = checked {
-                eprintln!("seed {seed}, step {step}: {what}");
-                std::panic::resume_unwind(panic);
-            }
+            checked(|| world.check(), || format!("seed {seed}, step {step}: {what}"));
         }
         let report = world.db().verify().unwrap();
         assert_eq!(report.damages, Vec::new());

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow_array::{ArrayRef, Int64Array};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target, WriteOptions};
-use tidefall_types::{ErrorKind, FieldColumn, WriteBatch};
+use tidefall_types::ErrorKind;
 
 use crate::hooks::{Does, HookDisk, panics, within_a_minute};
-use crate::small::{read, write};
+use crate::small::{batch, read, write};
 
 fn options() -> DbOptions {
     DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() }
@@ -20,12 +19,6 @@ fn open(disk: &MemDisk, does: Does, directory: &'static str) -> (Db, Arc<AtomicB
     let is_armed = Arc::new(AtomicBool::new(false));
     let hooked = HookDisk::new(disk.clone(), panics(&is_armed, does, directory));
     (Db::open_on(Arc::new(hooked), options()).unwrap(), is_armed)
-}
-
-fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
-    let values = Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef;
-    let fields = vec![FieldColumn { name: "value".into(), values }];
-    WriteBatch { time: rows.collect(), tags: Vec::new(), fields }
 }
 
 fn close(db: Db) {

@@ -12,12 +12,21 @@ pub fn open(dir: &tempfile::TempDir) -> Db {
     Db::open(dir.path(), DbOptions { memory_bytes: 64 << 20, ..DbOptions::default() }).unwrap()
 }
 
-/// Writes times with their values.
-pub fn write(db: &Db, table: &str, rows: &[(i64, i64)]) {
+/// Times whose values are the same numbers.
+pub fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
+    batch_of(&rows.map(|row| (row, row)).collect::<Vec<_>>())
+}
+
+fn batch_of(rows: &[(i64, i64)]) -> WriteBatch {
     let (times, values): (Vec<i64>, Vec<i64>) = rows.iter().copied().unzip();
     let values = Arc::new(Int64Array::from(values)) as ArrayRef;
     let fields = vec![FieldColumn { name: "value".into(), values }];
-    let batch = WriteBatch { time: times.into(), tags: Vec::new(), fields };
+    WriteBatch { time: times.into(), tags: Vec::new(), fields }
+}
+
+/// Writes times with their values.
+pub fn write(db: &Db, table: &str, rows: &[(i64, i64)]) {
+    let batch = batch_of(rows);
     let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
     db.write(table, &batch, &options).unwrap();
 }

@@ -1,0 +1,63 @@
+//! Parts of statements that are built or walked in more places than one.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr,
+};
+
+/// The call of a function.
+pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// The selects that a body is made of, in any order; queries between parentheses are visited by themselves.
+pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
+    let (mut found, mut waiting) = (Vec::new(), vec![body]);
+    while let Some(next) = waiting.pop() {
+        match next {
+            SetExpr::Select(select) => found.push(&mut **select),
+            SetExpr::SetOperation { left, right, .. } => {
+                waiting.extend([&mut **left, &mut **right])
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The expressions of a query that have names, or contain what has, with those that order its rows.
+pub(crate) fn expressions<'a>(
+    select: &'a mut Select,
+    order: Option<&'a mut OrderBy>,
+) -> Vec<&'a mut Expr> {
+    let items = select.projection.iter_mut().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr)
+        | SelectItem::ExprWithAlias { expr, .. }
+        | SelectItem::ExprWithAliases { expr, .. } => Some(expr),
+        SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => None,
+    });
+    let groups = match &mut select.group_by {
+        GroupByExpr::Expressions(exprs, _) => exprs.iter_mut(),
+        GroupByExpr::All(_) => [].iter_mut(),
+    };
+    let order = match order.map(|order| &mut order.kind) {
+        Some(OrderByKind::Expressions(exprs)) => exprs.iter_mut(),
+        _ => [].iter_mut(),
+    };
+    let order = order.map(|order| &mut order.expr);
+    items.chain(groups).chain(&mut select.having).chain(&mut select.qualify).chain(order).collect()
+}

@@ -1,0 +1,141 @@
+//! The rules by which statements are planned, and their order: DataFusion's, with ours among them.
+
+use std::sync::Arc;
+
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use crate::ambiguous::PushNamedFilters;
+use crate::amend::{AmendAfter, AmendBefore};
+use crate::asof::{AsOfFilters, AsOfJoins};
+use crate::by_time::ReadByTime;
+use crate::claims::{ModestFilters, ModestJoins};
+use crate::cooperate::CooperativeJoins;
+use crate::correlated::CorrelatedSubqueries;
+use crate::expansion::CheckExpansion;
+use crate::groupwise::Groupwise;
+use crate::marks::Marks;
+use crate::metrics::MetricsRule;
+use crate::planning::Timed;
+use crate::projection::PushProjections;
+use crate::regroup::ForgetfulGroupingSets;
+use crate::repeat::BoundedRepeats;
+
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// What puts a plan right before it is optimised.
+pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
+    rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(AmendAfter));
+    rules.push(Arc::new(CorrelatedSubqueries));
+    // Comes after whatever looks into subqueries: marks must not be looked at.
+    rules.push(Arc::new(Marks));
+    rules.push(Arc::new(CheckExpansion));
+    rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
+}
+
+/// What makes a plan cheaper.
+pub(crate) fn optimizers() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    rules.push(Arc::new(AsOfFilters));
+    rules.push(Arc::new(MetricsRule));
+    rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
+}
+
+/// What makes a plan one that can be run.
+pub(crate) fn physical() -> Vec<PhysicalRule> {
+    let mut rules: Vec<PhysicalRule> = vec![Arc::new(ForgetfulGroupingSets)];
+    let known = PhysicalOptimizer::new().rules.into_iter();
+    rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
+    insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
+    insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
+    // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
+    let last = FilterPushdown::new_post_optimization();
+    insert_before(&mut rules, &last, ReadByTime);
+    insert_before(&mut rules, &last, Groupwise::default());
+    insert_before(&mut rules, &last, BoundedRepeats);
+    insert_before(&mut rules, &last, CooperativeJoins);
+    rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
+}
+
+fn insert_before(
+    rules: &mut Vec<PhysicalRule>,
+    anchor: &dyn PhysicalOptimizerRule,
+    rule: impl PhysicalOptimizerRule + Send + Sync + 'static,
+) {
+    let at = place_of(rules, anchor);
+    rules.insert(at, Arc::new(rule));
+}
+
+fn insert_after(
+    rules: &mut Vec<PhysicalRule>,
+    anchor: &dyn PhysicalOptimizerRule,
+    rule: impl PhysicalOptimizerRule + Send + Sync + 'static,
+) {
+    let at = place_of(rules, anchor).saturating_add(1).min(rules.len());
+    rules.insert(at, Arc::new(rule));
+}
+
+/// Where one of DataFusion's rules stands; behind all others if it knows that one no longer, which a test forbids.
+fn place_of(rules: &[PhysicalRule], anchor: &dyn PhysicalOptimizerRule) -> usize {
+    rules.iter().position(|rule| rule.name() == anchor.name()).unwrap_or(rules.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
+
+    use super::*;
+
+    fn names(rules: &[PhysicalRule]) -> Vec<&str> {
+        rules.iter().map(|rule| rule.name()).collect()
+    }
+
+    /// DataFusion has each rule beside which one of ours stands, or in whose place, as often as is thought here.
+    #[test]
+    fn anchors_are_there() {
+        let known = PhysicalOptimizer::new().rules;
+        let expected: [(&dyn PhysicalOptimizerRule, usize); 5] = [
+            (&JoinSelection::new(), 1),
+            (&EnsureRequirements::new(), 1),
+            (&FilterPushdown::new(), 1),
+            (&FilterPushdown::new_post_optimization(), 1),
+            (&ProjectionPushdown::new(), 2),
+        ];
+        for (anchor, count) in expected {
+            let found = known.iter().filter(|rule| rule.name() == anchor.name()).count();
+            assert_eq!(found, count, "{} in {:?}", anchor.name(), names(&known));
+        }
+    }
+
+    #[test]
+    fn rules_stand_beside_their_anchors() {
+        let rules = physical();
+        let names = names(&rules);
+        let (chosen, ensured) = (JoinSelection::new(), EnsureRequirements::new());
+        let last = FilterPushdown::new_post_optimization();
+        let groupwise = Groupwise::default();
+        let made = [
+            ReadByTime.name(),
+            groupwise.name(),
+            BoundedRepeats.name(),
+            CooperativeJoins.name(),
+            last.name(),
+        ];
+        for neighbours in [
+            &[chosen.name(), ModestJoins.name()][..],
+            &[ModestFilters.name(), ensured.name()],
+            &made,
+        ] {
+            let is_there = names.windows(neighbours.len()).any(|found| found == neighbours);
+            assert!(is_there, "{neighbours:?} in {names:?}");
+        }
+        assert!(!names.contains(&ProjectionPushdown::new().name()), "{names:?}");
+    }
+}
