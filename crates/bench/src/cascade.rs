@@ -357,13 +357,14 @@ impl Asker<'_> {
             8 => snapshot.at(sensors, time.first_ns + 700 * NS_PER_MINUTE, VALUE)?.time.len(),
             9 | 10 => {
                 let request = AggregateRequest {
-                    sensors: sensors.to_vec(),
+                    sensors: sensors.to_vec().into(),
                     groups: (0..sensors.len() as u32).collect(),
                     group_count: sensors.len() as u32,
                     time: *time,
                     bin: Some(Bin { width_ns: NS_PER_HOUR, origin_ns: 0 }),
                     fields: vec![VALUE],
                     deviations: false,
+                    extremes: true,
                     ends: true,
                 };
                 snapshot.aggregate(&request, &ReadStats::default().into())?.rows.len()

@@ -139,11 +139,12 @@ impl Question {
         let request = AggregateRequest {
             groups: vec![0],
             group_count: 1,
-            sensors: vec![sensor],
+            sensors: vec![sensor].into(),
             time,
             bin,
             fields: vec![self.field],
             deviations: true,
+            extremes: true,
             ends: true,
         };
         self.snapshot.aggregate(&request, &Arc::new(ReadStats::default()))

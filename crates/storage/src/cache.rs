@@ -47,12 +47,26 @@ impl<T: Weight> Cache<T> {
         part: u32,
         load: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
+        self.get_enough(object, part, |_| true, |_| load())
+    }
+
+    /// As [`Cache::get`], where what is there may not be enough and is then replaced by what `load` makes in view of it.
+    pub(crate) fn get_enough(
+        &self,
+        object: ObjectId,
+        part: u32,
+        is_enough: impl Fn(&T) -> bool,
+        load: impl FnOnce(Option<&T>) -> Result<T>,
+    ) -> Result<Arc<T>> {
         let used = self.clock.fetch_add(1, Ordering::Relaxed);
-        if let Some(entry) = self.lock().entries.get_mut(&(object, part)) {
+        let known = self.lock().entries.get_mut(&(object, part)).map(|entry| {
             entry.used = used;
-            return Ok(Arc::clone(&entry.value));
+            Arc::clone(&entry.value)
+        });
+        if let Some(value) = known.as_ref().filter(|value| is_enough(value)) {
+            return Ok(Arc::clone(value));
         }
-        let value = Arc::new(load()?);
+        let value = Arc::new(load(known.as_deref())?);
         let bytes = value.weight_bytes();
         let mut inner = self.lock();
         let entry = Entry { value: Arc::clone(&value), bytes, used };

@@ -56,7 +56,7 @@ pub use parallel::{cores, spread, threads_for};
 pub use read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
     FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
-    SensorValues, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
+    SensorValues, Sensors, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
 };
 pub use repair::{Loss, Repair, RepairReport};
 pub use verify::VerifyReport;

@@ -77,7 +77,8 @@ impl Source for ByTime {
         tally: &Tally,
     ) -> Result<Batches> {
         let (sensors, time) = self.answers.asked_for(partition);
-        let stretches = self.answers.view().snapshot().stretches(&sensors, &time, self.order);
+        let stretches =
+            self.answers.view().snapshot().stretches(&sensors.to_list(), &time, self.order);
         let stretches = aligned(stretches.map_err(to_datafusion)?, self.order, self.bin);
         let (mut stretches, tally) = (stretches.into_iter(), tally.clone());
         let mut around = Around::everything();

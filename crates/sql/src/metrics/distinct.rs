@@ -11,7 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::AggregateRequest;
 use tidefall_types::{NO_TAG, TagId};
 
-use super::groups::Grouped;
+use super::groups::{Grouped, keys_of};
 use super::node::Question;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
@@ -49,15 +49,16 @@ impl DistinctValues {
     /// Whether each of the sensors has a reading.
     fn with_reading(&self, tally: &Tally) -> Result<Vec<bool>> {
         let mut found = Vec::with_capacity(self.grouped.sensors.len());
-        for sensors in self.grouped.sensors.chunks(SENSORS_TOGETHER) {
+        for sensors in self.grouped.sensors.to_list().chunks(SENSORS_TOGETHER) {
             let request = AggregateRequest {
-                sensors: sensors.to_vec(),
+                sensors: sensors.to_vec().into(),
                 groups: (0..sensors.len() as u32).collect(),
                 group_count: sensors.len() as u32,
                 time: self.question.conditions.time,
                 bin: None,
                 fields: Vec::new(),
                 deviations: false,
+                extremes: false,
                 ends: false,
             };
             let snapshot = self.question.view.snapshot();
@@ -74,7 +75,7 @@ impl DistinctValues {
     fn answer(&self, tally: &Tally) -> Result<RecordBatch> {
         let Grouped { sensors, groups, count, .. } = &self.grouped;
         let tag = self.question.view.snapshot().tag(self.tag);
-        let (keys, with_reading) = (tag.keys(sensors), self.with_reading(tally)?);
+        let (keys, with_reading) = (keys_of(&tag, sensors), self.with_reading(tally)?);
         let mut values: Vec<Option<i64>> = vec![None; *count as usize];
         // The group in which each value was found last.
         let mut found_in: Vec<Option<u32>> = vec![None; tag.value_count()];
@@ -83,7 +84,7 @@ impl DistinctValues {
             if !with_reading[at] {
                 continue;
             }
-            let (key, group) = (keys[at], groups[at]);
+            let (key, group) = (keys[at], groups.get(at).copied().unwrap_or(0));
             let value = values[group as usize].get_or_insert(0);
             if key != NO_TAG && found_in[key as usize].replace(group) != Some(group) {
                 *value += 1;

@@ -42,7 +42,7 @@ pub(super) fn column(
     let mut rows = Rows::new(answer, times, edge, &unclear);
     for time in ranges {
         let request = ScanRequest {
-            sensors: answer.request.sensors.clone(),
+            sensors: answer.request.sensors.to_list().into_owned(),
             time,
             fields: vec![id],
             conditions: Vec::new(),
@@ -75,7 +75,8 @@ struct Rows<'a> {
 impl<'a> Rows<'a> {
     fn new(answer: &'a Answer<'a>, times: &'a [i64], edge: Edge, unclear: &[usize]) -> Self {
         let (request, result) = (answer.request, answer.result);
-        let group_of = request.sensors.iter().copied().zip(request.groups.iter().copied());
+        let groups = request.groups.iter().copied().chain(std::iter::repeat(0));
+        let group_of = request.sensors.iter().zip(groups);
         let line_of = unclear
             .iter()
             .map(|&line| ((result.group[line], result.bin_start_ns[line]), line))

@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, TimeOrder};
+use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Sensors, TimeOrder};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::by_time::ByTime;
@@ -90,7 +90,10 @@ pub(super) fn plan(
         (grouped, vec![all])
     } else {
         let grouped = grouped.group_after_group();
-        let parts = parts(&grouped.groups, threads);
+        let parts = match grouped.count {
+            0 | 1 => vec![Part { groups: 0..grouped.count, threads }],
+            _ => parts(&grouped.groups, threads),
+        };
         (grouped, parts)
     };
     let answers = Answers { question, arrow, grouped: Arc::new(grouped), parts, lines_max };
@@ -149,23 +152,17 @@ impl Answers {
         self.question.bin()
     }
 
-    /// The places of the sensors of some groups, from the first to the one behind the last.
-    fn places(&self, groups: &Range<u32>) -> (usize, usize) {
-        let before = |end: u32| self.grouped.groups.partition_point(|group| *group < end);
-        (before(groups.start), before(groups.end))
-    }
-
     fn request(&self, piece: &Piece) -> AggregateRequest {
-        let (first, behind) = self.places(&piece.groups);
-        let groups = &self.grouped.groups[first..behind];
+        let (sensors, groups) = self.grouped.of_groups(&piece.groups);
         AggregateRequest {
-            sensors: self.grouped.sensors[first..behind].to_vec(),
-            groups: groups.iter().map(|group| group - piece.groups.start).collect(),
+            sensors,
+            groups,
             group_count: piece.groups.end - piece.groups.start,
             time: piece.time,
             bin: self.bin(),
             fields: fields(&self.question),
             deviations: self.question.measures.iter().any(|one| one.is_deviation()),
+            extremes: self.question.measures.iter().any(|one| one.is_extreme()),
             ends: self.question.measures.iter().any(|one| one.is_end()),
         }
     }
@@ -176,7 +173,7 @@ impl Answers {
     }
 
     /// The sensors and the time that a partition is about.
-    pub(super) fn asked_for(&self, partition: usize) -> (Vec<u32>, TimeRange) {
+    pub(super) fn asked_for(&self, partition: usize) -> (Sensors, TimeRange) {
         let (groups, time) = (self.parts[partition].groups.clone(), self.question.conditions.time);
         (self.request(&Piece { groups, time }).sensors, time)
     }
@@ -251,7 +248,7 @@ impl Answers {
         tally: &Tally,
     ) -> Result<Option<(TimeRange, i128)>> {
         let mut request = self.request(&Piece { groups, time });
-        request.groups.fill(0);
+        request.groups.clear();
         let request =
             AggregateRequest { group_count: 1, bin: None, fields: vec![], ends: true, ..request };
         let result = self.ask(1, &request, tally)?;
@@ -400,8 +397,8 @@ impl Source for Answers {
         let time = self.question.time_with_rows();
         let count = i128::from(groups.end - groups.start);
         let lines = self.bin().map_or(count, |bin| bins(time, bin).saturating_mul(count));
-        let (first, behind) = self.places(&groups);
-        let rows = self.question.view.snapshot().rows_about(behind - first, &time);
+        let sensors = self.grouped.len_of(&groups);
+        let rows = self.question.view.snapshot().rows_about(sensors, &time);
         Some(rows.min(usize::try_from(lines).unwrap_or(usize::MAX)))
     }
 

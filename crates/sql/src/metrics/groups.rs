@@ -3,25 +3,28 @@
 //! Tags are compared by the order of their values, which the catalogue knows, as numbers: no text is looked at for a
 //! sensor, as there may be a million.
 
+use std::ops::Range;
+
 use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{SortOptions, take};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::HashMap;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
-use tidefall_types::{ColumnKind, TagId};
+use tidefall_storage::{SensorTag, Sensors};
+use tidefall_types::{ColumnKind, NO_TAG, TagId};
 
 use super::node::Question;
 use super::spec::Group;
-use crate::pushdown::{column_kind, evaluate, in_order, sensors_that_meet};
+use crate::pushdown::{column_kind, evaluate, sensors_in_order};
 use crate::table::View;
 
 /// The sensors of a question and their groups.
 #[derive(Debug)]
 pub(super) struct Grouped {
     /// The sensors in their order, or group after group.
-    pub(super) sensors: Vec<u32>,
-    /// The group of each of them; each group has one.
+    pub(super) sensors: Sensors,
+    /// The group of each of them, where there are several; each group has a sensor.
     pub(super) groups: Vec<u32>,
     /// The number of groups.
     pub(super) count: u32,
@@ -49,7 +52,7 @@ impl Grouped {
     /// last, the first column first.
     pub(super) fn of(question: &Question) -> Result<Self> {
         let view = &question.view;
-        let sensors = in_order(&sensors_that_meet(view, &question.conditions, None)?);
+        let sensors = sensors_in_order(view, &question.conditions)?;
         let exprs = question.groups.iter().filter_map(|group| match group {
             Group::Tags(expr) => Some(expr),
             Group::Bin(_) => None,
@@ -58,12 +61,17 @@ impl Grouped {
             exprs.map(|expr| (bare_tag(expr, view), expr)).unzip();
         let computed = tags.iter().zip(&exprs).filter(|(tag, _)| tag.is_none());
         let computed: Vec<Expr> = computed.map(|(_, expr)| (*expr).clone()).collect();
-        let (sensors, computed) = evaluate(view, sensors, &computed, &question.conditions.time)?;
         if tags.is_empty() || sensors.is_empty() {
             let count = u32::from(!sensors.is_empty());
-            let groups = vec![0; sensors.len()];
-            return Ok(Self { sensors, groups, count, columns: Vec::new() });
+            return Ok(Self { sensors, groups: Vec::new(), count, columns: Vec::new() });
         }
+        if let [Some(tag)] = tags[..]
+            && sensors.len() >= view.snapshot().tag(tag).value_count()
+        {
+            return Ok(Self::by_tag(view, sensors, tag));
+        }
+        let sensors = sensors.to_list().into_owned();
+        let (sensors, computed) = evaluate(view, sensors, &computed, &question.conditions.time)?;
         let mut computed = computed.into_iter();
         let mut columns = Vec::with_capacity(tags.len());
         let mut ranks = Vec::with_capacity(tags.len());
@@ -87,7 +95,36 @@ impl Grouped {
             }
         };
         let columns = columns.iter().map(|column| column.at(&firsts)).collect::<Result<_>>()?;
-        Ok(Self { sensors, groups, count: firsts.len() as u32, columns })
+        Ok(Self { sensors: sensors.into(), groups, count: firsts.len() as u32, columns })
+    }
+
+    /// Groups sensors by a tag that has no more values than there are sensors: the keys of its values become the groups.
+    fn by_tag(view: &View, sensors: Sensors, tag: TagId) -> Self {
+        const NONE: u32 = u32::MAX;
+        let shown = view.snapshot().tag(tag);
+        let (order, values) = (shown.order(), shown.value_count());
+        // Those without a value come last.
+        let place = |key: u32| (key as usize).min(values);
+        let mut groups = keys_of(&shown, &sensors);
+        let mut group_of = vec![NONE; values + 1];
+        groups.iter().for_each(|key| group_of[place(*key)] = *key);
+        let mut ordered = vec![NONE; values + 1];
+        for key in (0..values as u32).filter(|key| group_of[*key as usize] != NONE) {
+            ordered[order.rank(key) as usize] = key;
+        }
+        let has_missing = groups.contains(&NO_TAG);
+        let mut keys: Vec<u32> = ordered.into_iter().filter(|key| *key != NONE).collect();
+        if has_missing {
+            keys.push(NO_TAG);
+        }
+        keys.iter().zip(0..).for_each(|(key, group)| group_of[place(*key)] = group);
+        groups.iter_mut().for_each(|key| *key = group_of[place(*key)]);
+        Self {
+            sensors,
+            groups,
+            count: keys.len() as u32,
+            columns: vec![GroupColumn::Tag(tag, keys)],
+        }
     }
 
     /// The same with the sensors group after group.
@@ -96,17 +133,41 @@ impl Grouped {
             return self;
         }
         let order = self.places();
-        let of = |values: &[u32]| order.iter().map(|at| values[*at as usize]).collect();
-        let (sensors, groups) = (of(&self.sensors), of(&self.groups));
+        let of =
+            |values: &[u32]| -> Vec<u32> { order.iter().map(|at| values[*at as usize]).collect() };
+        let (sensors, groups) = (of(&self.sensors.to_list()).into(), of(&self.groups));
         Self { sensors, groups, ..self }
     }
 
     /// The places of the sensors, group after group.
     pub(super) fn places(&self) -> Vec<u32> {
         match self.groups.is_sorted() {
-            true => (0..self.groups.len() as u32).collect(),
+            true => (0..self.sensors.len() as u32).collect(),
             false => order_of(&self.groups, self.count as usize),
         }
+    }
+
+    /// The sensors of some groups, where they lie group after group, and the group of each, counted from the first of these.
+    /// Only where they are all groups need the sensors lie in another order.
+    pub(super) fn of_groups(&self, wanted: &Range<u32>) -> (Sensors, Vec<u32>) {
+        if *wanted == (0..self.count) {
+            return (self.sensors.clone(), self.groups.clone());
+        }
+        let (first, behind) = self.places_of(wanted);
+        let sensors = self.sensors.to_list()[first..behind].to_vec();
+        let groups = self.groups[first..behind].iter().map(|group| group - wanted.start);
+        (sensors.into(), groups.collect())
+    }
+
+    /// How many sensors some groups have, which lie group after group.
+    pub(super) fn len_of(&self, wanted: &Range<u32>) -> usize {
+        let (first, behind) = self.places_of(wanted);
+        if *wanted == (0..self.count) { self.sensors.len() } else { behind - first }
+    }
+
+    fn places_of(&self, wanted: &Range<u32>) -> (usize, usize) {
+        let before = |end: u32| self.groups.partition_point(|group| *group < end);
+        (before(wanted.start), before(wanted.end))
     }
 
     /// The values of some groups, a column for each group column that looks at tags.
@@ -134,6 +195,14 @@ impl GroupColumn {
                 Self::Values(take(values, &UInt32Array::from(sensors.to_vec()), None)?)
             }
         })
+    }
+}
+
+/// The keys of the values that some sensors have of a tag.
+pub(super) fn keys_of(tag: &SensorTag<'_>, sensors: &Sensors) -> Vec<u32> {
+    match sensors {
+        Sensors::Range(range) => tag.keys_within(range.clone()),
+        Sensors::List(list) => tag.keys(list),
     }
 }
 

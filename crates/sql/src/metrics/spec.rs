@@ -93,9 +93,14 @@ impl Measure {
         matches!(self, Self::Variance(..) | Self::Deviation(..))
     }
 
-    /// Whether it is about ends: the least or greatest value, the first or last value or time.
+    /// Whether it is the least or the greatest value.
+    pub(crate) fn is_extreme(self) -> bool {
+        matches!(self, Self::Min(_) | Self::Max(_))
+    }
+
+    /// Whether it is about ends of time: the first or last value or time.
     pub(crate) fn is_end(self) -> bool {
-        matches!(self, Self::Min(_) | Self::Max(_) | Self::Value(..) | Self::Time(_))
+        matches!(self, Self::Value(..) | Self::Time(_))
     }
 
     /// The measure that an aggregate expression asks for, if metrics have it.

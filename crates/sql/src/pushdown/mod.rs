@@ -21,7 +21,7 @@ use tidefall_storage::{TagFilter, ValueCondition};
 use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
-pub(crate) use selection::{evaluate, in_order, select_among, select_sensors, sensors_that_meet};
+pub(crate) use selection::{evaluate, select_among, select_sensors, sensors_in_order};
 pub(crate) use steps::{Step, unit_ns};
 pub(crate) use values::{End, end_of};
 

@@ -14,7 +14,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_expr::create_physical_expr;
 use roaring::RoaringBitmap;
-use tidefall_storage::{AggregateRequest, ReadStats};
+use tidefall_storage::{AggregateRequest, ReadStats, Sensors, TagFilter};
 use tidefall_types::{ColumnKind, TimeRange};
 
 use super::Conditions;
@@ -64,14 +64,21 @@ pub(crate) fn sensors_that_meet(
     Ok(kept)
 }
 
-/// The sensors of a set, in their order.
-pub(crate) fn in_order(sensors: &RoaringBitmap) -> Vec<u32> {
-    match (sensors.min(), sensors.max()) {
-        (Some(first), Some(last)) if sensors.len() == u64::from(last - first) + 1 => {
-            (first..=last).collect()
-        }
-        _ => sensors.iter().collect(),
+/// The sensors that meet conditions, in their order: as a range where that is known or found without a look at each.
+pub(crate) fn sensors_in_order(view: &View, conditions: &Conditions) -> Result<Sensors> {
+    if conditions.tags == TagFilter::All && conditions.tag_exprs.is_empty() {
+        let count = if conditions.time.is_empty() { 0 } else { view.snapshot().sensor_count() };
+        return Ok((0..count).into());
     }
+    let found = sensors_that_meet(view, conditions, None)?;
+    Ok(match (found.min(), found.max()) {
+        (Some(first), Some(last))
+            if found.len() == u64::from(last - first) + 1 && last < u32::MAX =>
+        {
+            (first..last + 1).into()
+        }
+        _ => found.iter().collect::<Vec<u32>>().into(),
+    })
 }
 
 /// The values of expressions over tags for each of `sensors`. Where an expression fails, sensors without a row in `time`
@@ -101,13 +108,14 @@ pub(crate) fn evaluate(
 /// Those of `sensors` that have a row in `time`.
 fn with_rows(view: &View, sensors: &[u32], time: &TimeRange) -> Result<Vec<u32>> {
     let request = AggregateRequest {
-        sensors: sensors.to_vec(),
+        sensors: sensors.to_vec().into(),
         groups: (0..sensors.len() as u32).collect(),
         group_count: sensors.len() as u32,
         time: *time,
         bin: None,
         fields: Vec::new(),
         deviations: false,
+        extremes: false,
         ends: false,
     };
     let stats = Arc::new(ReadStats::default());

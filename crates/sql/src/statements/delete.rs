@@ -92,13 +92,14 @@ fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Resu
 fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {
     let sensors = select_sensors(view, conditions).map_err(from_datafusion)?;
     let request = AggregateRequest {
-        groups: vec![0; sensors.len()],
-        sensors,
+        groups: Vec::new(),
+        sensors: sensors.into(),
         group_count: 1,
         time: conditions.time,
         bin: None,
         fields: Vec::new(),
         deviations: false,
+        extremes: false,
         ends: false,
     };
     let result = view.snapshot().aggregate(&request, &Arc::new(ReadStats::default()))?;

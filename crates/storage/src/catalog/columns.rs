@@ -1,5 +1,6 @@
 //! Columns that grow at their end while readers have them: in chunks, of which only the last is copied when it grows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_types::NO_TAG;
@@ -108,6 +109,19 @@ impl Keys {
         keys
     }
 
+    /// The keys of the sensors in a range, all of which there are.
+    pub(super) fn within(&self, sensors: Range<u32>) -> Vec<u32> {
+        let (mut next, end) = (sensors.start as usize, sensors.end as usize);
+        let mut keys = Vec::with_capacity(sensors.len());
+        while next < end {
+            let (chunk, start) = (next / CHUNK_LEN, next % CHUNK_LEN);
+            let taken = (CHUNK_LEN - start).min(end - next);
+            keys.extend_from_slice(&self.chunks[chunk].keys[start..start + taken]);
+            next += taken;
+        }
+        keys
+    }
+
     pub(super) fn push(&mut self, key: u32) {
         last_chunk(&mut self.chunks, self.len).push(key);
         self.len += 1;
@@ -153,6 +167,10 @@ mod tests {
         {
             let each: Vec<u32> = sensors.iter().map(|sensor| keys.get(*sensor)).collect();
             assert_eq!(keys.of(&sensors), each);
+        }
+        for range in [0..0, 5..6, 0..keys.len as u32, 16_383..16_385, 20_000..40_000] {
+            let each: Vec<u32> = range.clone().map(|sensor| keys.get(sensor)).collect();
+            assert_eq!(keys.within(range), each);
         }
     }
 

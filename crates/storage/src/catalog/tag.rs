@@ -1,6 +1,7 @@
 //! A tag: its distinct values, and the value that each sensor has.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arrow_array::{Array, StringArray};
@@ -106,6 +107,11 @@ impl TagValues {
         self.keys.of(sensors)
     }
 
+    /// The keys of the sensors in a range, all of which there are.
+    pub(crate) fn keys_within(&self, sensors: Range<u32>) -> Vec<u32> {
+        self.keys.within(sensors)
+    }
+
     /// The keys of all sensors.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
         self.keys.iter()
@@ -196,6 +202,14 @@ impl<'a> SensorTag<'a> {
     /// are found fastest.
     pub fn keys(&self, sensors: &[u32]) -> Vec<u32> {
         self.0.map_or_else(|| vec![NO_TAG; sensors.len()], |values| values.keys_of(sensors))
+    }
+
+    /// As [`SensorTag::keys`], of the sensors in a range.
+    pub fn keys_within(&self, sensors: Range<u32>) -> Vec<u32> {
+        match self.0 {
+            None => vec![NO_TAG; sensors.len()],
+            Some(values) => values.keys_within(sensors),
+        }
     }
 
     /// The value that a sensor has. The sensor must be one of the snapshot.

@@ -123,11 +123,12 @@ fn read(snapshot: &TableSnapshot, time: TimeRange) -> Result<()> {
         let request = AggregateRequest {
             groups: sensors.iter().map(|sensor| sensor % 2).collect(),
             group_count: 2,
-            sensors: sensors.clone(),
+            sensors: sensors.clone().into(),
             time,
             bin,
             fields: fields.clone(),
             deviations: true,
+            extremes: true,
             ends: true,
         };
         snapshot.plan_aggregate(&request)?;

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tidefall_types::{FieldId, FieldType, Result};
+use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::bin::Bins;
 use super::request::{AggregateRequest, AggregateResult};
-use super::sums::{Dealt, DealtBlock, DealtEnd, FieldSums, TimedBlocks, WantedSums};
+use super::sums::{Dealt, DealtBlock, DealtEnd, FieldSums, TimedBlocks};
 use crate::rows::SensorRows;
+use crate::segment::metrics::Blocks;
 use crate::segment::numbers::reorder;
 
 /// Metrics by group and bin while they grow: columns, with one entry for each group and bin, a *line*.
@@ -65,7 +66,7 @@ pub(super) struct ChosenEnd {
 
 impl Accumulator {
     pub(crate) fn new(request: &AggregateRequest, fields: &Arc<[(FieldId, FieldType)]>) -> Self {
-        let wanted = WantedSums { deviations: request.deviations, ends: request.ends };
+        let wanted = request.wanted();
         Self {
             fields: Arc::clone(fields),
             group_count: request.group_count,
@@ -230,7 +231,7 @@ impl Accumulator {
         range: Range<usize>,
         places: &[Option<usize>],
     ) {
-        self.rows.extend(blocks.blocks.rows[range.clone()].iter().map(|rows| *rows as u64));
+        self.rows.extend(range.clone().map(|block| blocks.blocks.rows[block] as u64));
         self.first_ns.extend(range.clone().map(|block| blocks.time(block).first_ns));
         self.last_ns.extend(range.clone().map(|block| blocks.time(block).last_ns));
         for (sums, place) in self.sums.iter_mut().zip(places) {
@@ -391,6 +392,24 @@ impl Accumulator {
             first_time_ns: self.first_ns,
             last_time_ns: self.last_ns,
             fields: fields.map(|(sums, (_, ty))| sums.finish(*ty)).collect::<Result<_>>()?,
+        })
+    }
+
+    /// The only line as a block, whose times are counted from 1970; nothing where there is no line, or the times do not
+    /// fit. `is_exact` tells whether the sums of a field are right.
+    pub(super) fn into_block(self, is_exact: impl Fn(usize) -> bool) -> Option<Blocks> {
+        let time = TimeRange::new(*self.first_ns.first()?, *self.last_ns.first()?);
+        let fields = self.sums.into_iter().zip(0..);
+        Some(Blocks {
+            // Of whichever sensor.
+            sensor: vec![0],
+            block: vec![0].into(),
+            rows: vec![i64::try_from(self.rows[0]).ok()?].into(),
+            first_offset_ns: vec![time.first_ns].into(),
+            last_offset_ns: vec![time.last_ns].into(),
+            fields: fields
+                .map(|(sums, place)| sums.into_block(&time, is_exact(place)))
+                .collect::<Option<_>>()?,
         })
     }
 

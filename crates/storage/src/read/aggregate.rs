@@ -60,7 +60,7 @@ pub(crate) fn aggregate(
     threads: usize,
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
-    sources.open(&request.sensors, &request.time, Wanted::Metrics)?;
+    sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics)?;
     let request = &*in_order(request);
     let shares = shares(sources, request, fields, threads)?;
     let gather = |share, _: &mut ()| {
@@ -121,7 +121,7 @@ impl<'a> Gathering<'a> {
             return self.walk(sources, share, asked);
         }
         for object in &alone {
-            let swept = sweep(object, share, asked, &mut self.accumulator)?;
+            let swept = sweep(object, share, asked, self.request.wanted(), &mut self.accumulator)?;
             self.blocks_from_metrics += swept.blocks;
             let mut near = Near::default();
             for Left { sensor, group, time } in swept.left {
@@ -136,7 +136,7 @@ impl<'a> Gathering<'a> {
     fn walk(&mut self, sources: &Sources, share: &Share<'_>, asked: Asked<'_>) -> Result<()> {
         let mut walk = Walk::new(sources, &self.request.fields, asked);
         let mut near = Near::default();
-        for (&sensor, &group) in share.sensors.iter().zip(share.groups) {
+        for (sensor, group) in share.grouped() {
             if walk.find(sensor)? {
                 self.add_clear(group, &walk);
             } else {
@@ -209,15 +209,22 @@ const SENSORS_TO_SWEEP: usize = if cfg!(debug_assertions) { 3 } else { 256 };
 
 /// A question with its sensors in their order, if they are many.
 fn in_order(request: &AggregateRequest) -> Cow<'_, AggregateRequest> {
-    if request.sensors.len() < SENSORS_TO_ORDER || request.sensors.is_sorted() {
+    if request.sensors.len() < SENSORS_TO_ORDER || request.sensors.as_slice().is_sorted() {
         return Cow::Borrowed(request);
     }
-    let sensors = request.sensors.iter().copied().zip(request.groups.iter().copied());
+    let fields = request.fields.clone();
+    if request.groups.is_empty() {
+        let mut sensors = request.sensors.to_list().into_owned();
+        sensors.sort_unstable();
+        let (sensors, groups) = (sensors.into(), Vec::new());
+        return Cow::Owned(AggregateRequest { sensors, groups, fields, ..*request });
+    }
+    let sensors = request.sensors.iter().zip(request.groups.iter().copied());
     let mut sensors: Vec<(u32, u32)> = sensors.collect();
     // They come in order within each group, which this sort makes use of.
     sensors.sort();
-    let (sensors, groups) = sensors.into_iter().unzip();
-    let fields = request.fields.clone();
+    let (sensors, groups): (Vec<u32>, Vec<u32>) = sensors.into_iter().unzip();
+    let sensors = sensors.into();
     Cow::Owned(AggregateRequest { sensors, groups, fields, ..*request })
 }
 
@@ -285,7 +292,7 @@ pub(crate) fn plan(
 ) -> Result<AggregatePlan> {
     let mut plan = AggregatePlan::default();
     let asked = Asked { time: request.time, bin: request.bin, fields };
-    for &sensor in &request.sensors {
+    for sensor in request.sensors.iter() {
         let parts = sources.parts(sensor, &request.time)?;
         let split = split(sensor, &parts, asked)?;
         plan.blocks_from_metrics += split.blocks.iter().map(|b| b.2.len() as u64).sum::<u64>();
@@ -415,11 +422,7 @@ fn split_object(
 
 /// The first and the last time of a block's rows.
 pub(crate) fn block_time(blocks: &Blocks, block: usize, block_ns: i64) -> TimeRange {
-    // The start may lie before the first nanosecond of time; where the rows lie is right all the same, as
-    // all is counted modulo 2^64.
-    let start = blocks.block[block].wrapping_mul(block_ns);
-    let at = |offset: i64| start.wrapping_add(offset);
-    TimeRange::new(at(blocks.first_offset_ns[block]), at(blocks.last_offset_ns[block]))
+    blocks.time(block, block_ns)
 }
 
 pub(super) fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {

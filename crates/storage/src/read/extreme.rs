@@ -67,13 +67,14 @@ fn narrow<T: PageValue>(
     let days = (span_ns / PARTS / NS_PER_DAY).max(1);
     let bin = Bin { width_ns: days.saturating_mul(NS_PER_DAY), origin_ns: 0 };
     let request = AggregateRequest {
-        sensors: vec![sensor],
+        sensors: vec![sensor].into(),
         groups: vec![0],
         group_count: 1,
         time: *time,
         bin: Some(bin),
         fields: vec![fields[0].0],
         deviations: false,
+        extremes: true,
         ends: true,
     };
     let found = aggregate(sources, &request, fields, 1, &Arc::new(ReadStats::default()))?;

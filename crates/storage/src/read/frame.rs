@@ -78,7 +78,7 @@ pub(super) fn read_frame<T: PageValue>(
 ) -> Result<Frame<T>> {
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([field]);
     let stats = Arc::new(ReadStats::default());
-    sources.open(sensors, time, Wanted::Pages(&fields))?;
+    sources.open(&sensors.into(), time, Wanted::Pages(&fields))?;
     let streams: Vec<SensorStream> = sensors
         .iter()
         .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))

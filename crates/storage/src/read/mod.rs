@@ -27,12 +27,14 @@ mod repeats;
 mod request;
 mod room;
 mod scan;
+mod sensors;
 mod series;
 mod shares;
 mod snapshot;
 mod stretches;
 mod sums;
 mod sweep;
+mod totals;
 mod walk;
 mod widths;
 
@@ -47,6 +49,7 @@ pub use request::{
     ReadStats, RowBatch, ScanRequest, TimeOrder, ValueCondition,
 };
 pub use scan::Scan;
+pub use sensors::Sensors;
 pub use series::SensorSeries;
 pub use snapshot::TableSnapshot;
 

@@ -167,13 +167,14 @@ impl<'a> Moments<'a> {
         let is_open = |place: &usize| self.found[*place].is_none();
         let places: Vec<usize> = (0..self.sensors.len()).filter(is_open).collect();
         let request = AggregateRequest {
-            sensors: places.iter().map(|place| self.sensors[*place]).collect(),
+            sensors: places.iter().map(|place| self.sensors[*place]).collect::<Vec<_>>().into(),
             groups: (0..places.len() as u32).collect(),
             group_count: places.len() as u32,
             time: TimeRange::ALL,
             bin: None,
             fields: vec![self.field.0],
             deviations: false,
+            extremes: true,
             ends: true,
         };
         let stats = Arc::new(ReadStats::default());
@@ -204,7 +205,7 @@ impl<'a> Moments<'a> {
         let is_moment = range.first_ns == range.last_ns;
         let fields = [self.field];
         let wanted = if is_moment { Wanted::Pages(&fields) } else { Wanted::Nothing };
-        self.sources.open(&sensors, range, wanted)?;
+        self.sources.open(&sensors[..].into(), range, wanted)?;
         let lookup = Lookup {
             sources: self.sources,
             fields: Arc::new([self.field]),

@@ -41,11 +41,10 @@ impl NearFrame {
             return Ok(None);
         }
         let Some(blocks) = &self.frame else { return Ok(Some(0..0)) };
-        let number = i64::from(sensor);
-        let is_ahead = blocks.sensor.get(self.at).is_some_and(|other| *other <= number);
+        let is_ahead = blocks.sensor.get(self.at).is_some_and(|other| *other <= sensor);
         let start = if is_ahead { self.at } else { 0 };
-        let start = start + leading(&blocks.sensor[start..], |other| other < number);
-        let end = start + leading(&blocks.sensor[start..], |other| other == number);
+        let start = start + leading(&blocks.sensor[start..], |other| other < sensor);
+        let end = start + leading(&blocks.sensor[start..], |other| other == sensor);
         self.at = start;
         Ok(Some(start..end))
     }
@@ -59,10 +58,9 @@ impl NearFrame {
         }
         (self.frame, self.known, self.at) = (frames.pop(), RangeInclusive::new(sensor, sensor), 0);
         // The first and the last sensor of a frame may have blocks in the frames beside it.
-        let ends = self.frame.as_ref().and_then(|blocks| {
-            let (first, last) = (*blocks.sensor.first()?, *blocks.sensor.last()?);
-            Some((u32::try_from(first).ok()?, u32::try_from(last).ok()?))
-        });
+        let ends = self.frame.as_ref();
+        let ends = ends
+            .and_then(|blocks| blocks.sensor.first().copied().zip(blocks.sensor.last().copied()));
         if let Some((first, last)) = ends
             && first < sensor
             && sensor < last

@@ -1,6 +1,6 @@
 //! Where the readings of a sensor lie: runs in memory and chunks of segments.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,6 +10,7 @@ use super::chunk::PlacedChunk;
 use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
 use super::request::ReadStats;
+use super::sensors::SensorSlice;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
@@ -24,16 +25,9 @@ pub(crate) struct LiveObject {
 }
 
 impl LiveObject {
-    /// Whether some of these sensors lie between its first and its last one.
-    pub(crate) fn may_have_one_of(&self, sensors: &[u32]) -> bool {
-        let known = self.entry.first_sensor..=self.entry.last_sensor;
-        sensors.iter().any(|sensor| known.contains(sensor))
-    }
-
-    /// The same of sensors that ascend.
-    pub(super) fn may_have_one_of_ordered(&self, sensors: &[u32]) -> bool {
-        let next = sensors.partition_point(|sensor| *sensor < self.entry.first_sensor);
-        sensors.get(next).is_some_and(|sensor| *sensor <= self.entry.last_sensor)
+    /// From its first sensor to its last.
+    pub(super) fn sensors(&self) -> RangeInclusive<u32> {
+        self.entry.first_sensor..=self.entry.last_sensor
     }
 
     fn shares_sensors_with(&self, other: &Self) -> bool {
@@ -99,17 +93,17 @@ impl Sources {
     /// are in memory, and what is wanted beside them; pages are only asked for.
     pub(super) fn open(
         &self,
-        sensors: &[u32],
+        sensors: &SensorSlice<'_>,
         range: &TimeRange,
         wanted: Wanted<'_>,
     ) -> Result<()> {
         let is_wanted = |object: &&Arc<LiveObject>| {
             object.entry.time.overlaps(range)
                 && !object.segment.is_open()
-                && object.may_have_one_of(sensors)
+                && sensors.has_one_of(&object.sensors())
         };
         let closed: Vec<&Arc<LiveObject>> = self.objects.iter().filter(is_wanted).collect();
-        if closed.is_empty() || sensors.is_empty() {
+        if closed.is_empty() || sensors.len() == 0 {
             return Ok(());
         }
         let left = AtomicI64::new(AHEAD_BYTES);
@@ -117,16 +111,16 @@ impl Sources {
             if sensors.len() > OPENED_SINGLY_MAX {
                 return object.segment.block_ns().map(drop);
             }
-            let known = object.entry.first_sensor..=object.entry.last_sensor;
-            for sensor in sensors.iter().filter(|sensor| known.contains(sensor)) {
-                let indexes = object.segment.index_blocks(*sensor, *sensor)?;
+            let known = object.sensors();
+            for sensor in sensors.clone().into_iter().filter(|sensor| known.contains(sensor)) {
+                let indexes = object.segment.index_blocks(sensor, sensor)?;
                 match wanted {
                     Wanted::Nothing => {}
-                    Wanted::Metrics => drop(object.segment.metrics(*sensor, *sensor)?),
+                    Wanted::Metrics => drop(object.segment.metrics(sensor, sensor)?),
                     Wanted::Pages(fields) => {
                         let places = object.segment.places(fields)?;
                         for index in indexes {
-                            let chunks = index.chunks_within(*sensor, range);
+                            let chunks = index.chunks_within(sensor, range);
                             for pages in pages_of(&index, chunks, &places) {
                                 let bytes = (pages.end - pages.start) as i64;
                                 if left.fetch_sub(bytes, Ordering::Relaxed) > 0 {

@@ -7,6 +7,7 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 use super::near::{NearMetrics, ObjectMetrics};
 use super::parts::{Part, Place};
 use super::request::{Comparison, LateCondition, ReadStats, ValueCondition};
+use crate::search::first_behind;
 use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
 use crate::segment::numbers::Number;
 
@@ -110,7 +111,6 @@ pub(crate) fn blocks_of(
     time: &TimeRange,
     block_ns: i64,
 ) -> std::ops::Range<usize> {
-    let sensor = i64::from(sensor);
     let start = blocks.sensor.partition_point(|other| *other < sensor);
     let end = start + blocks.sensor[start..].partition_point(|other| *other == sensor);
     blocks_within(blocks, start..end, time, block_ns)
@@ -125,10 +125,8 @@ pub(crate) fn blocks_within(
 ) -> std::ops::Range<usize> {
     let first_block = time.first_ns.div_euclid(block_ns);
     let last_block = time.last_ns.div_euclid(block_ns);
-    let start = of_sensor.start;
-    let of_sensor = &blocks.block[of_sensor];
-    let first = start + of_sensor.partition_point(|block| *block < first_block);
-    let behind = start + of_sensor.partition_point(|block| *block <= last_block);
+    let first = first_behind(of_sensor.clone(), |at| blocks.block[at] < first_block);
+    let behind = first_behind(of_sensor, |at| blocks.block[at] <= last_block);
     first..behind.max(first)
 }
 

@@ -7,6 +7,8 @@ use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, TimeRange};
 
 use super::bin::Bin;
+use super::sensors::Sensors;
+use crate::segment::metrics::Wanted;
 
 /// Rows of a batch at most; also the unit in which a scan allocates. A batch of long texts or of very many fields has fewer.
 pub const BATCH_ROWS: usize = 8192;
@@ -94,9 +96,9 @@ impl RowBatch {
 /// A question for metrics instead of rows.
 #[derive(Debug, Clone)]
 pub struct AggregateRequest {
-    /// The sensors, none twice.
-    pub sensors: Vec<u32>,
-    /// For each of `sensors` the group into which it counts, below `group_count`.
+    /// The sensors.
+    pub sensors: Sensors,
+    /// For each of `sensors` the group into which it counts, below `group_count`; nothing where all count into group 0.
     pub groups: Vec<u32>,
     /// The number of groups.
     pub group_count: u32,
@@ -108,9 +110,19 @@ pub struct AggregateRequest {
     pub fields: Vec<FieldId>,
     /// Whether [`FieldMetrics::m2`] is wanted, which takes as long as all the others do.
     pub deviations: bool,
-    /// Whether the first and the last times are wanted, and the least, the greatest, the first and the last values. Where they
-    /// are not, they are of no meaning: sums alone take a third of the time.
+    /// Whether the least and the greatest values are wanted. Where they are not, they are of no meaning: sums alone take a
+    /// third of the time.
+    pub extremes: bool,
+    /// Whether the first and the last times and values are wanted; they, too, are of no meaning else.
     pub ends: bool,
+}
+
+impl AggregateRequest {
+    /// What of the metrics of its fields is wanted.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let Self { extremes, ends, deviations, .. } = *self;
+        Wanted { sums: true, extremes, ends, deviations }
+    }
 }
 
 /// Metrics by group and bin, ordered by them; groups and bins without a row are left out.

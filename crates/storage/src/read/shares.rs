@@ -1,5 +1,6 @@
 //! Parts of a question for metrics that threads answer side by side.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
@@ -7,6 +8,7 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 use super::aggregate::{Asked, overlaps_any, split};
 use super::parts::{Part, Sources};
 use super::request::AggregateRequest;
+use super::sensors::SensorSlice;
 use crate::parallel::threads_for;
 
 /// Of so many sensors for each thread, each thread takes some; fewer may be too little work, or too unequal.
@@ -15,10 +17,35 @@ const SENSORS_PER_THREAD: usize = 16;
 /// A part of a question.
 #[derive(Debug)]
 pub(super) struct Share<'a> {
-    pub(super) sensors: &'a [u32],
-    /// The group of each of them.
+    pub(super) sensors: SensorSlice<'a>,
+    /// The group of each of them; nothing where all count into group 0.
     pub(super) groups: &'a [u32],
     pub(super) time: TimeRange,
+}
+
+impl Share<'_> {
+    /// The sensors, each with its group.
+    pub(super) fn grouped(&self) -> impl Iterator<Item = (u32, u32)> {
+        let groups = self.groups.iter().copied();
+        let rest = self.sensors.len() - groups.len();
+        self.sensors.clone().into_iter().zip(groups.chain(std::iter::repeat_n(0, rest)))
+    }
+
+    /// What it asks of some sensors, where its own ascend.
+    pub(super) fn within(&self, known: &RangeInclusive<u32>) -> Self {
+        self.at(self.sensors.places_within(known))
+    }
+
+    /// The group of all of its sensors, if they have one.
+    pub(super) fn only_group(&self) -> Option<u32> {
+        let first = self.groups.first().copied().unwrap_or(0);
+        self.groups.iter().all(|group| *group == first).then_some(first)
+    }
+
+    fn at(&self, places: Range<usize>) -> Self {
+        let groups = if self.groups.is_empty() { &[] } else { &self.groups[places.clone()] };
+        Self { sensors: self.sensors.at(places), groups, time: self.time }
+    }
 }
 
 /// Cuts a question into at most `threads`, whose answers together are that to the whole.
@@ -45,9 +72,13 @@ pub(super) fn shares<'a>(
 }
 
 fn by_sensors(request: &AggregateRequest, threads: usize) -> Vec<Share<'_>> {
-    let share = request.sensors.len().div_ceil(threads);
-    let shares = request.sensors.chunks(share).zip(request.groups.chunks(share));
-    shares.map(|(sensors, groups)| Share { sensors, groups, time: request.time }).collect()
+    let (all, sensors) = (whole(request, request.time), request.sensors.len());
+    let step = sensors.div_ceil(threads).max(1);
+    (0..sensors).step_by(step).map(|start| all.at(start..sensors.min(start + step))).collect()
+}
+
+fn whole(request: &AggregateRequest, time: TimeRange) -> Share<'_> {
+    Share { sensors: request.sensors.as_slice(), groups: &request.groups, time }
 }
 
 /// Cuts the stretch of time in which rows will be read. Blocks that lie across a cut are read as rows by both sides.
@@ -60,8 +91,7 @@ fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<S
     let share = |at: usize| {
         let first_ns = if at == 0 { request.time.first_ns } else { cut_ns(at) };
         let last_ns = if at + 1 == threads { request.time.last_ns } else { cut_ns(at + 1) - 1 };
-        let time = TimeRange::new(first_ns, last_ns);
-        Share { sensors: &request.sensors, groups: &request.groups, time }
+        whole(request, TimeRange::new(first_ns, last_ns))
     };
     (0..threads).map(share).collect()
 }
@@ -74,7 +104,8 @@ fn reads_rows(sources: &Sources, request: &AggregateRequest) -> Result<bool> {
     }
     let Some(bin) = request.bin else { return Ok(false) };
     let objects = sources.objects.iter().filter(|object| {
-        object.entry.time.overlaps(&request.time) && object.may_have_one_of(&request.sensors)
+        object.entry.time.overlaps(&request.time)
+            && request.sensors.as_slice().has_one_of(&object.sensors())
     });
     for object in objects {
         let block_ns = object.segment.block_ns()?;
@@ -93,9 +124,9 @@ fn rows_to_read(
 ) -> Result<Option<(TimeRange, usize)>> {
     let mut found: Option<(TimeRange, usize)> = None;
     let asked = Asked { time: request.time, bin: request.bin, fields };
-    for sensor in &request.sensors {
-        let parts = sources.parts(*sensor, &request.time)?;
-        let split = split(*sensor, &parts, asked)?;
+    for sensor in request.sensors.iter() {
+        let parts = sources.parts(sensor, &request.time)?;
+        let split = split(sensor, &parts, asked)?;
         let (Some(first), Some(last)) = (split.rows.first(), split.rows.last()) else { continue };
         let sensor_time = TimeRange::new(first.first_ns, last.last_ns);
         let is_read = |part: &&Part| overlaps_any(&split.rows, &part.time);

@@ -17,6 +17,7 @@ use super::moment::{self, SensorValues};
 use super::parts::Sources;
 use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, TimeOrder};
 use super::scan::Scan;
+use super::sensors::SensorSlice;
 use super::series::{SensorSeries, read_series};
 use super::stretches::stretches;
 use crate::catalog::{SensorTag, SensorsView, TagFilter};
@@ -116,7 +117,7 @@ impl TableSnapshot {
     /// # Errors
     /// `Invalid` when the request names a sensor or field that does not exist.
     pub fn scan(&self, request: &ScanRequest) -> Result<Scan> {
-        self.check_sensors(&request.sensors)?;
+        self.check_sensors(&request.sensors[..])?;
         let fields = self.typed(&request.fields)?;
         let stats = Arc::new(ReadStats::default());
         Ok(Scan::new(Arc::clone(&self.sources), request.clone(), fields, stats))
@@ -206,7 +207,7 @@ impl TableSnapshot {
         fields: &[FieldId],
         stats: &Arc<ReadStats>,
     ) -> Result<SensorSeries> {
-        self.check_sensors(&[sensor])?;
+        self.check_sensors(&[sensor][..])?;
         let fields = self.typed(fields)?;
         let stream = SensorStream::new(&self.sources, sensor, time, &fields, stats)?;
         let series = read_series(stream, time)?;
@@ -241,7 +242,7 @@ impl TableSnapshot {
     /// # Errors
     /// As [`TableSnapshot::read_sensor`].
     pub fn with_readings(&self, sensors: Vec<u32>) -> Result<Vec<u32>> {
-        self.check_sensors(&sensors)?;
+        self.check_sensors(&sensors[..])?;
         let mut found = Vec::with_capacity(sensors.len());
         for sensor in sensors {
             if self.sources.has_rows(sensor)? {
@@ -359,9 +360,9 @@ impl TableSnapshot {
         self.typed(&[field]).map(|typed| typed[0])
     }
 
-    fn check_sensors(&self, sensors: &[u32]) -> Result<()> {
-        match sensors.iter().max() {
-            Some(sensor) if *sensor >= self.sensors.count => Err(Error::invalid(format!(
+    fn check_sensors<'a>(&self, sensors: impl Into<SensorSlice<'a>>) -> Result<()> {
+        match sensors.into().max() {
+            Some(sensor) if sensor >= self.sensors.count => Err(Error::invalid(format!(
                 "table {} has {} sensors, none has the number {sensor}",
                 self.schema.name, self.sensors.count
             ))),
@@ -370,13 +371,15 @@ impl TableSnapshot {
     }
 
     fn check_aggregate(&self, request: &AggregateRequest) -> Result<Arc<[(FieldId, FieldType)]>> {
-        self.check_sensors(&request.sensors)?;
-        let is_whole = request.groups.len() == request.sensors.len()
+        self.check_sensors(request.sensors.as_slice())?;
+        let (groups, sensors) = (request.groups.len(), request.sensors.len());
+        let is_whole = (groups == sensors || groups == 0)
+            && (sensors == 0 || request.group_count > 0)
             && request.groups.iter().max().is_none_or(|group| *group < request.group_count)
             && request.bin.is_none_or(|bin| bin.width_ns > 0);
         if !is_whole {
             return Err(Error::invalid(
-                "an aggregate needs a group below the group count for each sensor, and bins above 0 wide",
+                "an aggregate needs a group below the group count for each sensor or none at all, and bins above 0 wide",
             ));
         }
         self.typed(&request.fields)

@@ -11,7 +11,7 @@ use tidefall_types::{FieldType, Result, TimeRange};
 use super::aggregate::block_time;
 use super::request::FieldMetrics;
 use crate::rows::arrow_error;
-use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks};
+use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks, Wanted};
 use crate::segment::numbers::{Number, NumberKind, Totals, number_kind, reorder, with_numbers};
 
 /// The metrics of one field.
@@ -30,16 +30,7 @@ pub(super) struct Sums<T> {
     columns: Columns<T>,
     first_ns: Vec<i64>,
     last_ns: Vec<i64>,
-    wanted: WantedSums,
-}
-
-/// What is wanted beside counts and sums; the others then mean nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct WantedSums {
-    /// The squared differences.
-    pub(super) deviations: bool,
-    /// The least and the greatest value, the first and the last.
-    pub(super) ends: bool,
+    wanted: Wanted,
 }
 
 /// The metrics of one field of one line.
@@ -79,18 +70,26 @@ impl<T: Number> Sum<T> {
         }
     }
 
-    /// An entry of columns, with its count and the times of its first and last value.
-    fn of(columns: &Columns<T>, entry: usize, count: u64, times: (i64, i64)) -> Self {
+    /// What is wanted of an entry of columns, with its count and the times of its first and last value.
+    #[inline]
+    fn of(
+        columns: &Columns<T>,
+        entry: usize,
+        count: u64,
+        times: (i64, i64),
+        wanted: Wanted,
+    ) -> Self {
+        let number = |column: &[T], is_wanted| if is_wanted { column[entry] } else { T::default() };
         Self {
             count,
-            min: columns.min[entry],
-            max: columns.max[entry],
+            min: number(&columns.min, wanted.extremes),
+            max: number(&columns.max, wanted.extremes),
             sum: columns.sum[entry],
-            sum_f64: columns.sum_f64[entry],
-            m2: columns.m2[entry],
-            first: columns.first[entry],
+            sum_f64: columns.sum_f64_at(entry),
+            m2: if wanted.deviations { columns.m2[entry] } else { 0.0 },
+            first: number(&columns.first, wanted.ends),
             first_ns: times.0,
-            last: columns.last[entry],
+            last: number(&columns.last, wanted.ends),
             last_ns: times.1,
         }
     }
@@ -147,7 +146,7 @@ impl TimedBlocks<'_> {
 
 impl FieldSums {
     /// The metrics of a field of a type, without a line.
-    pub(super) fn new(ty: FieldType, wanted: WantedSums) -> Self {
+    pub(super) fn new(ty: FieldType, wanted: Wanted) -> Self {
         match number_kind(ty) {
             None => Self::Count(Vec::new()),
             Some(NumberKind::Float) => Self::Float(Sums { wanted, ..Sums::default() }),
@@ -183,7 +182,7 @@ impl FieldSums {
     ) {
         match (self, &field.numbers) {
             (Self::Count(counts), _) => {
-                counts.extend(field.count[range].iter().map(|count| *count as u64));
+                counts.extend(range.map(|block| field.count[block] as u64));
             }
             (Self::Float(sums), NumberBlocks::Float(columns)) => {
                 sums.append(blocks, field, columns, range);
@@ -210,13 +209,13 @@ impl FieldSums {
         match (self, &field.numbers) {
             (Self::Count(counts), _) => counts[line] += count,
             (Self::Float(sums), NumberBlocks::Float(columns)) => {
-                sums.add(line, &Sum::of(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times, sums.wanted));
             }
             (Self::Int(sums), NumberBlocks::Int(columns)) => {
-                sums.add(line, &Sum::of(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times, sums.wanted));
             }
             (Self::UInt(sums), NumberBlocks::UInt(columns)) => {
-                sums.add(line, &Sum::of(columns, block, count, times));
+                sums.add(line, &Sum::of(columns, block, count, times, sums.wanted));
             }
             _ => debug_assert!(false, "a field changed its type"),
         }
@@ -311,6 +310,18 @@ impl FieldSums {
         }
     }
 
+    /// The only line as that of a block with rows from one time to another; nothing where its times do not fit.
+    pub(super) fn into_block(self, rows: &TimeRange, is_exact: bool) -> Option<FieldBlocks> {
+        match self {
+            Self::Count(count) => {
+                Some(FieldBlocks::of_one(count[0] as i64, (0, 0), is_exact, NumberBlocks::None))
+            }
+            Self::Float(sums) => sums.into_block(rows, is_exact, NumberBlocks::Float),
+            Self::Int(sums) => sums.into_block(rows, is_exact, NumberBlocks::Int),
+            Self::UInt(sums) => sums.into_block(rows, is_exact, NumberBlocks::UInt),
+        }
+    }
+
     pub(super) fn finish(self, ty: FieldType) -> Result<FieldMetrics> {
         match self {
             Self::Count(count) => {
@@ -356,7 +367,7 @@ impl<T: Number> Sums<T> {
         columns: &Columns<T>,
         range: Range<usize>,
     ) {
-        self.count.extend(field.count[range.clone()].iter().map(|count| *count as u64));
+        self.count.extend(range.clone().map(|block| field.count[block] as u64));
         self.columns.extend_from(columns, range.clone());
         self.first_ns.extend(range.clone().map(|block| blocks.value_times(field, block).0));
         self.last_ns.extend(range.map(|block| blocks.value_times(field, block).1));
@@ -376,11 +387,12 @@ impl<T: Number> Sums<T> {
         field: &FieldBlocks,
         columns: &Columns<T>,
     ) {
-        if self.wanted.deviations || self.wanted.ends {
+        let wanted = self.wanted;
+        if wanted.deviations || wanted.ends || wanted.extremes {
             for DealtBlock { line, block } in dealt {
                 let block = *block as usize;
                 let (count, times) = (field.count[block] as u64, blocks.value_times(field, block));
-                self.add(*line as usize, &Sum::of(columns, block, count, times));
+                self.add(*line as usize, &Sum::of(columns, block, count, times, wanted));
             }
             return;
         }
@@ -389,7 +401,7 @@ impl<T: Number> Sums<T> {
             let (line, block) = (*line as usize, *block as usize);
             self.count[line] += field.count[block] as u64;
             self.columns.sum[line] = self.columns.sum[line].plus(columns.sum[block]);
-            self.columns.sum_f64[line] += columns.sum_f64[block];
+            self.columns.sum_f64[line] += columns.sum_f64_at(block);
         }
     }
 
@@ -473,8 +485,26 @@ impl<T: Number> Sums<T> {
     fn absorb(&mut self, lines: &[usize], other: &Self) {
         for (entry, line) in lines.iter().enumerate() {
             let times = (other.first_ns[entry], other.last_ns[entry]);
-            self.add(*line, &Sum::of(&other.columns, entry, other.count[entry], times));
+            let sum = Sum::of(&other.columns, entry, other.count[entry], times, Wanted::ALL);
+            self.add(*line, &sum);
         }
+    }
+
+    fn into_block(
+        self,
+        rows: &TimeRange,
+        is_exact: bool,
+        to_numbers: impl Fn(Columns<T>) -> NumberBlocks,
+    ) -> Option<FieldBlocks> {
+        let count = self.count[0] as i64;
+        let delays = match count {
+            0 => (0, 0),
+            _ => (
+                self.first_ns[0].checked_sub(rows.first_ns)?,
+                rows.last_ns.checked_sub(self.last_ns[0])?,
+            ),
+        };
+        Some(FieldBlocks::of_one(count, delays, is_exact, to_numbers(self.columns)))
     }
 
     fn reordered(&self, order: &[usize]) -> Self {

@@ -1,7 +1,8 @@
 //! Blocks of many sensors at once: the metrics of an object are gone through frame by frame, and what all blocks of a
 //! frame say is added column by column. It is what makes a sensor with few readings cost a few nanoseconds.
 
-use std::ops::Range;
+use std::borrow::Cow;
+use std::ops::{Range, RangeInclusive};
 
 use tidefall_types::{Result, TimeRange};
 
@@ -13,9 +14,11 @@ use super::parts::Sources;
 use super::prune::blocks_within;
 use super::shares::Share;
 use super::sums::TimedBlocks;
+use super::totals::total_of;
 use super::walk::hides_one;
 use crate::search::leading;
-use crate::segment::metrics::Blocks;
+use crate::segment::Segment;
+use crate::segment::metrics::{Blocks, Wanted};
 
 /// What came of the blocks of an object.
 #[derive(Debug, Default)]
@@ -46,21 +49,23 @@ pub(super) fn sweep(
     alone: &Sources,
     share: &Share<'_>,
     asked: Asked<'_>,
+    wanted: Wanted,
     accumulator: &mut Accumulator,
 ) -> Result<Swept> {
     let mut swept = Swept::default();
-    let (Some(first), Some(last)) = (share.sensors.first(), share.sensors.last()) else {
-        return Ok(swept);
-    };
-    for object in
-        alone.objects.iter().filter(|object| object.may_have_one_of_ordered(share.sensors))
-    {
+    for object in &alone.objects {
+        let share = share.within(&object.sensors());
+        let (Some(first), Some(last)) = (share.sensors.first(), share.sensors.last()) else {
+            continue;
+        };
         let deletes = alone.deletes.within(object.entry.time);
+        let places = object.segment.places(asked.fields)?;
         let mut sweep = Sweep {
             asked,
             bins: asked.bin.map(Bins::new),
             block_ns: object.segment.block_ns()?,
-            places: object.segment.places(asked.fields)?,
+            wanted: wanted_of(&places, object.segment.field_count()?, wanted),
+            places,
             is_within: asked.time.covers(&object.entry.time),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
             chosen: Vec::new(),
@@ -68,16 +73,23 @@ pub(super) fn sweep(
             accumulator: &mut *accumulator,
             swept: &mut swept,
         };
-        let mut at = 0;
-        for (position, known) in object.segment.metrics_frames(*first, *last)? {
-            at += leading(&share.sensors[at..], |sensor| sensor < *known.start());
-            if share.sensors.get(at).is_some_and(|sensor| known.contains(sensor)) {
-                let blocks = object.segment.metrics_block_at(position)?;
-                sweep.frame(&blocks, &share.sensors[at..], &share.groups[at..]);
+        for (position, known) in object.segment.metrics_frames(first, last)? {
+            let share = share.within(&known);
+            if share.sensors.len() > 0
+                && !sweep.add_total(&object.segment, (position, &known), &share)?
+            {
+                sweep.frame(&object.segment, position, &share)?;
             }
         }
     }
     Ok(swept)
+}
+
+/// What is wanted of each of the fields of an object, of which some are asked for.
+fn wanted_of(places: &[Option<usize>], fields: usize, wanted: Wanted) -> Vec<Wanted> {
+    let mut of_fields = vec![Wanted::default(); fields];
+    places.iter().flatten().for_each(|place| of_fields[*place] = wanted);
+    of_fields
 }
 
 struct Sweep<'s> {
@@ -86,6 +98,8 @@ struct Sweep<'s> {
     block_ns: i64,
     /// Where among the fields of the object each of the wanted ones is.
     places: Vec<Option<usize>>,
+    /// What is wanted of each field of the object.
+    wanted: Vec<Wanted>,
     /// Whether all rows of the object are at times that are asked for.
     is_within: bool,
     /// The deletes that may hide some of its rows.
@@ -98,35 +112,82 @@ struct Sweep<'s> {
 }
 
 impl Sweep<'_> {
-    fn frame(&mut self, blocks: &Blocks, sensors: &[u32], groups: &[u32]) {
-        // Few of the sensors of a frame are found faster one by one.
-        let are_many = sensors
-            .get(blocks.len() / BLOCKS_PER_SENSOR_MAX)
-            .zip(blocks.sensor.last())
-            .is_some_and(|(sensor, last)| i64::from(*sensor) <= *last);
-        let is_clear = are_many
-            && self.is_within
-            && self.bins.is_none()
-            && self.deletes.is_empty()
-            && self.places.iter().flatten().all(|place| blocks.fields[*place].are_exact());
-        if is_clear {
-            self.choose_all(blocks, sensors, groups);
-        } else {
-            self.choose_some(blocks, sensors, groups);
+    /// Whether all rows of all sensors count, each in the line of its group.
+    fn takes_all(&self) -> bool {
+        self.is_within && self.bins.is_none() && self.deletes.is_empty()
+    }
+
+    /// Adds what a frame comes to, where all of it counts into one group and it answers for its rows; returns whether.
+    fn add_total(
+        &mut self,
+        segment: &Segment,
+        (position, known): (usize, &RangeInclusive<u32>),
+        share: &Share<'_>,
+    ) -> Result<bool> {
+        let has_all = share.sensors.len() as u64 == u64::from(known.end() - known.start()) + 1;
+        if !has_all || !self.takes_all() {
+            return Ok(false);
         }
-        self.add_chosen(blocks);
+        let Some(group) = share.only_group() else { return Ok(false) };
+        let total = segment.metrics_total_at(position, total_of)?;
+        let Some(all) = &total.all else { return Ok(false) };
+        let is_exact = self.places.iter().flatten().all(|place| all.fields[*place].are_exact());
+        if is_exact {
+            // Its times are counted from the beginning of time.
+            let timed = TimedBlocks { blocks: all, block_ns: self.block_ns };
+            self.accumulator.add_chosen(&timed, &[Chosen { block: 0, group }], &self.places);
+            self.swept.blocks += total.blocks;
+        }
+        Ok(is_exact)
+    }
+
+    /// Adds the blocks of a frame for sensors that it reaches over.
+    fn frame(&mut self, segment: &Segment, position: usize, share: &Share<'_>) -> Result<()> {
+        let sensors = &*share.sensors.clone().into_list();
+        let groups = match share.groups {
+            [] => Cow::Owned(vec![0; sensors.len()]),
+            groups => Cow::Borrowed(groups),
+        };
+        let groups = &*groups;
+        if self.takes_all() {
+            let blocks = segment.metrics_part_at(position, &self.wanted)?;
+            if self.places.iter().flatten().all(|place| blocks.fields[*place].are_exact()) {
+                if sensors.len() > blocks.len() / BLOCKS_PER_SENSOR_MAX {
+                    self.choose_all(&blocks, sensors, groups);
+                } else {
+                    self.choose_each(&blocks, sensors, groups);
+                }
+                self.add_chosen(&blocks);
+                return Ok(());
+            }
+        }
+        let blocks = segment.metrics_block_at(position)?;
+        self.choose_some(&blocks, sensors, groups);
+        self.add_chosen(&blocks);
+        Ok(())
+    }
+
+    /// Takes all blocks of the sensors, which are looked up one by one: few are found faster so.
+    fn choose_each(&mut self, blocks: &Blocks, sensors: &[u32], groups: &[u32]) {
+        let (ids, mut end) = (&blocks.sensor, 0);
+        for (sensor, group) in sensors.iter().zip(groups) {
+            let start = end + leading(&ids[end..], |other| other < *sensor);
+            end = start + leading(&ids[start..], |other| other == *sensor);
+            let chosen = (start..end).map(|block| Chosen { block: block as u32, group: *group });
+            self.chosen.extend(chosen);
+        }
     }
 
     /// Takes all blocks of the sensors.
     fn choose_all(&mut self, blocks: &Blocks, sensors: &[u32], groups: &[u32]) {
         let mut at = 0;
         for (block, of) in (0..).zip(&blocks.sensor) {
-            while sensors.get(at).is_some_and(|sensor| i64::from(*sensor) < *of) {
+            while sensors.get(at).is_some_and(|sensor| sensor < of) {
                 at += 1;
             }
             match sensors.get(at) {
                 None => return,
-                Some(sensor) if i64::from(*sensor) == *of => {
+                Some(sensor) if sensor == of => {
                     self.chosen.push(Chosen { block, group: groups[at] });
                 }
                 Some(_) => {}
@@ -138,12 +199,11 @@ impl Sweep<'_> {
     fn choose_some(&mut self, blocks: &Blocks, sensors: &[u32], groups: &[u32]) {
         let (ids, mut start) = (&blocks.sensor, 0);
         for (&sensor, &group) in sensors.iter().zip(groups) {
-            let number = i64::from(sensor);
-            start += leading(&ids[start..], |other| other < number);
+            start += leading(&ids[start..], |other| other < sensor);
             if start == ids.len() {
                 return;
             }
-            let end = start + leading(&ids[start..], |other| other == number);
+            let end = start + leading(&ids[start..], |other| other == sensor);
             let found = blocks_within(blocks, start..end, &self.asked.time, self.block_ns);
             start = end;
             if found.is_empty() {

@@ -13,9 +13,12 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
-use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page};
+use tidefall_codec::{
+    Codec, ColumnBuilder, MAX_PAGE_ROWS, Profile, check_page, decode_rows_into, encode_page,
+};
 use tidefall_types::{Error, FieldType, Result};
 
+use super::column::Column;
 use crate::texts::{CHUNK_TEXT_BYTES, first_within, text_bytes};
 
 /// Builds a frame.
@@ -152,6 +155,21 @@ impl<'a> FrameReader<'a> {
         Ok(column.values().to_vec())
     }
 
+    /// As [`FrameReader::take_i64s`]; a page in which all values are the same is not laid out.
+    pub(super) fn take_i64_column(&mut self) -> Result<Column<i64>> {
+        let constant = self.parts.get(..*self.lengths.as_slice().first().unwrap_or(&0));
+        let constant = constant.map_or(Ok(None), constant_of)?;
+        match constant {
+            Some(column) => self.pass_over(1).map(|()| column),
+            None => self.take_i64s().map(Column::from),
+        }
+    }
+
+    /// Leaves out the next parts.
+    pub(super) fn pass_over(&mut self, parts: usize) -> Result<()> {
+        (0..parts).try_for_each(|_| self.take_part().map(drop))
+    }
+
     pub(crate) fn take_column(&mut self, ty: FieldType) -> Result<ArrayRef> {
         let mut rest = self.take_part()?;
         let mut column = ColumnBuilder::new(ty, 0);
@@ -219,6 +237,21 @@ impl TextPages<'_> {
     pub(crate) fn is_at_end(&self) -> bool {
         self.rest.is_empty() && self.row == self.page.len()
     }
+}
+
+/// The column of a part that is one page in which all values are the same.
+fn constant_of(mut part: &[u8]) -> Result<Option<Column<i64>>> {
+    if part.is_empty() {
+        return Ok(None);
+    }
+    let page = split_page(&mut part)?;
+    let info = check_page(page)?;
+    if !part.is_empty() || info.codec != Codec::Constant || info.nulls > 0 || info.rows == 0 {
+        return Ok(None);
+    }
+    let mut value = [0_i64];
+    decode_rows_into(page, 0, &mut value)?;
+    Ok(Some(Column::constant(value[0], info.rows)))
 }
 
 /// Splits the first page off.

@@ -11,8 +11,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
 use tidefall_codec::Profile;
-use tidefall_types::{Error, FieldType, Result};
+use tidefall_types::{Error, FieldType, Result, TimeRange};
 
+use super::column::Column;
 use super::frame::{FrameReader, FrameWriter};
 use super::numbers::{NumberKind, number_kind, with_numbers};
 
@@ -23,15 +24,15 @@ pub(super) const EXACT_SUM_MAX: f64 = (1_u64 << 53) as f64;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocks {
     /// The sensor of each block.
-    pub(crate) sensor: Vec<i64>,
+    pub(crate) sensor: Vec<u32>,
     /// Which block: its start divided by the block interval.
-    pub(crate) block: Vec<i64>,
+    pub(crate) block: Column<i64>,
     /// Rows in the block.
-    pub(crate) rows: Vec<i64>,
+    pub(crate) rows: Column<i64>,
     /// The time of the first row, from the start of the block.
-    pub(crate) first_offset_ns: Vec<i64>,
+    pub(crate) first_offset_ns: Column<i64>,
     /// The time of the last row, from the start of the block.
-    pub(crate) last_offset_ns: Vec<i64>,
+    pub(crate) last_offset_ns: Column<i64>,
     /// The fields, in the order of the segment's fields.
     pub(crate) fields: Vec<FieldBlocks>,
 }
@@ -39,15 +40,17 @@ pub(crate) struct Blocks {
 /// What is known of one field in each block.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldBlocks {
+    /// What was read of it. Columns of all else are empty.
+    pub(crate) read: Wanted,
     /// Values that are not null.
-    pub(crate) count: Vec<i64>,
+    pub(crate) count: Column<i64>,
     /// The time of the first value that is not null, from the first row of the block.
-    pub(crate) first_delay_ns: Vec<i64>,
+    pub(crate) first_delay_ns: Column<i64>,
     /// The time of the last value that is not null, back from the last row of the block.
-    pub(crate) last_lead_ns: Vec<i64>,
+    pub(crate) last_lead_ns: Column<i64>,
     /// Whether the block may be answered from its numbers; stored as a NaN in `m2`. Nothing for a field without
     /// numbers.
-    is_exact: Vec<bool>,
+    is_exact: Column<bool>,
     /// Its numbers, if it has some.
     pub(crate) numbers: NumberBlocks,
 }
@@ -61,6 +64,34 @@ pub(crate) enum NumberBlocks {
     UInt(Columns<u64>),
 }
 
+/// What of a field is wanted of a frame. The fewer columns there are of sensors with few readings, the more frames stay in
+/// memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Counts, sums, and which blocks are exact.
+    pub(crate) sums: bool,
+    /// The least and the greatest value.
+    pub(crate) extremes: bool,
+    /// The first and the last value.
+    pub(crate) ends: bool,
+    /// The squared differences.
+    pub(crate) deviations: bool,
+}
+
+impl Wanted {
+    pub(crate) const ALL: Self = Self { sums: true, extremes: true, ends: true, deviations: true };
+
+    /// What one of two wants.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            sums: self.sums || other.sums,
+            extremes: self.extremes || other.extremes,
+            ends: self.ends || other.ends,
+            deviations: self.deviations || other.deviations,
+        }
+    }
+}
+
 /// One value a block; zero where the count is 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns<T> {
@@ -69,7 +100,7 @@ pub(crate) struct Columns<T> {
     pub(crate) sum: Vec<T>,
     pub(crate) first: Vec<T>,
     pub(crate) last: Vec<T>,
-    /// The sum as a float; not stored, as it follows from `sum` where that is exact.
+    /// The sum as a float, where it does not follow from `sum`; else nothing. See [`Columns::sum_f64_at`].
     pub(crate) sum_f64: Vec<f64>,
     /// The sum of the squared differences from the mean.
     pub(crate) m2: Vec<f64>,
@@ -78,10 +109,11 @@ pub(crate) struct Columns<T> {
 impl Blocks {
     pub(crate) fn new(fields: &[FieldType]) -> Self {
         let empty = |ty: &FieldType| FieldBlocks {
-            count: Vec::new(),
-            first_delay_ns: Vec::new(),
-            last_lead_ns: Vec::new(),
-            is_exact: Vec::new(),
+            read: Wanted::ALL,
+            count: Column::default(),
+            first_delay_ns: Column::default(),
+            last_lead_ns: Column::default(),
+            is_exact: Column::default(),
             numbers: match number_kind(*ty) {
                 None => NumberBlocks::None,
                 Some(NumberKind::Float) => NumberBlocks::Float(Columns::default()),
@@ -94,6 +126,15 @@ impl Blocks {
 
     pub(crate) fn len(&self) -> usize {
         self.sensor.len()
+    }
+
+    /// The first and the last time of a block's rows.
+    pub(crate) fn time(&self, block: usize, block_ns: i64) -> TimeRange {
+        // The start may lie before the first nanosecond of time; where the rows lie is right all the same, as
+        // all is counted modulo 2^64.
+        let start = self.block[block].wrapping_mul(block_ns);
+        let at = |offset: i64| start.wrapping_add(offset);
+        TimeRange::new(at(self.first_offset_ns[block]), at(self.last_offset_ns[block]))
     }
 
     /// Adds the blocks of rows of one sensor. The rows are ordered by time and begin behind the
@@ -109,7 +150,7 @@ impl Blocks {
         for range in &ranges {
             let block = times[range.start].div_euclid(block_ns);
             let start_ns = i128::from(block) * i128::from(block_ns);
-            self.sensor.push(i64::from(sensor));
+            self.sensor.push(sensor);
             self.block.push(block);
             self.rows.push(range.len() as i64);
             self.first_offset_ns.push((i128::from(times[range.start]) - start_ns) as i64);
@@ -125,16 +166,16 @@ impl Blocks {
 
     pub(crate) fn append(&mut self, other: Self) {
         self.sensor.extend(other.sensor);
-        self.block.extend(other.block);
-        self.rows.extend(other.rows);
-        self.first_offset_ns.extend(other.first_offset_ns);
-        self.last_offset_ns.extend(other.last_offset_ns);
+        self.block.extend(&other.block);
+        self.rows.extend(&other.rows);
+        self.first_offset_ns.extend(&other.first_offset_ns);
+        self.last_offset_ns.extend(&other.last_offset_ns);
         for (mine, theirs) in self.fields.iter_mut().zip(other.fields) {
             let all = 0..theirs.count.len();
-            mine.count.extend(theirs.count);
-            mine.first_delay_ns.extend(theirs.first_delay_ns);
-            mine.last_lead_ns.extend(theirs.last_lead_ns);
-            mine.is_exact.extend(theirs.is_exact);
+            mine.count.extend(&theirs.count);
+            mine.first_delay_ns.extend(&theirs.first_delay_ns);
+            mine.last_lead_ns.extend(&theirs.last_lead_ns);
+            mine.is_exact.extend(&theirs.is_exact);
             match (&mut mine.numbers, &theirs.numbers) {
                 (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => {
                     mine.extend_from(theirs, all)
@@ -155,15 +196,14 @@ impl Blocks {
 
     pub(crate) fn encode(self, profile: Profile) -> Result<Vec<u8>> {
         let mut frame = FrameWriter::new(profile);
-        for column in
-            [self.sensor, self.block, self.rows, self.first_offset_ns, self.last_offset_ns]
-        {
-            frame.put_i64s(column)?;
+        frame.put_i64s(self.sensor.into_iter().map(i64::from).collect())?;
+        for column in [self.block, self.rows, self.first_offset_ns, self.last_offset_ns] {
+            frame.put_i64s(column.into_vec())?;
         }
         for field in self.fields {
-            frame.put_i64s(field.count)?;
-            frame.put_i64s(field.first_delay_ns)?;
-            frame.put_i64s(field.last_lead_ns)?;
+            frame.put_i64s(field.count.into_vec())?;
+            frame.put_i64s(field.first_delay_ns.into_vec())?;
+            frame.put_i64s(field.last_lead_ns.into_vec())?;
             let exact = &field.is_exact;
             match field.numbers {
                 NumberBlocks::None => {}
@@ -184,38 +224,59 @@ impl Blocks {
         frame.finish()
     }
 
-    pub(crate) fn decode(frame: &[u8], fields: &[FieldType], block_ns: i64) -> Result<Self> {
+    /// Reads what is wanted of each of the fields.
+    pub(crate) fn decode(
+        frame: &[u8],
+        fields: &[FieldType],
+        wanted: &[Wanted],
+        block_ns: i64,
+    ) -> Result<Self> {
         let mut frame = FrameReader::new(frame)?;
         let mut blocks = Self::new(fields);
-        blocks.sensor = frame.take_i64s()?;
-        blocks.block = frame.take_i64s()?;
-        blocks.rows = frame.take_i64s()?;
-        blocks.first_offset_ns = frame.take_i64s()?;
-        blocks.last_offset_ns = frame.take_i64s()?;
-        for field in &mut blocks.fields {
-            field.count = frame.take_i64s()?;
-            field.first_delay_ns = frame.take_i64s()?;
-            field.last_lead_ns = frame.take_i64s()?;
-            field.is_exact = match &mut field.numbers {
-                NumberBlocks::None => Vec::new(),
-                NumberBlocks::Float(columns) => {
-                    columns.decode(&mut frame, FieldType::F64, |a| {
-                        a.as_primitive::<Float64Type>().values().to_vec()
-                    })?
-                }
-                NumberBlocks::Int(columns) => columns.decode(&mut frame, FieldType::I64, |a| {
-                    a.as_primitive::<Int64Type>().values().to_vec()
-                })?,
-                NumberBlocks::UInt(columns) => columns.decode(&mut frame, FieldType::U64, |a| {
-                    a.as_primitive::<UInt64Type>().values().to_vec()
-                })?,
-            };
+        let sensor = |number: i64| {
+            let sensor = u32::try_from(number);
+            sensor.map_err(|_| Error::corrupt("a frame of metrics has an impossible sensor"))
+        };
+        blocks.sensor = frame.take_i64s()?.into_iter().map(sensor).collect::<Result<_>>()?;
+        blocks.block = frame.take_i64_column()?;
+        blocks.rows = frame.take_i64_column()?;
+        blocks.first_offset_ns = frame.take_i64_column()?;
+        blocks.last_offset_ns = frame.take_i64_column()?;
+        for (field, wanted) in blocks.fields.iter_mut().zip(wanted) {
+            field.decode(&mut frame, *wanted)?;
         }
         blocks.check_lengths()?;
-        if !(0..blocks.len()).all(|block| blocks.is_possible(block, block_ns)) {
+        if !blocks.are_possible(block_ns) {
             return Err(Error::corrupt("the metrics of a block contradict each other"));
         }
         Ok(blocks)
+    }
+
+    /// Whether so much was read of all fields.
+    pub(crate) fn have(&self, wanted: &[Wanted]) -> bool {
+        self.fields.iter().zip(wanted).all(|(field, wanted)| field.read.or(*wanted) == field.read)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let times = [&self.block, &self.rows, &self.first_offset_ns, &self.last_offset_ns];
+        let values: usize = times.iter().map(|column| column.kept()).sum();
+        let fields: usize = self.fields.iter().map(FieldBlocks::size_bytes).sum();
+        size_of::<Self>() + self.len() * size_of::<u32>() + values * size_of::<i64>() + fields
+    }
+
+    /// Whether rows, times and counts of each block can be those of one block.
+    fn are_possible(&self, block_ns: i64) -> bool {
+        let read = self.fields.iter().filter(|field| field.read.sums);
+        let mut columns: Vec<&Column<i64>> =
+            vec![&self.block, &self.rows, &self.first_offset_ns, &self.last_offset_ns];
+        columns.extend(
+            read.flat_map(|field| [&field.count, &field.first_delay_ns, &field.last_lead_ns]),
+        );
+        // Where all columns have one value, all blocks are alike.
+        let differ = columns.iter().any(|column| column.kept() > 1);
+        let blocks = if differ { self.len() } else { self.len().min(1) };
+        (0..blocks).all(|block| self.is_possible(block, block_ns))
     }
 
     /// Whether rows, times and counts of a block can be those of one block, so that readers may
@@ -237,7 +298,7 @@ impl Blocks {
             && in_time(first_ns)
             && in_time(last_ns)
             && (1..=i64::from(u32::MAX)).contains(&rows)
-            && self.fields.iter().all(is_field_possible)
+            && self.fields.iter().filter(|field| field.read.sums).all(is_field_possible)
     }
 
     fn check_lengths(&self) -> Result<()> {
@@ -245,15 +306,16 @@ impl Blocks {
         let mut same = [&self.block, &self.rows, &self.first_offset_ns, &self.last_offset_ns]
             .iter()
             .all(|column| column.len() == len);
-        for field in &self.fields {
+        for field in self.fields.iter().filter(|field| field.read.sums) {
             same &= [&field.count, &field.first_delay_ns, &field.last_lead_ns]
                 .iter()
                 .all(|column| column.len() == len);
+            same &= matches!(field.numbers, NumberBlocks::None) || field.is_exact.len() == len;
             same &= match &field.numbers {
                 NumberBlocks::None => true,
-                NumberBlocks::Float(columns) => columns.has_len(len),
-                NumberBlocks::Int(columns) => columns.has_len(len),
-                NumberBlocks::UInt(columns) => columns.has_len(len),
+                NumberBlocks::Float(columns) => columns.has_len(len, field.read),
+                NumberBlocks::Int(columns) => columns.has_len(len, field.read),
+                NumberBlocks::UInt(columns) => columns.has_len(len, field.read),
             };
         }
         if same { Ok(()) } else { Err(Error::corrupt("metric columns differ in length")) }
@@ -275,28 +337,82 @@ fn block_ranges(times: &[i64], block_ns: i64) -> Vec<Range<usize>> {
 }
 
 impl FieldBlocks {
+    /// What is known of one block. `delays_ns` are those of the first and the last value.
+    pub(crate) fn of_one(
+        count: i64,
+        delays_ns: (i64, i64),
+        is_exact: bool,
+        numbers: NumberBlocks,
+    ) -> Self {
+        Self {
+            read: Wanted::ALL,
+            count: Column::constant(count, 1),
+            first_delay_ns: Column::constant(delays_ns.0, 1),
+            last_lead_ns: Column::constant(delays_ns.1, 1),
+            is_exact: Column::constant(is_exact, 1),
+            numbers,
+        }
+    }
+
+    /// Reads what is wanted, and passes over the rest.
+    fn decode(&mut self, frame: &mut FrameReader<'_>, wanted: Wanted) -> Result<()> {
+        self.read = wanted;
+        if !wanted.sums {
+            let of_numbers = if matches!(self.numbers, NumberBlocks::None) { 0 } else { 6 };
+            return frame.pass_over(3 + of_numbers);
+        }
+        self.count = frame.take_i64_column()?;
+        self.first_delay_ns = frame.take_i64_column()?;
+        self.last_lead_ns = frame.take_i64_column()?;
+        self.is_exact = match &mut self.numbers {
+            NumberBlocks::None => Column::default(),
+            NumberBlocks::Float(columns) => columns.decode(frame, FieldType::F64, wanted, |a| {
+                a.as_primitive::<Float64Type>().values().to_vec()
+            })?,
+            NumberBlocks::Int(columns) => columns.decode(frame, FieldType::I64, wanted, |a| {
+                a.as_primitive::<Int64Type>().values().to_vec()
+            })?,
+            NumberBlocks::UInt(columns) => columns.decode(frame, FieldType::U64, wanted, |a| {
+                a.as_primitive::<UInt64Type>().values().to_vec()
+            })?,
+        };
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> usize {
+        let times = [&self.count, &self.first_delay_ns, &self.last_lead_ns];
+        let values: usize = times.iter().map(|column| column.kept()).sum();
+        let numbers = match &self.numbers {
+            NumberBlocks::None => 0,
+            NumberBlocks::Float(columns) => columns.kept(),
+            NumberBlocks::Int(columns) => columns.kept(),
+            NumberBlocks::UInt(columns) => columns.kept(),
+        };
+        size_of::<Self>() + (values + numbers) * size_of::<i64>() + self.is_exact.kept()
+    }
+
     /// Whether a block may be answered from its metrics. Others hold NaN, infinities or sums too large for that.
     pub(crate) fn is_exact(&self, block: usize) -> bool {
-        self.is_exact.get(block).is_none_or(|is_exact| *is_exact)
+        self.is_exact.len() == 0 || self.is_exact[block]
     }
 
     /// Whether all blocks may be answered from their metrics.
     pub(crate) fn are_exact(&self) -> bool {
-        self.is_exact.iter().all(|is_exact| *is_exact)
+        self.is_exact.distinct().iter().all(|is_exact| *is_exact)
     }
 
     fn append_nulls(&mut self, blocks: usize) {
         let len = self.count.len() + blocks;
-        self.count.resize(len, 0);
-        self.first_delay_ns.resize(len, 0);
-        self.last_lead_ns.resize(len, 0);
+        self.count.push_times(0, blocks);
+        self.first_delay_ns.push_times(0, blocks);
+        self.last_lead_ns.push_times(0, blocks);
         match &mut self.numbers {
             NumberBlocks::None => return,
             NumberBlocks::Float(columns) => columns.resize(len),
             NumberBlocks::Int(columns) => columns.resize(len),
             NumberBlocks::UInt(columns) => columns.resize(len),
         }
-        self.is_exact.resize(len, true);
+        self.is_exact.push_times(true, blocks);
     }
 
     fn append_values(&mut self, times: &[i64], values: &ArrayRef, ranges: &[Range<usize>]) {

@@ -13,6 +13,7 @@
 //! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
 //! ```
 
+mod column;
 pub(crate) mod encode;
 pub(crate) mod forge;
 pub(crate) mod frame;

@@ -2,12 +2,15 @@
 
 use std::ops::Range;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use tidefall_types::{FieldType, Result};
 
+use super::column::Column;
 use super::frame::{FrameReader, FrameWriter};
-use super::metrics::{Columns, EXACT_SUM_MAX};
+use super::metrics::{Columns, EXACT_SUM_MAX, Wanted};
 
 /// The domain of a field's sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,7 +268,7 @@ impl<T: Number> Columns<T> {
         slice: &[N],
         array: &ArrayRef,
         ranges: &[Range<usize>],
-        exact: &mut Vec<bool>,
+        exact: &mut Column<bool>,
     ) {
         let mut valid: Vec<N> = Vec::new();
         for range in ranges {
@@ -309,7 +312,7 @@ impl<T: Number> Columns<T> {
         slice: &[T],
         nulls: Option<&NullBuffer>,
         ranges: &[Range<usize>],
-        exact: &mut Vec<bool>,
+        exact: &mut Column<bool>,
     ) {
         for range in ranges {
             let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
@@ -355,7 +358,7 @@ impl<T: Number> Columns<T> {
         self.sum.extend_from_slice(&other.sum[range.clone()]);
         self.first.extend_from_slice(&other.first[range.clone()]);
         self.last.extend_from_slice(&other.last[range.clone()]);
-        self.sum_f64.extend_from_slice(&other.sum_f64[range.clone()]);
+        self.sum_f64.extend(range.clone().map(|entry| other.sum_f64_at(entry)));
         self.m2.extend_from_slice(&other.m2[range]);
     }
 
@@ -377,40 +380,66 @@ impl<T: Number> Columns<T> {
         [&mut self.min, &mut self.max, &mut self.sum, &mut self.first, &mut self.last]
     }
 
-    pub(super) fn has_len(&self, len: usize) -> bool {
-        [&self.min, &self.max, &self.sum, &self.first, &self.last].iter().all(|c| c.len() == len)
-            && self.m2.len() == len
+    /// The sum of an entry as a float.
+    pub(crate) fn sum_f64_at(&self, entry: usize) -> f64 {
+        self.sum_f64.get(entry).copied().unwrap_or_else(|| self.sum[entry].to_f64())
+    }
+
+    /// Whether the columns that were read have so many entries.
+    pub(super) fn has_len(&self, len: usize, read: Wanted) -> bool {
+        let is_whole = |column: &Vec<T>, is_read: bool| !is_read || column.len() == len;
+        [&self.min, &self.max].iter().all(|column| is_whole(column, read.extremes))
+            && [&self.first, &self.last].iter().all(|column| is_whole(column, read.ends))
+            && is_whole(&self.sum, read.sums)
+            && (!read.deviations || self.m2.len() == len)
+    }
+
+    /// How many numbers are kept.
+    pub(super) fn kept(&self) -> usize {
+        let numbers = [&self.min, &self.max, &self.sum, &self.first, &self.last];
+        let numbers: usize = numbers.iter().map(|column| column.len()).sum();
+        numbers + self.sum_f64.len() + self.m2.len()
     }
 
     pub(super) fn encode(
         self,
         frame: &mut FrameWriter,
-        exact: &[bool],
+        exact: &Column<bool>,
         to_array: impl Fn(Vec<T>) -> Box<dyn Array>,
     ) -> Result<()> {
         for column in [self.min, self.max, self.sum, self.first, self.last] {
             frame.put_column(&*to_array(column))?;
         }
-        let m2 = self.m2.iter().zip(exact);
-        let m2: Vec<f64> = m2.map(|(m2, exact)| if *exact { *m2 } else { f64::NAN }).collect();
+        let m2 = self.m2.iter().zip(exact.iter());
+        let m2: Vec<f64> = m2.map(|(m2, exact)| if exact { *m2 } else { f64::NAN }).collect();
         frame.put_column(&arrow_array::Float64Array::from(m2))
     }
 
-    /// Reads the columns and returns which of the blocks are exact.
+    /// Reads the columns that are wanted and returns which of the blocks are exact.
     pub(super) fn decode(
         &mut self,
         frame: &mut FrameReader<'_>,
         ty: FieldType,
+        wanted: Wanted,
         from_array: impl Fn(&ArrayRef) -> Vec<T>,
-    ) -> Result<Vec<bool>> {
-        for column in self.numbers() {
-            *column = from_array(&frame.take_column(ty)?);
+    ) -> Result<Column<bool>> {
+        let Wanted { sums, extremes, ends, deviations } = wanted;
+        let columns = self.numbers().into_iter().zip([extremes, extremes, sums, ends, ends]);
+        for (column, is_wanted) in columns {
+            if is_wanted {
+                *column = from_array(&frame.take_column(ty)?);
+            } else {
+                frame.pass_over(1)?;
+            }
         }
         let m2 = frame.take_column(FieldType::F64)?;
-        self.m2 = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Float64Type>(&m2)
-            .values()
-            .to_vec();
-        self.sum_f64 = self.sum.iter().map(|sum| sum.to_f64()).collect();
-        Ok(self.m2.iter().map(|m2| !m2.is_nan()).collect())
+        let m2 = m2.as_primitive::<Float64Type>().values();
+        if deviations {
+            self.m2 = m2.to_vec();
+        }
+        Ok(match m2.iter().any(|m2| m2.is_nan()) {
+            false => Column::constant(true, m2.len()),
+            true => m2.iter().map(|m2| !m2.is_nan()).collect::<Vec<bool>>().into(),
+        })
     }
 }

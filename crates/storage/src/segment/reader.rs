@@ -7,7 +7,7 @@ use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
 
 use super::frame::FrameReader;
 use super::index::{Fence, IndexBlock};
-use super::metrics::Blocks;
+use super::metrics::{Blocks, Wanted};
 use super::{Content, Description, HEADER_BYTES, MAGIC, TAIL_BYTES, decode_header};
 use crate::cache::{Cache, Weight};
 use crate::store::{ObjectIo, check_size, of_needed_object};
@@ -24,6 +24,7 @@ pub(crate) struct SegmentCaches {
     footers: Cache<Footer>,
     indexes: Cache<IndexBlock>,
     metrics: Cache<Blocks>,
+    totals: Cache<FrameTotal>,
 }
 
 impl SegmentCaches {
@@ -32,7 +33,8 @@ impl SegmentCaches {
         Self {
             footers: Cache::new(bytes / 4),
             indexes: Cache::new(bytes / 4),
-            metrics: Cache::new(bytes / 2),
+            metrics: Cache::new(bytes / 16 * 7),
+            totals: Cache::new(bytes / 16),
         }
     }
 
@@ -41,6 +43,7 @@ impl SegmentCaches {
         self.footers.forget(object);
         self.indexes.forget(object);
         self.metrics.forget(object);
+        self.totals.forget(object);
     }
 }
 
@@ -68,7 +71,22 @@ impl Weight for IndexBlock {
 
 impl Weight for Blocks {
     fn weight_bytes(&self) -> usize {
-        self.len() * (40 + self.fields.len() * 72)
+        self.size_bytes()
+    }
+}
+
+/// What a frame of metrics comes to.
+#[derive(Debug)]
+pub(crate) struct FrameTotal {
+    /// How many blocks it has.
+    pub(crate) blocks: u64,
+    /// All of them as one, if that can be.
+    pub(crate) all: Option<Blocks>,
+}
+
+impl Weight for FrameTotal {
+    fn weight_bytes(&self) -> usize {
+        size_of::<Self>() + self.all.as_ref().map_or(0, Blocks::size_bytes)
     }
 }
 
@@ -105,6 +123,11 @@ impl Segment {
     /// The fields that it holds, in the order of its pages.
     pub(crate) fn fields(&self) -> Result<Vec<(FieldId, FieldType)>> {
         Ok(self.footer()?.description.fields.clone())
+    }
+
+    /// The number of its fields.
+    pub(crate) fn field_count(&self) -> Result<usize> {
+        Ok(self.footer()?.description.fields.len())
     }
 
     /// Where among the fields of its pages some fields are; none for those that it does not hold.
@@ -153,7 +176,7 @@ impl Segment {
     pub(crate) fn metrics(&self, first: u32, last: u32) -> Result<Vec<Arc<Blocks>>> {
         let footer = self.footer()?;
         overlapping(&footer.metrics, first, last)
-            .map(|position| self.metrics_block(&footer, position))
+            .map(|position| self.metrics_block(&footer, position, None))
             .collect()
     }
 
@@ -178,7 +201,31 @@ impl Segment {
 
     /// The metrics frame at a position.
     pub(crate) fn metrics_block_at(&self, position: usize) -> Result<Arc<Blocks>> {
-        self.metrics_block(&*self.footer()?, position)
+        self.metrics_block(&*self.footer()?, position, None)
+    }
+
+    /// The metrics frame at a position, with what is wanted of each field at least.
+    pub(crate) fn metrics_part_at(
+        &self,
+        position: usize,
+        wanted: &[Wanted],
+    ) -> Result<Arc<Blocks>> {
+        self.metrics_block(&*self.footer()?, position, Some(wanted))
+    }
+
+    /// What the metrics frame at a position comes to, found by `total_of` its blocks, the fields and the interval.
+    pub(crate) fn metrics_total_at(
+        &self,
+        position: usize,
+        total_of: impl Fn(&Blocks, &[(FieldId, FieldType)], i64) -> Option<Blocks>,
+    ) -> Result<Arc<FrameTotal>> {
+        self.caches.totals.get(self.id, position as u32, || {
+            let footer = self.footer()?;
+            let blocks = self.metrics_block(&footer, position, None)?;
+            let Description { fields, block_ns, .. } = &footer.description;
+            let all = total_of(&blocks, fields, *block_ns);
+            Ok(FrameTotal { blocks: blocks.len() as u64, all })
+        })
     }
 
     /// Bytes of the segment.
@@ -227,15 +274,31 @@ impl Segment {
         })
     }
 
-    fn metrics_block(&self, footer: &Footer, position: usize) -> Result<Arc<Blocks>> {
-        self.caches.metrics.get(self.id, position as u32, || {
+    /// A metrics frame with what is wanted of each field, or with all.
+    fn metrics_block(
+        &self,
+        footer: &Footer,
+        position: usize,
+        wanted: Option<&[Wanted]>,
+    ) -> Result<Arc<Blocks>> {
+        let Description { fields, block_ns, .. } = &footer.description;
+        let all = vec![Wanted::ALL; if wanted.is_none() { fields.len() } else { 0 }];
+        let wanted = wanted.unwrap_or(&all);
+        let load = |known: Option<&Blocks>| {
+            let mut wanted = wanted.to_vec();
+            for (wanted, known) in
+                wanted.iter_mut().zip(known.iter().flat_map(|known| &known.fields))
+            {
+                *wanted = wanted.or(known.read);
+            }
             let fence = footer.metrics[position];
             let frame = self.read(fence.offset..fence.offset + fence.bytes)?;
-            let types: Vec<FieldType> =
-                footer.description.fields.iter().map(|(_, ty)| *ty).collect();
-            Blocks::decode(&frame, &types, footer.description.block_ns)
+            let types: Vec<FieldType> = fields.iter().map(|(_, ty)| *ty).collect();
+            Blocks::decode(&frame, &types, &wanted, *block_ns)
                 .map_err(|error| self.locate(fence.offset, error))
-        })
+        };
+        let metrics = &self.caches.metrics;
+        metrics.get_enough(self.id, position as u32, |blocks| blocks.have(wanted), load)
     }
 
     fn footer(&self) -> Result<Arc<Footer>> {

@@ -172,11 +172,12 @@ fn compare_aggregates(db: &Db, table: &str, rows: &Rows) -> Result<()> {
     let request = AggregateRequest {
         groups: (0..sensors.len() as u32).collect(),
         group_count: sensors.len().max(1) as u32,
-        sensors,
+        sensors: sensors.clone().into(),
         time: TimeRange::ALL,
         bin: Some(bin),
         fields: fields(&snapshot),
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;
@@ -186,7 +187,7 @@ fn compare_aggregates(db: &Db, table: &str, rows: &Rows) -> Result<()> {
     }
     let mut lines = 0;
     for line in 0..found.rows.len() {
-        let sensor = sensor_number(&snapshot, request.sensors[found.group[line] as usize])?;
+        let sensor = sensor_number(&snapshot, sensors[found.group[line] as usize])?;
         let Some(values) = expected.get(&(sensor, found.bin_start_ns[line])) else {
             panic!("{table}: a line of metrics without rows");
         };

@@ -98,11 +98,12 @@ fn ask(db: &Db, bin: Option<Bin>, groups: u32, time: TimeRange, threads: usize) 
     let request = AggregateRequest {
         groups: sensors.iter().map(|sensor| sensor % groups).collect(),
         group_count: groups,
-        sensors,
+        sensors: sensors.into(),
         time,
         bin,
         fields: vec![FieldId(0)],
         deviations: true,
+        extremes: true,
         ends: true,
     };
     snapshot.aggregate_on(threads, &request, &Arc::new(ReadStats::default())).unwrap()
@@ -232,13 +233,14 @@ fn pages_are_decoded_once_however_narrow_the_bins() {
     assert!(pages >= 4, "{pages} pages");
     for bin in bins() {
         let request = AggregateRequest {
-            sensors: vec![0],
+            sensors: vec![0].into(),
             groups: vec![0],
             group_count: 1,
             time: TimeRange::ALL,
             bin,
             fields: fields.clone(),
             deviations: true,
+            extremes: true,
             ends: true,
         };
         let stats = Arc::new(ReadStats::default());

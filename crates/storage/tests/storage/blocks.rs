@@ -35,11 +35,12 @@ fn counts(db: &Db, time: TimeRange, bin: Option<Bin>) -> (Vec<(i64, u64, u64)>, 
     let request = AggregateRequest {
         groups: vec![0; sensors.len()],
         group_count: 1,
-        sensors,
+        sensors: sensors.into(),
         time,
         bin,
         fields: vec![FieldId(0)],
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let stats = Arc::new(ReadStats::default());

@@ -78,13 +78,14 @@ fn check(db: &Db, writes: usize) {
         [0x7fc0_0000, 5.0_f32.to_bits(), 0, f32::INFINITY.to_bits(), 0, (-1.5_f32).to_bits()];
     assert_eq!(narrow, expected.repeat(writes));
     let request = AggregateRequest {
-        sensors: vec![0],
+        sensors: vec![0].into(),
         groups: vec![0],
         group_count: 1,
         time: TimeRange::ALL,
         bin: None,
         fields: vec![FieldId(0)],
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();

@@ -199,13 +199,14 @@ fn rows(snapshot: &TableSnapshot, sensor: u32, time: TimeRange) -> Result<Vec<Ar
 
 fn metrics(snapshot: &TableSnapshot, sensor: u32, time: TimeRange) -> Result<Vec<ArrayRef>> {
     let request = AggregateRequest {
-        sensors: vec![sensor],
+        sensors: vec![sensor].into(),
         groups: vec![0],
         group_count: 1,
         time,
         bin: None,
         fields: fields(snapshot),
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default()))?;

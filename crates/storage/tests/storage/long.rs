@@ -250,11 +250,12 @@ fn check_counts(snapshot: &TableSnapshot, rows: &Rows) {
     let request = AggregateRequest {
         groups: (0..sensors.len() as u32).collect(),
         group_count: sensors.len() as u32,
-        sensors,
+        sensors: sensors.into(),
         time: TimeRange::ALL,
         bin: Some(bin),
         fields: vec![FieldId(1), FieldId(2)],
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();

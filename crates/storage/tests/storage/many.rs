@@ -2,6 +2,7 @@
 //! memory, late ones, deletes, odd floats, large unsigned integers, nulls.
 
 use std::collections::BTreeMap;
+use std::iter::repeat;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -10,8 +11,8 @@ use arrow_array::{Array, ArrayRef, Float64Array, StringArray, UInt64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
-    AggregateRequest, AggregateResult, Bin, CascadeRequest, Db, FieldMetrics, ReadStats, TagFilter,
-    Target, Unknown, WriteOptions,
+    AggregateRequest, AggregateResult, Bin, CascadeRequest, Db, FieldMetrics, ReadStats, Sensors,
+    TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     FieldColumn, FieldId, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,
@@ -134,14 +135,20 @@ fn some_time(rng: &mut SmallRng) -> TimeRange {
 fn some_request(rng: &mut SmallRng) -> AggregateRequest {
     let groups = [1, 3, 40, SENSORS][rng.random_range(0..4)];
     let share = [1.0, 0.5, 0.05][rng.random_range(0..3)];
-    let mut sensors: Vec<u32> = (0..SENSORS).filter(|_| rng.random_bool(share)).collect();
+    let mut listed: Vec<u32> = (0..SENSORS).filter(|_| rng.random_bool(share)).collect();
     if rng.random_bool(0.3) {
-        sensors.sort_by_key(|sensor| sensor % groups);
+        listed.sort_by_key(|sensor| sensor % groups);
     }
+    let sensors: Sensors = match rng.random_range(0..4) {
+        0 => (0..SENSORS).into(),
+        1 => (rng.random_range(0..SENSORS)..SENSORS).into(),
+        _ => listed.into(),
+    };
+    let are_grouped = groups > 1 || rng.random_bool(0.5);
     let width_ns = [None, None, Some(NS_PER_DAY), Some(NS_PER_HOUR), Some(7 * NS_PER_MINUTE)];
     let width_ns = width_ns[rng.random_range(0..5)];
     AggregateRequest {
-        groups: sensors.iter().map(|sensor| sensor % groups).collect(),
+        groups: sensors.iter().filter(|_| are_grouped).map(|sensor| sensor % groups).collect(),
         group_count: groups,
         sensors,
         time: if rng.random_bool(0.4) { TimeRange::ALL } else { some_time(rng) },
@@ -151,6 +158,7 @@ fn some_request(rng: &mut SmallRng) -> AggregateRequest {
             .map(|field| FieldId(*field))
             .collect(),
         deviations: rng.random_bool(0.3),
+        extremes: rng.random_bool(0.6),
         ends: rng.random_bool(0.6),
     }
 }
@@ -197,14 +205,14 @@ fn check_numbers(
         let scale = only.iter().fold(1.0_f64, |most, value| most.max(value * value));
         assert!((found.m2[line] - m2).abs() <= 1e-9 * scale * only.len() as f64);
     }
-    if request.ends {
+    let same = |found: Option<f64>, one: Option<f64>| {
+        found.zip(one).is_some_and(|(found, one)| found == one || found.is_nan() && one.is_nan())
+    };
+    if request.extremes {
         let (min, max) = extremes(&only);
-        let same = |found: Option<f64>, one: Option<f64>| {
-            found
-                .zip(one)
-                .is_some_and(|(found, one)| found == one || found.is_nan() && one.is_nan())
-        };
         assert!(same(number(&found.min), min) && same(number(&found.max), max), "{found:?}");
+    }
+    if request.ends {
         // Several sensors may have a value at that time.
         for (found, time) in [
             (number(&found.first), values.iter().map(|value| value.0).min()),
@@ -218,7 +226,7 @@ fn check_numbers(
 
 fn check(found: &AggregateResult, rows: &Rows, request: &AggregateRequest) {
     let groups: BTreeMap<u32, u32> =
-        request.sensors.iter().copied().zip(request.groups.iter().copied()).collect();
+        request.sensors.iter().zip(request.groups.iter().copied().chain(repeat(0))).collect();
     let mut lines: BTreeMap<(u32, i64), Vec<(i64, Row)>> = BTreeMap::new();
     for ((sensor, time_ns), row) in rows {
         let Some(group) = groups.get(sensor).filter(|_| request.time.contains(*time_ns)) else {

@@ -431,12 +431,13 @@ impl World {
         let value = snapshot.schema().fields.iter().position(|field| field.name == "value");
         let request = AggregateRequest {
             group_count: sensors.len().max(1) as u32,
-            sensors: sensors.clone(),
+            sensors: sensors.clone().into(),
             groups,
             time: range,
             bin,
             fields,
             deviations: self.rng.random_bool(0.5),
+            extremes: self.rng.random_bool(0.7),
             ends: self.rng.random_bool(0.7),
         };
         let stats = Arc::new(ReadStats::default());
@@ -513,7 +514,7 @@ fn check_field(
         let array = array.as_primitive::<Float64Type>();
         array.is_valid(line).then(|| array.value(line))
     };
-    if request.ends {
+    if request.extremes {
         assert_eq!(get(&field.min), values.iter().copied().reduce(f64::min));
         assert_eq!(get(&field.max), values.iter().copied().reduce(f64::max));
     }

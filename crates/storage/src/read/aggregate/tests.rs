@@ -61,13 +61,14 @@ fn found(
     bin: Option<Bin>,
 ) -> (BTreeMap<i64, (u64, f64)>, AggregatePlan) {
     let request = AggregateRequest {
-        sensors: vec![SENSOR],
+        sensors: vec![SENSOR].into(),
         groups: vec![0],
         group_count: 1,
         time,
         bin,
         fields: vec![FIELD.0],
         deviations: true,
+        extremes: true,
         ends: true,
     };
     let fields: Arc<[(FieldId, FieldType)]> = Arc::new([FIELD]);
