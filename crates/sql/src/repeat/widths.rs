@@ -30,7 +30,28 @@ impl Widths {
         columns.into_iter().fold(Self::Same(0), |sum, column| sum.and(Self::of_array(&**column)))
     }
 
+    /// Those of a column with where each text and list in it ends.
+    pub(crate) fn with_ends(array: &dyn Array) -> Self {
+        Self::with_end(array, KEY_BYTES)
+    }
+
     fn of_array(array: &dyn Array) -> Self {
+        Self::with_end(array, 0)
+    }
+
+    /// The bytes of each row, with so many for the end of each text and list.
+    fn with_end(array: &dyn Array, end: u64) -> Self {
+        let values = Self::of_values(array, end);
+        let has_end = array.data_type().is_nested()
+            || array.data_type().is_string()
+            || array.data_type().is_binary();
+        match has_end && end > 0 {
+            true => values.and(Self::Same(end)),
+            false => values,
+        }
+    }
+
+    fn of_values(array: &dyn Array, end: u64) -> Self {
         match array.data_type() {
             DataType::Utf8 => of_bytes(array.as_bytes::<Utf8Type>()),
             DataType::LargeUtf8 => of_bytes(array.as_bytes::<LargeUtf8Type>()),
@@ -40,15 +61,15 @@ impl Widths {
             DataType::BinaryView => of_views::<BinaryViewType>(array),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                of_lists(list.offsets(), &**list.values())
+                of_lists(list.offsets(), &**list.values(), end)
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                of_lists(list.offsets(), &**list.values())
+                of_lists(list.offsets(), &**list.values(), end)
             }
             DataType::Map(..) => {
                 let map = array.as_map();
-                of_lists(map.offsets(), map.entries())
+                of_lists(map.offsets(), map.entries(), end)
             }
             DataType::FixedSizeList(_, size) => {
                 let list = array.as_fixed_size_list();
@@ -56,17 +77,20 @@ impl Widths {
                     usize::try_from(*size).unwrap_or(0),
                     list.len(),
                 );
-                of_lists(&offsets, &**list.values())
+                of_lists(&offsets, &**list.values(), end)
             }
             DataType::ListView(_) => {
                 let list = array.as_list_view::<i32>();
-                of_places(list.offsets(), list.sizes(), &**list.values())
+                of_places(list.offsets(), list.sizes(), &**list.values(), end)
             }
             DataType::LargeListView(_) => {
                 let list = array.as_list_view::<i64>();
-                of_places(list.offsets(), list.sizes(), &**list.values())
+                of_places(list.offsets(), list.sizes(), &**list.values(), end)
             }
-            DataType::Struct(_) => Self::of_columns(array.as_struct().columns()),
+            DataType::Struct(_) => {
+                let columns = array.as_struct().columns().iter();
+                columns.fold(Self::Same(0), |sum, column| sum.and(Self::with_end(&**column, end)))
+            }
             DataType::FixedSizeBinary(size) => Self::Same(u64::try_from(*size).unwrap_or(0)),
             other => Self::Same(other.primitive_width().map_or(KEY_BYTES, |width| width as u64)),
         }
@@ -138,14 +162,14 @@ fn lengths<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<u64> {
     offsets.lengths().map(|length| length as u64).collect()
 }
 
-fn of_lists<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &dyn Array) -> Widths {
+fn of_lists<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &dyn Array, end: u64) -> Widths {
     let (first, last) = match (offsets.first(), offsets.last()) {
         (Some(first), Some(last)) => (first.as_usize(), last.as_usize()),
         _ => (0, 0),
     };
     // A part of a column has all elements of the whole.
     let values = values.slice(first, last - first);
-    match Widths::of_array(&*values) {
+    match Widths::with_end(&*values, end) {
         Widths::Same(bytes) => Widths::Each(
             offsets.lengths().map(|length| bytes.saturating_mul(length as u64)).collect(),
         ),
@@ -159,8 +183,13 @@ fn of_lists<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &dyn Array) -
     }
 }
 
-fn of_places<O: OffsetSizeTrait>(offsets: &[O], sizes: &[O], values: &dyn Array) -> Widths {
-    let sums = Widths::of_array(values).sums(values.len());
+fn of_places<O: OffsetSizeTrait>(
+    offsets: &[O],
+    sizes: &[O],
+    values: &dyn Array,
+    end: u64,
+) -> Widths {
+    let sums = Widths::with_end(values, end).sums(values.len());
     let bytes = offsets.iter().zip(sizes).map(|(start, size)| {
         sums(start.as_usize() + size.as_usize()).saturating_sub(sums(start.as_usize()))
     });
@@ -213,6 +242,9 @@ mod tests {
         let offsets = OffsetBuffer::<i32>::from_lengths([1, 2]);
         let nested: ArrayRef = Arc::new(ListArray::new(item, offsets, texts, None));
         assert_eq!(Widths::of_columns([&nested]).longest(), 3);
+        // The ends of the list and of its one or two texts.
+        assert_eq!(Widths::with_ends(&*nested), Widths::Each(vec![3 + 2 * 8, 3 * 8]));
+        assert_eq!(Widths::with_ends(&*numbers), Widths::Same(8));
         assert_eq!(Widths::of_columns([&nested.slice(1, 1)]).longest(), 0);
     }
 }

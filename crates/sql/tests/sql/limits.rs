@@ -279,6 +279,25 @@ async fn functions_make_no_more_than_fits() {
     ] {
         refused(&test_db, &format!("SELECT {expr} FROM t"), ErrorKind::Limit).await;
     }
+    // One row that is long among many that are short.
+    let long = "CASE WHEN value = 1 THEN repeat('x', 1000000 * value) ELSE 'a' END AS x";
+    let times = "CASE WHEN value = 1 THEN 1500 ELSE 1 END AS n";
+    let rows = format!("(SELECT {long}, {times} FROM generate_series(1, 8000))");
+    for expr in [
+        "array_repeat([x], n)",
+        "array_repeat([[x]], n)",
+        "array_repeat(named_struct('a', x), n)",
+        "array_resize([named_struct('a', 'q')], n, named_struct('a', x))",
+        "array_replace_all(array_repeat(['q'], n), ['q'], [x])",
+        "array_repeat(array_repeat('', n), n * 1000)",
+        "array_resize([named_struct('a', 1, 'b', 2, 'c', 3)], n * 10000)",
+    ] {
+        let sql = format!("SELECT sum(cardinality({expr})) FROM {rows}");
+        let message = refused(&test_db, &sql, ErrorKind::Limit).await;
+        assert!(message.contains("would make up to"), "{expr}: {message}");
+    }
+    let zipped = format!("SELECT sum(cardinality(arrays_zip(range(0, n), [x, 'b']))) FROM {rows}");
+    assert_eq!(test_db.text(&zipped).await, "17498");
     // A constant in each of many rows.
     for expr in [
         "repeat('a', 1000000)",

@@ -8,8 +8,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use tidefall_types::Error;
 
-use super::memory_bytes;
 use crate::error::to_datafusion;
+use crate::repeat::Widths;
 
 /// Bytes of texts that are compared in the time of a step.
 const BYTES_SEARCHED_A_STEP: i64 = 64;
@@ -94,11 +94,18 @@ impl Growth {
             }
             _ => Vec::new(),
         };
+        let nulls = columns.iter().map(Argument::null_bytes).collect::<Vec<_>>();
         let amounts = match (self, columns.get(1)) {
             (Self::Repeat | Self::Pad | Self::Resize, Some(amounts)) => amounts.numbers()?,
             _ => PerRow(vec![0]),
         };
-        let row = |at: usize| Row { at, bytes: &bytes, elements: &elements, amounts: &amounts };
+        let row = |at: usize| Row {
+            at,
+            bytes: &bytes,
+            elements: &elements,
+            nulls: &nulls,
+            amounts: &amounts,
+        };
         Ok((0..rows).map(|at| self.bound(&row(at))).collect())
     }
 
@@ -136,11 +143,15 @@ impl Growth {
             }
             Self::ReplaceElements => of(0).saturating_add(row.elements(0).saturating_mul(of(2))),
             Self::Zip => {
+                // What is short is filled up with nulls.
                 let longest = (0..args).map(|arg| row.elements(arg)).max().unwrap_or(0);
-                let each = (0..args).map(|arg| row.element_bytes(arg));
-                longest.saturating_mul(each.fold(0, i64::saturating_add))
+                let nulls = row.nulls.iter().copied().fold(0, i64::saturating_add);
+                all().saturating_add(longest.saturating_mul(nulls))
             }
-            Self::Resize => row.amount().saturating_mul(row.element_bytes(0).max(of(2))),
+            Self::Resize => {
+                let null = row.nulls.first().copied().unwrap_or(0);
+                of(0).saturating_add(row.amount().saturating_mul(null.max(of(2))))
+            }
             Self::Compare => of(0).saturating_mul(of(1)),
             Self::Search => of(0).saturating_mul(of(1)) / BYTES_SEARCHED_A_STEP,
             Self::Trim => of(0).saturating_mul(of(1)) / LETTERS_TRIMMED_A_STEP,
@@ -156,6 +167,8 @@ struct Row<'a> {
     at: usize,
     bytes: &'a [PerRow],
     elements: &'a [PerRow],
+    /// The bytes of a null among the elements of each argument.
+    nulls: &'a [i64],
     amounts: &'a PerRow,
 }
 
@@ -171,10 +184,6 @@ impl Row<'_> {
     /// The second argument, if it is a number.
     fn amount(&self) -> i64 {
         self.amounts.at(self.at).max(0)
-    }
-
-    fn element_bytes(&self, arg: usize) -> i64 {
-        (self.bytes(arg) / self.elements(arg).max(1)).max(NUMBER_BYTES)
     }
 }
 
@@ -202,24 +211,22 @@ impl Argument {
 
     fn bytes(&self) -> Result<PerRow> {
         let array = &self.0;
-        let each = match array.data_type() {
-            DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-            | DataType::Dictionary(..) => 1,
-            DataType::List(_) => mean_bytes(array.as_list::<i32>().values()),
-            DataType::LargeList(_) => mean_bytes(array.as_list::<i64>().values()),
-            _ => return Ok(PerRow(vec![mean_bytes(array); array.len()])),
-        };
-        match length(array) {
-            Ok(lengths) => {
-                let lengths = numbers(&lengths)?;
-                Ok(PerRow(lengths.into_iter().map(|length| length.saturating_mul(each)).collect()))
-            }
-            Err(_) => Ok(PerRow(vec![mean_bytes(array); array.len()])),
+        let of = array.data_type();
+        if (of.is_string() || of.is_binary() || matches!(of, DataType::Dictionary(..)))
+            && let Ok(lengths) = length(array)
+        {
+            return Ok(PerRow(numbers(&lengths)?));
+        }
+        let widths = Widths::with_ends(&**array);
+        let of_row = |row| i64::try_from(widths.of(row)).unwrap_or(i64::MAX).max(NUMBER_BYTES);
+        Ok(PerRow((0..array.len()).map(of_row).collect()))
+    }
+
+    /// The bytes of a null among the elements of a list.
+    fn null_bytes(&self) -> i64 {
+        match self.0.data_type() {
+            DataType::List(of) | DataType::LargeList(of) => null_bytes(of.data_type()),
+            _ => NUMBER_BYTES,
         }
     }
 
@@ -242,9 +249,20 @@ fn numbers(array: &ArrayRef) -> Result<Vec<i64>> {
     Ok(numbers.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default).collect())
 }
 
-fn mean_bytes(array: &ArrayRef) -> i64 {
-    let rows = i64::try_from(array.len()).unwrap_or(i64::MAX).max(1);
-    (memory_bytes(array) / rows).max(NUMBER_BYTES)
+/// The bytes of a null: as many as each value has, where all have as many.
+fn null_bytes(of: &DataType) -> i64 {
+    match of {
+        DataType::Struct(fields) => {
+            let each = fields.iter().map(|field| null_bytes(field.data_type()));
+            each.fold(NUMBER_BYTES, i64::saturating_add)
+        }
+        DataType::FixedSizeList(of, size) => {
+            null_bytes(of.data_type()).saturating_mul((*size).into())
+        }
+        other => {
+            other.primitive_width().map_or(NUMBER_BYTES, |width| width as i64).max(NUMBER_BYTES)
+        }
+    }
 }
 
 /// The arguments of a series.
