@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
@@ -45,7 +45,7 @@ use crate::groupwise::Groupwise;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
 use crate::marks::Marks;
-use crate::metrics::MetricsRule;
+use crate::metrics::{MetricsRule, OneGrouping};
 use crate::planner::Planner;
 use crate::planning::{Limits, Timed, apart};
 use crate::projection::PushProjections;
@@ -127,7 +127,9 @@ impl Session {
         analyzers.push(Arc::new(Marks));
         analyzers.push(Arc::new(CheckExpansion));
         let analyzers = analyzers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
-        let mut optimizers = Optimizer::new().rules;
+        let optimizers = Optimizer::new().rules.into_iter();
+        let mut optimizers: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+            optimizers.map(|rule| OneGrouping::instead_of(rule, memory_bytes)).collect();
         optimizers.push(Arc::new(AsOfFilters));
         optimizers.push(Arc::new(MetricsRule));
         let optimizers = optimizers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
