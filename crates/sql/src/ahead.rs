@@ -1,7 +1,12 @@
 //! Batches that are made ahead of their reader, without a thread that waits for it.
 //!
 //! 1. A *turn* makes batches on a thread that may block, until enough of them are ready or it has taken long.
-//! 2. Then it lays down what makes them and gives its thread back. A reader that takes a batch begins the next turn.
+//! 2. Then it lays down what makes them and gives its thread back. A reader that has taken half of them begins the next
+//!    turn.
+//! 3. A reader that waits is woken when there is something to do for a while, or when nothing more comes soon.
+//!
+//! It costs as much to wake a thread as to make a batch of numbers, so that many are made in a turn. But a reader that has
+//! found what it looks for wants no more: the number grows with what it has taken.
 //!
 //! Batches that are made on demand are so one by one, and never while their reader looks at the one before.
 //!
@@ -23,8 +28,17 @@ use tokio::runtime::Handle;
 
 use crate::error::to_datafusion;
 
-/// Batches that are ready at most: enough to hide the hand-over, no more, as nobody counts their memory.
-const READY_MAX: usize = 2;
+/// Batches that are ready at most, to begin with: enough to hide the hand-over.
+const READY_FIRST: usize = 2;
+/// Later on, for each so many that the reader has taken there is one more,
+const TAKEN_PER_MORE: usize = 4;
+/// up to this number,
+const READY_MAX: usize = 16;
+/// and while they have fewer bytes than this, as nobody counts their memory.
+const READY_BYTES_MAX: usize = 1 << 20;
+
+/// A batch that took less is soon followed by the next.
+const SOON: Duration = Duration::from_micros(200);
 
 /// When batches are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +50,9 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    const fn ready_max(self) -> usize {
+    fn ready_max(self, taken: usize) -> usize {
         match self {
-            Self::Ahead => READY_MAX,
+            Self::Ahead => (READY_FIRST + taken / TAKEN_PER_MORE).min(READY_MAX),
             Self::OnDemand => 1,
         }
     }
@@ -60,8 +74,7 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// A stream of `batches`, which have `schema`. Must be called inside a tokio runtime.
     pub(crate) fn new(schema: SchemaRef, batches: Batches, pace: Pace) -> Self {
-        let (ready, maker) = (VecDeque::new(), Maker::Resting(batches));
-        let state = State { pace, ready, maker, reader: None };
+        let state = State::new(pace, Maker::Resting(batches));
         let shared = Arc::new(Shared(Mutex::new(state)));
         Self { schema, shared, threads: Handle::current() }
     }
@@ -78,6 +91,9 @@ impl Shared {
 struct State {
     pace: Pace,
     ready: VecDeque<Result<RecordBatch>>,
+    ready_bytes: usize,
+    /// Batches that the reader has taken.
+    taken: usize,
     maker: Maker,
     /// Woken when there is something new.
     reader: Option<Waker>,
@@ -91,10 +107,48 @@ enum Maker {
     Done,
 }
 
+fn bytes_of(batch: &Result<RecordBatch>) -> usize {
+    batch.as_ref().map_or(0, RecordBatch::get_array_memory_size)
+}
+
 impl State {
+    fn new(pace: Pace, maker: Maker) -> Self {
+        let ready = VecDeque::new();
+        Self { pace, ready, ready_bytes: 0, taken: 0, maker, reader: None }
+    }
+
+    fn ready_max(&self) -> usize {
+        self.pace.ready_max(self.taken)
+    }
+
+    fn push(&mut self, batch: Result<RecordBatch>) {
+        self.ready_bytes += bytes_of(&batch);
+        self.ready.push_back(batch);
+    }
+
+    fn pop(&mut self) -> Option<Result<RecordBatch>> {
+        let batch = self.ready.pop_front()?;
+        self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&batch));
+        self.taken += 1;
+        Some(batch)
+    }
+
+    /// Whether a turn should end.
+    fn is_full(&self) -> bool {
+        let count = self.ready.len();
+        count >= self.ready_max() || (count >= READY_FIRST && self.ready_bytes >= READY_BYTES_MAX)
+    }
+
+    /// Whether the next turn should begin.
+    fn is_half_empty(&self) -> bool {
+        let count = self.ready.len();
+        count <= self.ready_max() / 2
+            && (count < READY_FIRST || self.ready_bytes <= READY_BYTES_MAX / 2)
+    }
+
     /// The maker, if the next turn should begin.
     fn take_resting(&mut self) -> Option<Batches> {
-        if self.ready.len() >= self.pace.ready_max() || !matches!(self.maker, Maker::Resting(_)) {
+        if !self.is_half_empty() || !matches!(self.maker, Maker::Resting(_)) {
             return None;
         }
         match std::mem::replace(&mut self.maker, Maker::Working) {
@@ -109,7 +163,7 @@ impl Stream for Ahead {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.shared.lock();
-        let next = match state.ready.pop_front() {
+        let next = match state.pop() {
             Some(batch) => Poll::Ready(Some(batch)),
             None if matches!(state.maker, Maker::Done) => Poll::Ready(None),
             None => {
@@ -161,18 +215,20 @@ impl Turn {
 
     fn run(mut self, threads: &Handle) {
         let start = Instant::now();
+        let mut made = start;
         while let Some(batches) = &mut self.batches {
             let next = batches.next();
-            self.hand_over(next);
-            if start.elapsed() > TURN_MAX
-                && let Some(batches) = self.batches.take()
-            {
+            let (before, is_long) = (made, start.elapsed() > TURN_MAX);
+            made = Instant::now();
+            self.hand_over(next, is_long || made.duration_since(before) > SOON);
+            if is_long && let Some(batches) = self.batches.take() {
                 Self::begin(Arc::clone(&self.shared), batches, threads);
             }
         }
     }
 
-    fn hand_over(&mut self, next: Option<Result<RecordBatch>>) {
+    /// Hands a batch over to the reader, who is woken at once if the next does not come soon.
+    fn hand_over(&mut self, next: Option<Result<RecordBatch>>, at_once: bool) {
         let is_last = !matches!(next, Some(Ok(_)));
         let mut state = self.shared.lock();
         let is_left = matches!(state.maker, Maker::Done);
@@ -182,14 +238,15 @@ impl Turn {
             done = self.batches.take();
         }
         if !is_left {
-            state.ready.extend(next);
+            next.into_iter().for_each(|batch| state.push(batch));
         }
-        if state.ready.len() >= state.pace.ready_max()
+        if state.is_full()
             && let Some(batches) = self.batches.take()
         {
             state.maker = Maker::Resting(batches);
         }
-        let reader = state.reader.take();
+        let wakes = at_once || self.batches.is_none() || !state.is_half_empty();
+        let reader = if wakes { state.reader.take() } else { None };
         drop(state);
         drop(done);
         if let Some(reader) = reader {
@@ -206,7 +263,57 @@ impl Drop for Turn {
                 true => Error::internal("reading met a fault of the program; its log says where"),
                 false => Error::closed("reading was cut off: the program stops"),
             };
-            self.hand_over(Some(Err(to_datafusion(error))));
+            self.hand_over(Some(Err(to_datafusion(error))), true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::Int64Array;
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    fn batch(rows: usize) -> Result<RecordBatch> {
+        let schema = Schema::new(vec![Field::new("v", DataType::Int64, false)]);
+        let column = Arc::new(Int64Array::from(vec![0; rows]));
+        Ok(RecordBatch::try_new(Arc::new(schema), vec![column])?)
+    }
+
+    /// How many batches are ready when a turn ends, and how many are left when the next one begins.
+    fn ends(state: &mut State, rows: usize) -> (usize, usize) {
+        while !state.is_full() {
+            state.push(batch(rows));
+        }
+        let full = state.ready.len();
+        while !state.is_half_empty() {
+            state.pop();
+        }
+        (full, state.ready.len())
+    }
+
+    #[test]
+    fn the_more_is_taken_the_more_is_made_ahead() {
+        let state = || State::new(Pace::Ahead, Maker::Done);
+        let mut small = state();
+        assert_eq!(ends(&mut small, 100), (2, 1));
+        for _ in 0..23 {
+            small.push(batch(100));
+            small.pop();
+        }
+        assert_eq!(small.ready_max(), 8);
+        small.taken = 1000;
+        assert_eq!(ends(&mut small, 100), (16, 8));
+        // Batches of a quarter of what all may have, and of more than that.
+        let mut large = state();
+        large.taken = 1000;
+        assert_eq!(ends(&mut large, 30_000), (5, 2));
+        let mut huge = state();
+        huge.taken = 1000;
+        assert_eq!(ends(&mut huge, 1 << 18), (2, 1));
+        let mut on_demand = State::new(Pace::OnDemand, Maker::Done);
+        on_demand.taken = 1000;
+        assert_eq!(ends(&mut on_demand, 100), (1, 0));
     }
 }

@@ -19,7 +19,7 @@ use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
 use crate::groupwise::Groupwise;
 use crate::marks::Marks;
-use crate::metrics::MetricsRule;
+use crate::metrics::{MetricsRule, OneGrouping};
 use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
@@ -40,9 +40,11 @@ pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
 }
 
-/// What makes a plan cheaper.
-pub(crate) fn optimizers() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = Optimizer::new().rules;
+/// What makes a plan cheaper, where queries have so many bytes of memory.
+pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let known = Optimizer::new().rules.into_iter();
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        known.map(|rule| OneGrouping::instead_of(rule, query_bytes)).collect();
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()

@@ -82,7 +82,7 @@ impl Session {
             .with_query_planner(Arc::new(Planner))
             .with_relation_planners(vec![Arc::new(NamedCalls)])
             .with_analyzer_rules(rules::analyzers())
-            .with_optimizer_rules(rules::optimizers())
+            .with_optimizer_rules(rules::optimizers(query_bytes(options)))
             .with_physical_optimizer_rules(rules::physical())
             .build();
         let mut context = SessionContext::new_with_state(state);

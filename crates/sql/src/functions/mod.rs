@@ -29,7 +29,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use alike::Alike;
 use amended::Amended;
-pub(crate) use amended::amend_window;
+pub(crate) use amended::{NUMBERED_BYTES, amend_window, is_value_type};
 use date_bin::DateBin;
 use date_trunc::DateTrunc;
 pub(crate) use date_trunc::{is_truncated, truncated};

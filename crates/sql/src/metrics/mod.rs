@@ -19,8 +19,10 @@ mod edges;
 mod exec;
 mod groups;
 mod node;
+mod one_grouping;
 mod rule;
 mod spec;
 
 pub(crate) use node::MetricsPlanner;
+pub(crate) use one_grouping::OneGrouping;
 pub(crate) use rule::MetricsRule;

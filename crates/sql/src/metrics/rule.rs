@@ -137,10 +137,10 @@ fn counted(expr: &Expr) -> Option<&Expr> {
 }
 
 /// What each column of a plan is in terms of the columns of the scan below it.
-type Meaning = HashMap<Column, Expr>;
+pub(super) type Meaning = HashMap<Column, Expr>;
 
 /// The scan below projections and renamings, if nothing else lies between.
-fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
+pub(super) fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let columns = scan.projected_schema.columns();
@@ -173,7 +173,7 @@ fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
     }
 }
 
-fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
+pub(super) fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
     let replaced = expr.clone().transform(|node| match &node {
         Expr::Column(column) => match meaning.get(column) {
             Some(expr) => Ok(Transformed::yes(expr.clone())),

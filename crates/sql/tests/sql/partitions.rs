@@ -108,12 +108,16 @@ async fn groups_across_partitions_are_put_together() {
 }
 
 /// Times are never the same twice, and sums of eighths are exact: every answer is one alone.
-const QUESTIONS: [&str; 22] = [
+const QUESTIONS: [&str; 26] = [
     "SELECT a, b, median(x), count(DISTINCT s), count(x) FROM t GROUP BY a, b",
     "SELECT a, median(x) FROM t GROUP BY a",
     "SELECT b, median(x), count(DISTINCT s), count(DISTINCT i) FROM t WHERE x > -30 GROUP BY b",
     "SELECT b, count(DISTINCT a) FROM t GROUP BY b",
     "SELECT s, count(DISTINCT a), count(DISTINCT b), count(*) FROM t GROUP BY s",
+    "SELECT i, count(DISTINCT time), count(DISTINCT x) FILTER (WHERE i > 0), sum(x) FROM t GROUP BY i",
+    "SELECT a, count(DISTINCT time) FROM t WHERE x > -30 GROUP BY a",
+    "SELECT s, count(DISTINCT x), max(i) FROM t GROUP BY s",
+    "SELECT date_trunc('hour', time) AS h, count(DISTINCT i) FROM t GROUP BY h HAVING count(DISTINCT i) > 1",
     "SELECT b, s, median(x), sum(i) FROM t GROUP BY b, s",
     "SELECT a, count(DISTINCT s) FILTER (WHERE i > 0), count(DISTINCT b), max(x) FROM t GROUP BY a",
     "SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT s) FROM t",
@@ -236,5 +240,52 @@ async fn distinct_texts_of_many_groups_take_little_memory() {
     ] {
         let batches = session.collect(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
         assert_eq!(lines(&batches), [expected], "{sql}");
+    }
+}
+
+/// Distinct values are counted by their groups alone where there is room for all rows; otherwise with their groups, as
+/// these rows may go to the disk. What metrics know is left to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, host TEXT, v BIGINT, k BIGINT, PRIMARY KEY (host, time));
+             INSERT INTO m SELECT to_timestamp(1704067200 + n / 50), 'h' || (n % 50), n % 1000, n % 7 \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(0, 99999))",
+        )
+        .await;
+    cascade(&test_db, Target::Long);
+    let (roomy, little) = (with_little(&test_db, 256), with_little(&test_db, 64));
+    for (sql, expected) in [
+        ("SELECT k, count(DISTINCT time) AS n FROM m GROUP BY k", "7 14000"),
+        ("SELECT k, count(DISTINCT v) AS n, sum(v) FROM m WHERE v < 500 GROUP BY k", "7 3500"),
+        ("SELECT time, count(DISTINCT k) AS n FROM m GROUP BY time", "2000 14000"),
+        (
+            "SELECT h, t, count(DISTINCT w) AS n FROM (SELECT host AS h, v > 99 AS t, v + 1 AS w FROM m) \
+             GROUP BY h, t",
+            "100 1000",
+        ),
+    ] {
+        let sum = format!("SELECT count(*), sum(n) FROM ({sql})");
+        for (session, groupings) in [(&roomy, 1), (&little, 2)] {
+            let found =
+                session.collect(&sum).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+            assert_eq!(lines(&found), [expected], "{sql}");
+            let plan = session.collect(&format!("EXPLAIN {sql}")).await.expect(sql);
+            let plan = lines(&plan).join("\n");
+            assert_eq!(plan.contains("alias1"), groupings == 2, "{sql}\n{plan}");
+        }
+    }
+    // By tags alone the rows come in order, and the values are those of one group at a time.
+    for (sql, part) in [
+        ("SELECT host, count(DISTINCT v) FROM m GROUP BY host", "alias1"),
+        (
+            "SELECT host, count(DISTINCT time_bucket(INTERVAL '1 hour', time)) FROM m GROUP BY host",
+            "TidefallMetrics",
+        ),
+    ] {
+        let plan = lines(&roomy.collect(&format!("EXPLAIN {sql}")).await.expect(sql)).join("\n");
+        assert!(plan.contains(part), "{sql}\n{plan}");
     }
 }

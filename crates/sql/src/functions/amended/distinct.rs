@@ -13,7 +13,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::{HashMap, HashSet};
+use datafusion::common::{HashMap, HashSet, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 const FORGOTTEN_MAX: usize = 1024;
 
 /// What a table of hashbrown takes for each place beside what is in it.
-const PLACE_BYTES: usize = 1;
+pub(super) const PLACE_BYTES: usize = 1;
 
 /// The type of the texts in what is passed from one stage to the next, if `data_type` is one of texts.
 pub(super) fn text_type(data_type: &DataType) -> Option<&DataType> {
@@ -68,7 +68,7 @@ impl Texts {
     }
 }
 
-fn is_kept(filter: Option<&BooleanArray>, row: usize) -> bool {
+pub(super) fn is_kept(filter: Option<&BooleanArray>, row: usize) -> bool {
     filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
@@ -207,15 +207,7 @@ impl GroupsAccumulator for DistinctTexts {
         columns: &[ArrayRef],
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let column = &columns[0];
-        let nulls = column.logical_nulls();
-        let has_value = |row: usize| {
-            is_kept(filter, row) && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
-        };
-        let rows = (0..column.len()).filter(|row| has_value(*row)).map(|row| row as u32);
-        let values = take(column, &UInt32Array::from_iter_values(rows), None)?;
-        let lengths = (0..column.len()).map(|row| usize::from(has_value(row)));
-        Ok(vec![lists_of(&self.text_type, lengths, &values)?])
+        Ok(vec![each_alone(&self.text_type, &columns[0], filter)?])
     }
 
     fn size(&self) -> usize {
@@ -227,14 +219,32 @@ impl GroupsAccumulator for DistinctTexts {
     }
 }
 
-/// Lists of texts, one behind the other.
-fn lists_of(
-    text_type: &DataType,
+/// A list for each row of a column: of its value, if it has one that is kept.
+pub(super) fn each_alone(
+    data_type: &DataType,
+    column: &ArrayRef,
+    filter: Option<&BooleanArray>,
+) -> Result<ArrayRef> {
+    let nulls = column.logical_nulls();
+    let has_value =
+        |row: usize| is_kept(filter, row) && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+    let rows = (0..column.len()).filter(|row| has_value(*row)).map(|row| row as u32);
+    let values = take(column, &UInt32Array::from_iter_values(rows), None)?;
+    let lengths = (0..column.len()).map(|row| usize::from(has_value(row)));
+    lists_of(data_type, lengths, &values)
+}
+
+/// Lists of values, one behind the other.
+pub(super) fn lists_of(
+    data_type: &DataType,
     lengths: impl Iterator<Item = usize>,
     values: &ArrayRef,
 ) -> Result<ArrayRef> {
-    let field = Arc::new(Field::new_list_field(text_type.clone(), true));
-    let values = cast(values, text_type)?;
+    let field = Arc::new(Field::new_list_field(data_type.clone(), true));
+    let values = cast(values, data_type)?;
+    if i32::try_from(values.len()).is_err() {
+        return exec_err!("count(DISTINCT) has more than {} values at once", i32::MAX);
+    }
     let offsets = OffsetBuffer::from_lengths(lengths);
     Ok(Arc::new(ListArray::try_new(field, offsets, values, None)?))
 }

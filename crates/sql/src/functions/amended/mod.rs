@@ -1,5 +1,5 @@
 //! Aggregates of floats, where those of DataFusion lose readings beside a NaN or an infinity, or are not exact,
-//! and one of texts that takes memory without need; everything else is left to them.
+//! and counts of what is distinct, which take memory or time without need; everything else is left to them.
 //!
 //! - Extremes of groups: compared as if nothing were above or below a NaN, whatever came before one is
 //!   forgotten. Here NaN is the greatest number, as everywhere in SQL.
@@ -7,7 +7,7 @@
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Variances, correlations and regressions over such a window: the same, see [`SlidingMoments`].
 //! - Percentiles and medians: see `percentile.rs`.
-//! - Distinct texts that are counted by group: see `distinct.rs`.
+//! - Distinct texts that are counted by group: see `distinct.rs`; distinct integers and times: see `distinct_values/`.
 //! - Correlations by group: sums of squares leave no digits where values are large beside their differences. Here
 //!   each group has the accumulator of a question without groups.
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
@@ -16,6 +16,7 @@
 
 mod collected;
 mod distinct;
+mod distinct_values;
 mod moments;
 mod outcome;
 mod percentile;
@@ -45,6 +46,8 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_o
 
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
+use distinct_values::DistinctValues;
+pub(crate) use distinct_values::{NUMBERED_BYTES, is_value_type};
 use moments::{SlidingMoments, Statistic};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
@@ -173,8 +176,18 @@ impl Amended {
 
     /// The type of the texts, if distinct ones are counted.
     fn distinct_texts<'a>(&self, args: &AccumulatorArgs<'a>) -> Option<&'a DataType> {
+        self.distinct_type(args).and_then(text_type)
+    }
+
+    /// The type of the integers or times, if distinct ones are counted.
+    fn distinct_values<'a>(&self, args: &AccumulatorArgs<'a>) -> Option<&'a DataType> {
+        self.distinct_type(args).filter(|data_type| is_value_type(data_type))
+    }
+
+    /// The type of what is counted, if that is what is distinct.
+    fn distinct_type<'a>(&self, args: &AccumulatorArgs<'a>) -> Option<&'a DataType> {
         match (self.amendment, args.expr_fields) {
-            (Amendment::Count, [field]) if args.is_distinct => text_type(field.data_type()),
+            (Amendment::Count, [field]) if args.is_distinct => Some(field.data_type()),
             _ => None,
         }
     }
@@ -238,6 +251,9 @@ impl AggregateUDFImpl for Amended {
         }
         if let Some(text_type) = self.distinct_texts(&args) {
             return Ok(Box::new(DistinctTexts::new(text_type)));
+        }
+        if let Some(data_type) = self.distinct_values(&args) {
+            return Ok(Box::new(DistinctValues::new(data_type)));
         }
         let extremes = match args.return_type() {
             DataType::Float32 => self.extremes::<Float32Type>(args.return_type()),
@@ -374,6 +390,7 @@ impl AggregateUDFImpl for Amended {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
         self.distinct_texts(&args).is_some()
+            || self.distinct_values(&args).is_some()
             || (is_exact && self.inner().groups_accumulator_supported(args))
     }
 
