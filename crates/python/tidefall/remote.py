@@ -20,6 +20,7 @@ import pyarrow.compute
 
 from . import _tidefall
 from .answers import READ, labels, make_unique, plain
+from .settings import settings_of
 from .times import Bins
 
 Tags = list[tuple[str, list[str | None]]]
@@ -108,21 +109,6 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
 IDLE_SECONDS_MAX = 20
 # One statement that only reads: it may be sent again when nobody knows whether it arrived.
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
-COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# A statement that changes a setting and nothing else, and the name of the setting.
-SETTING = re.compile(r"\s*(?P<verb>SET|RESET)\s+(?P<name>TIME\s*ZONE\b|[^\s=]+).*", re.IGNORECASE | re.DOTALL)
-TIME_ZONE = "datafusion.execution.time_zone"
-
-
-def settings_of(query: str) -> list[tuple[str, str | None]]:
-    """The names of the settings that statements change, if all of them do so, and what sets them; None takes back."""
-    statements = [statement.strip() for statement in COMMENT.sub(" ", query).split(";") if statement.strip()]
-    found = [SETTING.fullmatch(statement) for statement in statements]
-    if not all(found):
-        return []
-    names = [one["name"].lower() for one in found]
-    names = [TIME_ZONE if re.fullmatch(r"time\s*zone", name) else name for name in names]
-    return [(name, None if one["verb"].lower() == "reset" else f"{statement}; ") for name, one, statement in zip(names, found, statements)]
 
 
 @dataclasses.dataclass
