@@ -10,8 +10,8 @@ import tidefall
 class Served:
     """A server over a database, and its client."""
 
-    def __init__(self, folder):
-        command = [sys.executable, "-m", "tidefall", "serve", "--db", folder, "--listen", "127.0.0.1:0"]
+    def __init__(self, folder, *options):
+        command = [sys.executable, "-m", "tidefall", "serve", "--db", folder, "--listen", "127.0.0.1:0", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.process.stdout:
             if found := re.search(r"127\.0\.0\.1:(\d+)", line):

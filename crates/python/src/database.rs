@@ -13,6 +13,7 @@ use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
+use crate::calls::{call, call_and_look, caught};
 use crate::errors::to_python;
 use crate::process::Owned;
 use crate::question::{Block, Question, Tags, Values, find_field};
@@ -97,7 +98,7 @@ impl Database {
         read_only: bool,
         memory_mib: Option<usize>,
     ) -> PyResult<Self> {
-        py.detach(|| {
+        call(py, || {
             let mut options = DbOptions::default();
             if let Some(memory_mib) = memory_mib {
                 options.memory_bytes = memory_mib.saturating_mul(1 << 20);
@@ -111,33 +112,31 @@ impl Database {
             let session = Mutex::new(Some(session));
             Ok(Self { open: Owned::new(Open { session, runtime: Arc::new(runtime) }) })
         })
-        .map_err(to_python)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| {
+        call(py, || {
             // One that belongs to another process is left to it.
             let Ok(open) = self.open.get() else { return Ok(()) };
             let session = open.session.lock().unwrap_or_else(PoisonError::into_inner).take();
             session.map_or(Ok(()), |session| session.db().close())
         })
-        .map_err(to_python)
     }
 
     fn tables(&self) -> PyResult<Vec<String>> {
-        let db = self.db().map_err(to_python)?;
-        Ok(db.tables().iter().map(|schema| schema.name.clone()).collect())
+        let names = || Ok(self.db()?.tables().iter().map(|schema| schema.name.clone()).collect());
+        caught(names).map_err(to_python)
     }
 
     fn schema(&self, table: &str) -> PyResult<Schema> {
-        let schema = self.db().and_then(|db| db.schema(table)).map_err(to_python)?;
+        let schema = caught(|| self.db()?.schema(table)).map_err(to_python)?;
         let fields = schema.fields.iter();
         let fields = fields.map(|field| (field.name.clone(), field.ty.sql_name().to_owned()));
         Ok((schema.time_name().to_owned(), schema.tags.clone(), fields.collect()))
     }
 
     fn sql(&self, py: Python<'_>, query: &str) -> PyResult<Stream> {
-        py.detach(|| {
+        call_and_look(py, || {
             let session = self.session().map_err(to_python)?;
             let runtime = &self.open.get().map_err(to_python)?.runtime;
             let begin = async {
@@ -159,11 +158,10 @@ impl Database {
         existing: &str,
     ) -> PyResult<(u64, Option<u64>)> {
         let batches = reader(data)?;
-        py.detach(|| {
+        call(py, || {
             let options = ArrowOptions { time, tags };
             write_all(&self.db()?, table, batches, &options, existing_of(existing)?)
         })
-        .map_err(to_python)
     }
 
     /// Writes a wide frame: every column but that of time is a sensor. All of it or nothing. Returns how many
@@ -178,21 +176,20 @@ impl Database {
         existing: &str,
     ) -> PyResult<(u64, Option<u64>)> {
         let batches = reader(data)?;
-        py.detach(|| {
+        call(py, || {
             let batches = batches.collect::<std::result::Result<Vec<_>, _>>();
             let series = series_of(&batches.map_err(arrow_error)?, time, &names.0, &names.1)?;
             write_series(&self.db()?, table, &series, existing_of(existing)?)
         })
-        .map_err(to_python)
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.db()?.flush().map(drop)).map_err(to_python)
+        call(py, || self.db()?.flush().map(drop))
     }
 
     /// Lets readings fall; returns how many moved.
     fn cascade(&self, py: Python<'_>, table: Option<String>, to: &str) -> PyResult<u64> {
-        py.detach(|| {
+        call(py, || {
             let target = match to {
                 "age" => Target::ByAge,
                 "short" => Target::Short,
@@ -204,18 +201,16 @@ impl Database {
             };
             Ok(self.db()?.cascade(&CascadeRequest { table, target })?.rows)
         })
-        .map_err(to_python)
     }
 
     fn sensors(&self, py: Python<'_>, table: &str, chosen: Chosen) -> PyResult<Tags> {
-        py.detach(|| {
+        call(py, || {
             let snapshot = self.db()?.snapshot(table)?;
             let (field, ty) = (FieldId(0), FieldType::F64);
             let sensors = choose(&snapshot, chosen)?;
             let question = Question { snapshot, sensors, field, ty };
             Ok(question.tags(&question.sensors))
         })
-        .map_err(to_python)
     }
 
     fn frame(
@@ -227,7 +222,7 @@ impl Database {
         time: (Option<i64>, Option<i64>),
         keep: Option<(bool, f64, f64)>,
     ) -> PyResult<(Tags, Array, Values, usize)> {
-        py.detach(|| {
+        call(py, || {
             let question = self.question(table, chosen, field)?;
             let keep = keep.map(|(is_between, low, high)| match is_between {
                 true => Keep::Between(low, high),
@@ -237,7 +232,6 @@ impl Database {
             let (times, values, missing) = question.frame(&time, keep.as_ref())?;
             Ok((question.tags(&question.sensors), times, values, missing))
         })
-        .map_err(to_python)
     }
 
     /// The first and the last time of the chosen sensors, the most rows that one of them has, and how many
@@ -249,13 +243,12 @@ impl Database {
         chosen: Chosen,
         time: (Option<i64>, Option<i64>),
     ) -> PyResult<Option<(i64, i64, usize, usize)>> {
-        py.detach(|| {
+        call(py, || {
             let snapshot = self.db()?.snapshot(table)?;
             let sensors = choose(&snapshot, chosen)?;
             let found = snapshot.extent(&sensors, &time_range(time.0, time.1))?;
             Ok(found.map(|(time, rows)| (time.first_ns, time.last_ns, rows, sensors.len())))
         })
-        .map_err(to_python)
     }
 
     /// The times and values of each sensor.
@@ -267,7 +260,7 @@ impl Database {
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
     ) -> PyResult<(Tags, Vec<Block>)> {
-        py.detach(|| {
+        call(py, || {
             let mut question = self.question(table, chosen, field)?;
             let tags = question.tags(&question.sensors);
             let time = time_range(time.0, time.1);
@@ -278,7 +271,6 @@ impl Database {
             }
             Ok((tags, series))
         })
-        .map_err(to_python)
     }
 
     fn at(
@@ -289,12 +281,11 @@ impl Database {
         field: Option<&str>,
         time_ns: i64,
     ) -> PyResult<(Tags, Array, Values)> {
-        py.detach(|| {
+        call(py, || {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.at(&question.sensors, time_ns, question.field)?;
             question.moments(found)
         })
-        .map_err(to_python)
     }
 
     fn latest(
@@ -304,12 +295,11 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
     ) -> PyResult<(Tags, Array, Values)> {
-        py.detach(|| {
+        call(py, || {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.latest(&question.sensors, question.field)?;
             question.moments(found)
         })
-        .map_err(to_python)
     }
 
     /// The least or greatest value of each sensor, with its time.
@@ -322,12 +312,11 @@ impl Database {
         time: (Option<i64>, Option<i64>),
         is_lowest: bool,
     ) -> PyResult<(Tags, Array, Values)> {
-        py.detach(|| {
+        call(py, || {
             let question = self.question(table, chosen, field)?;
             let which = if is_lowest { Extreme::Lowest } else { Extreme::Highest };
             question.extremes(&time_range(time.0, time.1), which)
         })
-        .map_err(to_python)
     }
 
     /// Bins, in each of which some aggregates are made: for each sensor a line of each of them. A bin is so many
@@ -341,7 +330,7 @@ impl Database {
         time: (Option<i64>, Option<i64>),
         asked: ((i64, bool, i64), Vec<String>),
     ) -> PyResult<(Tags, Array, Values, usize)> {
-        py.detach(|| {
+        call(py, || {
             let question = self.question(table, chosen, field)?;
             let (bins, what) = asked;
             let bins = Bins::new(bins.0, bins.1, bins.2)?;
@@ -351,18 +340,17 @@ impl Database {
                 question.resample(time_range(time.0, time.1), bins, &what)?;
             Ok((question.tags(&question.sensors), bins, values, missing))
         })
-        .map_err(to_python)
     }
 
     /// Reads a duration such as `1h` or `15m`.
     #[staticmethod]
     fn parse_duration(text: &str) -> PyResult<i64> {
-        tidefall_types::parse_duration(text).map_err(to_python)
+        caught(|| tidefall_types::parse_duration(text)).map_err(to_python)
     }
 
     /// Reads a time as SQL does.
     #[staticmethod]
     fn parse_time(text: &str) -> PyResult<i64> {
-        tidefall_types::parse_time(text).map_err(to_python)
+        caught(|| tidefall_types::parse_time(text)).map_err(to_python)
     }
 }

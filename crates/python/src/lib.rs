@@ -5,6 +5,7 @@
 //! turn these into data frames. Nothing here holds the interpreter's lock while it reads or writes.
 
 mod array;
+mod calls;
 mod database;
 mod errors;
 mod process;

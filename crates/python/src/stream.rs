@@ -16,6 +16,7 @@ use tidefall_sql::{QueryStream, UniqueValues};
 use tidefall_types::{Error, Result};
 use tokio::runtime::Runtime;
 
+use crate::calls::{call, call_and_look, caught, caught_here};
 use crate::errors::{ClosedError, to_python};
 use crate::process::Owned;
 use crate::wait::wait;
@@ -63,9 +64,9 @@ impl Stream {
 impl Stream {
     /// The next batch; none at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        py.detach(|| {
+        call_and_look(py, || {
             let mut batches = self.lock().map_err(to_python)?;
-            let next = batches.as_mut().map_or(Ok(None), Batches::wait_for_next);
+            let next = caught_here(|| batches.as_mut().map_or(Ok(None), Batches::wait_for_next));
             if !matches!(next, Ok(Some(_))) {
                 *batches = None;
             }
@@ -75,13 +76,13 @@ impl Stream {
 
     /// Whether there may be batches that have not been read.
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| Ok(self.lock()?.is_some())).map_err(to_python)
+        call(py, || Ok(self.lock()?.is_some()))
     }
 
     /// Stops the query.
     fn close(&self, py: Python<'_>) {
-        // One that belongs to another process is left to it.
-        py.detach(|| drop(self.lock().map(|mut batches| batches.take())));
+        // One that belongs to another process is left to it. What is dropped has no more to say.
+        drop(call(py, || self.lock().map(|mut batches| drop(batches.take()))));
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -102,7 +103,7 @@ impl Stream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface allows to offer another schema than the one that is wished for.
         let _ = requested_schema;
-        let batches = py.detach(|| Ok(self.lock()?.take())).map_err(to_python)?;
+        let batches = call(py, || Ok(self.lock()?.take()))?;
         let batches = batches.ok_or_else(|| {
             ClosedError::new_err(
                 "these rows were read; run the statement again, or keep to_arrow()",
@@ -199,7 +200,10 @@ impl Iterator for Reader {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+        // It is C that calls.
+        caught(|| self.next_batch())
+            .map_err(|error| ArrowError::ExternalError(Box::new(error)))
+            .transpose()
     }
 }
 

@@ -13,6 +13,7 @@ use tidefall_import::{ArrowOptions, batch_from_arrow};
 use tidefall_storage::{Ack, Db, Existing, Unknown, WriteOptions, WriteReport};
 use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch};
 
+use crate::calls::caught;
 use crate::stream::arrow_error;
 
 /// Rows that are written at once, if their texts are not too long for that.
@@ -46,6 +47,8 @@ struct Sum<'a> {
     existing: Existing,
     rows: u64,
     replaced: Option<u64>,
+    /// Whether there are several pieces, which are acknowledged from memory.
+    is_long: bool,
 }
 
 impl Sum<'_> {
@@ -53,14 +56,7 @@ impl Sum<'_> {
         let existing = self.existing;
         let options =
             WriteOptions { ack, unknown: Unknown::Create, existing, ..WriteOptions::default() };
-        let report = self.db.write(self.table, batch, &options).map_err(|error| {
-            // Rows are named as they are counted in the batch.
-            match self.rows {
-                0 => error,
-                before => error.context(format_args!("of the rows from {before} on")),
-            }
-        })?;
-        self.add(&report);
+        self.add(&self.db.write(self.table, batch, &options)?);
         Ok(())
     }
 
@@ -78,7 +74,7 @@ impl Sum<'_> {
 }
 
 /// Writes all rows of `batches`, and returns their number when they are on disk: those of a short table
-/// in the log, those of a long one in objects.
+/// in the log, those of a long one in objects. After an error, too, all rows that were written are on disk.
 pub(crate) fn write_all(
     db: &Db,
     table: &str,
@@ -86,9 +82,27 @@ pub(crate) fn write_all(
     options: &ArrowOptions,
     existing: Existing,
 ) -> Result<Written> {
-    let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0) };
+    let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0), is_long: false };
+    let work =
+        caught(|| write_pieces(&mut sum, batches, options)).map_err(|error| match sum.rows {
+            0 => error,
+            // Rows are named as they are counted in a piece, or nobody knows which are meant.
+            before => error.context(format_args!("of the rows from {before} on")),
+        });
+    match sum.is_long {
+        true => db.flush_after(work),
+        false => work,
+    }?;
+    Ok(sum.written())
+}
+
+/// Writes rows piece by piece: a single one to the log, several to memory.
+fn write_pieces(
+    sum: &mut Sum<'_>,
+    batches: ArrowArrayStreamReader,
+    options: &ArrowOptions,
+) -> Result<()> {
     let mut before: Option<WriteBatch> = None;
-    let mut is_long = false;
     let schema = batches.schema();
     for batch in batches {
         let batch = batch.map_err(arrow_error)?;
@@ -98,8 +112,8 @@ pub(crate) fn write_all(
                 .map_err(|error| error.context(format_args!("rows from {start}")))?;
             for part in part.parts(WRITE_TEXT_BYTES) {
                 if let Some(before) = before.replace(part) {
+                    sum.is_long = true;
                     sum.write(&before, Ack::Memory)?;
-                    is_long = true;
                 }
             }
         }
@@ -108,13 +122,8 @@ pub(crate) fn write_all(
         // Also without rows it is said which columns there are.
         before = Some(batch_from_arrow(&RecordBatch::new_empty(schema), options)?);
     }
-    if let Some(last) = before {
-        sum.write(&last, if is_long { Ack::Memory } else { Ack::Durable })?;
-    }
-    if is_long {
-        db.flush()?;
-    }
-    Ok(sum.written())
+    let ack = if sum.is_long { Ack::Memory } else { Ack::Durable };
+    before.map_or(Ok(()), |last| sum.write(&last, ack))
 }
 
 /// Writes series; one without any value is none.
@@ -124,7 +133,7 @@ pub(crate) fn write_series(
     series: &SeriesBatch,
     existing: Existing,
 ) -> Result<Written> {
-    let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0) };
+    let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0), is_long: false };
     if !series.series.is_empty() {
         sum.add(&db.load_with(table, series, Unknown::Create, existing)?);
     }

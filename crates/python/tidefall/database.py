@@ -91,7 +91,8 @@ class Database:
     def sql(self, query: str) -> Rows:
         """Runs SQL, and returns when it has an answer's first rows: `INSERT` and the like are done then.
 
-        The rest of the answer is computed while it is read, and can be larger than memory. What a `SET` of its own
+        The rest of the answer is computed while it is read, and can be larger than memory; a query whose answer is
+        closed or let go of before its end stops, also on a server. What a `SET` of its own
         says holds for all later calls.
         """
         return Rows(self._core.sql(query), self._tz)

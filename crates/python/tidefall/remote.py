@@ -10,6 +10,7 @@ import selectors
 import threading
 import time as clock
 import urllib.parse
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.compute
 
 from . import _tidefall
 from .answers import READ, labels, make_unique, plain
+from .settings import settings_of
 from .times import Bins
 
 Tags = list[tuple[str, list[str | None]]]
@@ -107,21 +109,6 @@ def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
 IDLE_SECONDS_MAX = 20
 # One statement that only reads: it may be sent again when nobody knows whether it arrived.
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
-COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# A statement that changes a setting and nothing else, and the name of the setting.
-SETTING = re.compile(r"\s*(?P<verb>SET|RESET)\s+(?P<name>TIME\s*ZONE\b|[^\s=]+).*", re.IGNORECASE | re.DOTALL)
-TIME_ZONE = "datafusion.execution.time_zone"
-
-
-def settings_of(query: str) -> list[tuple[str, str | None]]:
-    """The names of the settings that statements change, if all of them do so, and what sets them; None takes back."""
-    statements = [statement.strip() for statement in COMMENT.sub(" ", query).split(";") if statement.strip()]
-    found = [SETTING.fullmatch(statement) for statement in statements]
-    if not all(found):
-        return []
-    names = [one["name"].lower() for one in found]
-    names = [TIME_ZONE if re.fullmatch(r"time\s*zone", name) else name for name in names]
-    return [(name, None if one["verb"].lower() == "reset" else f"{statement}; ") for name, one, statement in zip(names, found, statements)]
 
 
 @dataclasses.dataclass
@@ -201,7 +188,7 @@ class Server:
     def give_back(self, connection: http.client.HTTPConnection) -> None:
         self.local.connection, self.local.idle_since = connection, clock.monotonic()
 
-    def send(self, target: str, body: bytes, headers: dict[str, str], may_repeat: bool) -> http.client.HTTPResponse:
+    def send(self, target: str, body: bytes, headers: dict[str, str], may_repeat: bool) -> "Answer":
         """Sends a request; raises when the server refuses it. Sends it again, once, when it does no harm to do it twice and
         the connection was lost before there was an answer."""
         if self.is_closed:
@@ -210,24 +197,48 @@ class Server:
             connection = self.connection()
             try:
                 connection.request("POST", target, body, headers)
-                answer = connection.getresponse()
+                answer = Answer(self, connection, connection.getresponse())
+                refusal = answer.read() if answer.response.status != 200 else None
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
                 if is_last_try:
                     unknown = "" if may_repeat or isinstance(error, ConnectionRefusedError) else "; nobody knows whether it did what it was asked to"
                     raise _tidefall.IoError(f"the server at {self.address} does not answer: {error}{unknown}") from error
                 continue
-            if answer.status != 200:
-                text = answer.read()
-                self.give_back(connection)
+            if refusal is not None:
                 try:
-                    error = json.loads(text)["error"]
+                    error = json.loads(refusal)["error"]
                     raise ERRORS.get(error["kind"], _tidefall.Error)(error["message"])
                 except (ValueError, KeyError, TypeError):
-                    raise _tidefall.IoError(f"the server answered {answer.status}: {text[:200]!r}") from None
-            answer.give_back = lambda: self.give_back(connection)
+                    raise _tidefall.IoError(f"the server answered {answer.response.status}: {refusal[:200]!r}") from None
             return answer
         raise AssertionError("unreachable")
+
+
+class Answer:
+    """What a server sends, and the connection on which it comes. One that is not read to its end ends the connection when it is
+    closed or let go of: the server would wait for its reader, with all that the query holds."""
+
+    def __init__(self, server: Server, connection: http.client.HTTPConnection, response: http.client.HTTPResponse):
+        self.server, self.connection, self.response = server, connection, response
+        # It must not know the answer, which would live on with it; neither does the connection.
+        self.end = weakref.finalize(self, end, connection, response)
+
+    def read(self) -> bytes:
+        """The rest of the answer, after which the connection takes the next request."""
+        rest = self.response.read()
+        if self.end.detach() is not None:
+            self.server.give_back(self.connection)
+        return rest
+
+    def close(self) -> None:
+        self.end()
+
+
+def end(connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+    # The response has a connection that will not be used again for itself.
+    response.close()
+    connection.close()
 
 
 def is_closed(sock: Any) -> bool:
@@ -240,25 +251,26 @@ def is_closed(sock: Any) -> bool:
 class Stream:
     """The answer to SQL, read batch by batch; several threads that read it get different ones."""
 
-    def __init__(self, answer: http.client.HTTPResponse, reader: pyarrow.RecordBatchReader):
-        self.answer, self.schema, self.lock = answer, reader.schema, threading.RLock()
+    def __init__(self, answer: Answer, reader: pyarrow.RecordBatchReader):
+        self.schema, self.lock = reader.schema, threading.RLock()
         # None when it is at its end, closed, or handed over.
-        self.reader: pyarrow.RecordBatchReader | None = reader
+        self.rest: tuple[Answer, pyarrow.RecordBatchReader] | None = answer, reader
 
     def is_open(self) -> bool:
-        return self.reader is not None
+        return self.rest is not None
 
     def next(self) -> pyarrow.RecordBatch | None:
         with self.lock:
-            if self.reader is None:
+            if self.rest is None:
                 return None
+            answer, reader = self.rest
             try:
-                return self.reader.read_next_batch()
-            except StopIteration:
-                self.reader = None
-                self.answer.read()
-                self.answer.give_back()
-                return None
+                try:
+                    return reader.read_next_batch()
+                except StopIteration:
+                    answer.read()
+                    self.rest = None
+                    return None
             except BaseException as error:
                 self.close()
                 if isinstance(error, (pyarrow.ArrowException, http.client.HTTPException, OSError)):
@@ -270,18 +282,18 @@ class Stream:
 
     def close(self) -> None:
         with self.lock:
-            if self.reader is not None:
-                self.answer.close()
-                self.reader = None
+            if self.rest is not None:
+                (answer, _), self.rest = self.rest, None
+                answer.close()
 
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         with self.lock:
-            if self.reader is None:
+            if self.rest is None:
                 raise _tidefall.ClosedError(READ)
-            rest, self.reader = Stream(self.answer, self.reader), None
+            rest, self.rest = Stream(*self.rest), None
         return pyarrow.RecordBatchReader.from_batches(self.schema, iter(rest.next, None)).__arrow_c_stream__(requested_schema)
 
 
@@ -308,7 +320,11 @@ class Database:
 
     def send(self, query: str, may_repeat: bool) -> Stream:
         answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"}, may_repeat)
-        return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer, mode="r")))
+        try:
+            return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer.response, mode="r")))
+        except BaseException:
+            answer.close()
+            raise
 
     def ask(self, query: str) -> pyarrow.Table:
         """The answer to a question that changes nothing."""
@@ -340,7 +356,6 @@ class Database:
                     raise
                 raise type(error)(f"of the rows from {rows} on: {error}") from None
             written = json.loads(answer.read())
-            answer.give_back()
             rows += written["rows"]
             # A server of an earlier version does not count.
             more = written.get("replaced")

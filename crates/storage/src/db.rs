@@ -235,6 +235,23 @@ impl Db {
         caught(|| flush(engine))
     }
 
+    /// Ends work that was acknowledged from memory piece by piece: flushes, also when a later piece failed, as the
+    /// earlier ones stay.
+    ///
+    /// # Errors
+    /// That of the work, and behind it that of the flush; that of [`Db::flush`] if the work is done.
+    pub fn flush_after<T>(&self, work: Result<T>) -> Result<T> {
+        let flushed = self.flush();
+        match (work, flushed) {
+            (work, Ok(_)) => work,
+            (Ok(_), Err(error)) => Err(error),
+            (Err(error), Err(later)) => {
+                Err(error
+                    .followed_by(&later.context("what is in memory could not be written to disk")))
+            }
+        }
+    }
+
     /// Lets readings fall.
     ///
     /// # Errors

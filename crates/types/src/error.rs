@@ -128,6 +128,12 @@ impl Error {
         Self::new(self.kind, format!("{context}: {}", self.message))
     }
 
+    /// The same error, and behind its message what failed after it.
+    #[must_use]
+    pub fn followed_by(self, later: &Self) -> Self {
+        Self::new(self.kind, format!("{}; {}", self.message, later.message))
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -40,11 +40,11 @@ pub(crate) fn run(args: ImportArgs) -> Outcome {
         args.files.iter().try_for_each(|file| import.file(&db, &inputs, file))
     });
     // What was written before a failure is kept, so it must be made durable in any case.
-    let flushed = match args.ack {
-        AckArg::Memory => db.flush().map(drop),
-        AckArg::Durable => Ok(()),
+    let outcome = match args.ack {
+        AckArg::Memory => db.flush_after(outcome),
+        AckArg::Durable => outcome,
     };
-    let outcome = outcome.and(flushed).and_then(|()| cascade(&db, &args));
+    let outcome = outcome.and_then(|()| cascade(&db, &args));
     let table = db.schema(&args.table).ok();
     let outcome = outcome.and(import.end_bad_file()).and(db.close());
     if let Err(error) = outcome {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::store::MemDisk;
+use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
-    CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
+    Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
     WriteOptions,
 };
-use tidefall_types::{ErrorKind, Result, Series, SeriesBatch, TableId, TableSchema, TimeRange};
+use tidefall_types::{
+    Error, ErrorKind, Result, Series, SeriesBatch, TableId, TableSchema, TimeRange,
+};
 
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::small::{batch, read, write};
@@ -139,11 +141,8 @@ fn the_close_waits_for_a_load() {
 fn who_closes_second_waits_for_the_first() {
     let disk = MemDisk::new();
     let (db, gate) = gated(&disk);
-    let from_memory = WriteOptions {
-        unknown: Unknown::Create,
-        ack: tidefall_storage::Ack::Memory,
-        ..WriteOptions::default()
-    };
+    let from_memory =
+        WriteOptions { unknown: Unknown::Create, ack: Ack::Memory, ..WriteOptions::default() };
     db.write("plant", &batch(0..2), &from_memory).unwrap();
     gate.shut();
     let (first, second) = (db.clone(), db.clone());
@@ -189,4 +188,36 @@ fn who_waits_for_memory_learns_of_the_close() {
     gate.open();
     within_a_minute("the close", move || close.join().unwrap()).unwrap();
     assert_eq!(read(&reopened(&disk), "plant").len() as i64, rows);
+}
+
+/// Work that was acknowledged from memory and fails in the middle: what it did before stays, also when the process ends.
+#[test]
+fn what_was_written_before_a_failure_is_flushed_and_a_flush_that_fails_is_told() {
+    let disk = MemDisk::new();
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 1);
+    let db = Db::open_on(Arc::new(faulty.clone()), options()).unwrap();
+    let in_memory =
+        WriteOptions { ack: Ack::Memory, unknown: Unknown::Create, ..Default::default() };
+    let failed = || Err::<(), _>(Error::conflict("row 7 is there"));
+    db.write("plant", &batch(0..10), &in_memory).unwrap();
+    assert_eq!(db.flush_after(failed()), failed());
+    assert_eq!(rows_after_a_crash(&disk), 10);
+    db.write("plant", &batch(10..20), &in_memory).unwrap();
+    db.flush_after(Ok(())).unwrap();
+    assert_eq!(rows_after_a_crash(&disk), 20);
+    db.write("plant", &batch(20..30), &in_memory).unwrap();
+    faulty.arm(Fault::DiskFull, 0, Times::Always);
+    let error = db.flush_after(failed()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let begin = "row 7 is there; what is in memory could not be written to disk: ";
+    assert!(error.message().starts_with(begin), "{error}");
+    assert_eq!(db.flush_after(Ok(())).unwrap_err().kind(), ErrorKind::Full);
+    faulty.disarm();
+    assert_eq!(db.flush_after(failed()), failed());
+    assert_eq!(rows_after_a_crash(&disk), 30);
+}
+
+fn rows_after_a_crash(disk: &MemDisk) -> usize {
+    let db = Db::open_on(Arc::new(disk.crash(0)), options()).unwrap();
+    read(&db, "plant").len()
 }
