@@ -29,6 +29,7 @@ mod functions;
 mod groupwise;
 mod hints;
 mod json;
+mod keys;
 mod layers;
 mod live;
 mod marks;

@@ -43,6 +43,7 @@ use crate::expansion::CheckExpansion;
 use crate::functions;
 use crate::groupwise::Groupwise;
 use crate::hints::with_hint;
+use crate::keys::KeysAsColumns;
 use crate::layers::{Layer, LayerFunction};
 use crate::marks::Marks;
 use crate::metrics::MetricsRule;
@@ -130,6 +131,7 @@ impl Session {
         let mut optimizers = Optimizer::new().rules;
         optimizers.push(Arc::new(AsOfFilters));
         optimizers.push(Arc::new(MetricsRule));
+        optimizers.push(Arc::new(KeysAsColumns));
         let optimizers = optimizers.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect();
         let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
             vec![Arc::new(ForgetfulGroupingSets)];
