@@ -12,6 +12,7 @@
 //!   each group has the accumulator of a question without groups.
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
 //!   `collected.rs`.
+//! - Extremes of intervals are those of their lengths, see `spans.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
 mod collected;
@@ -20,12 +21,13 @@ mod moments;
 mod outcome;
 mod percentile;
 mod sliding;
+mod spans;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrowPrimitiveType;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -49,6 +51,7 @@ use moments::{SlidingMoments, Statistic};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
+use spans::ExtremeSpan;
 
 /// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, and of those
 /// that collect what they are given.
@@ -179,6 +182,16 @@ impl Amended {
         }
     }
 
+    /// What finds extremes of intervals, if that is what the function is about.
+    fn extreme_span(&self, data_type: &DataType, slides: bool) -> Option<Box<dyn Accumulator>> {
+        let wanted = match (self.amendment, data_type) {
+            (Amendment::Min, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Less,
+            (Amendment::Max, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Greater,
+            _ => return None,
+        };
+        Some(Box::new(ExtremeSpan::new(wanted, slides)))
+    }
+
     fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         Box::new(Collected::new(self.inner().name(), plain))
     }
@@ -265,6 +278,9 @@ impl AggregateUDFImpl for Amended {
                 Frame::Slides(args.is_distinct),
             ));
         }
+        if let Some(extreme) = self.extreme_span(args.return_type(), true) {
+            return Ok(extreme);
+        }
         let is_double =
             args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
         let statistic = Statistic::of(self.inner.name());
@@ -289,6 +305,9 @@ impl AggregateUDFImpl for Amended {
                 args.return_type(),
                 Frame::Grows(args.is_distinct),
             ));
+        }
+        if let Some(extreme) = self.extreme_span(args.return_type(), false) {
+            return Ok(extreme);
         }
         let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
         let plain = self.inner().accumulator(args)?;
@@ -373,8 +392,9 @@ impl AggregateUDFImpl for Amended {
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
+        let of_spans = self.extreme_span(args.return_type(), false).is_some();
         self.distinct_texts(&args).is_some()
-            || (is_exact && self.inner().groups_accumulator_supported(args))
+            || (is_exact && !of_spans && self.inner().groups_accumulator_supported(args))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
