@@ -3,7 +3,7 @@
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
 //! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
 //! `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
-//! times. What DataFusion can say already, only longer, is put into its words before a statement is planned
+//! times, `span_parts.rs` what is told of spans. What DataFusion can say already, only longer, is put into its words before a statement is planned
 //! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
 mod alike;
@@ -17,6 +17,7 @@ mod histogram;
 mod inner_names;
 mod interpolate;
 mod short_forms;
+mod span_parts;
 pub(crate) mod time_bucket;
 mod windows;
 mod years;
