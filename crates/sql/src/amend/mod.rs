@@ -13,6 +13,7 @@
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
+//! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //!
 //! `compared.rs` tells which parts of an expression are compared with each other, `nodes.rs` what nodes of a plan compare by
 //! themselves.
@@ -21,6 +22,7 @@ mod aggregates;
 mod casts;
 mod compared;
 mod floats;
+mod frames;
 mod nodes;
 mod spans;
 mod subqueries;
@@ -81,6 +83,7 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
             let moment = zones::to_timestamp(node, schema)?;
             let plain = moment.transform_data(|node| nullif(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;
+            let plain = plain.transform_data(|node| frames::amend(node, schema))?;
             plain.transform_data(subqueries::amend)
         }
     })

@@ -13,8 +13,10 @@
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
 //!   `collected.rs`.
 //! - Extremes of intervals are those of their lengths, see `spans.rs`.
+//! - What cannot forget is computed anew for each place of a window that slides, see `anew.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod anew;
 mod collected;
 mod distinct;
 mod moments;
@@ -45,6 +47,7 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use anew::Anew;
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
 use moments::{SlidingMoments, Statistic};
@@ -53,9 +56,9 @@ use percentile::{Frame, Part};
 use sliding::SlidingSum;
 use spans::ExtremeSpan;
 
-/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, and of those
-/// that collect what they are given.
-pub(super) const NAMES: [&str; 27] = [
+/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, of those
+/// that collect what they are given, and of those that cannot forget it.
+pub(super) const NAMES: [&str; 33] = [
     "count",
     "min",
     "max",
@@ -83,6 +86,12 @@ pub(super) const NAMES: [&str; 27] = [
     "approx_percentile_cont_with_weight",
     "array_agg",
     "string_agg",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "approx_distinct",
+    "any_value",
 ];
 
 /// What is amended in a function.
@@ -192,6 +201,13 @@ impl Amended {
         Some(Box::new(ExtremeSpan::new(wanted, slides)))
     }
 
+    /// What DataFusion has for windows that slide, or what is computed anew for each of their places.
+    fn sliding(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let anew = Anew::new(&self.inner, &args);
+        let plain = self.inner().create_sliding_accumulator(args)?;
+        Ok(if plain.supports_retract_batch() { plain } else { Box::new(anew) })
+    }
+
     fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         Box::new(Collected::new(self.inner().name(), plain))
     }
@@ -289,10 +305,10 @@ impl AggregateUDFImpl for Amended {
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
-            Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
+            Amendment::Collect => self.collected(self.sliding(args)?),
             _ => match statistic {
                 Some(statistic) => Box::new(SlidingMoments::new(statistic)),
-                None => self.inner().create_sliding_accumulator(args)?,
+                None => self.sliding(args)?,
             },
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
