@@ -31,6 +31,7 @@ mod functions;
 mod groupwise;
 mod hints;
 mod json;
+mod keys;
 mod layers;
 mod live;
 mod marks;

@@ -18,6 +18,7 @@ use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
 use crate::groupwise::Groupwise;
+use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
 use crate::planning::Timed;
@@ -47,6 +48,7 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
         known.map(|rule| OneGrouping::instead_of(rule, query_bytes)).collect();
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));
+    rules.push(Arc::new(KeysAsColumns));
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
 }
 

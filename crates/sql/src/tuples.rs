@@ -1,8 +1,12 @@
-//! `(a, b) IN (SELECT x, y ...)`, which DataFusion knows for one column alone.
+//! `(a, b) IN (SELECT x, y ...)`, which DataFusion knows for one column alone, and `(a, b) < (c, d)`, for which it takes NULL as
+//! the least value.
 //!
 //! With `q` for the subquery it becomes `EXISTS (SELECT 1 FROM q WHERE x = a AND y = b)` where it stands alone in a condition. As a
 //! value, and for `NOT IN`, it may also be unknown: if there is no such row, but one that differs only where one of both
 //! sides is NULL.
+//!
+//! `(a, b) < (c, d)` becomes `a < c OR (a = c AND b < d)`, and `(a, b) = (c, d)` becomes `a = c AND b = d`, which are unknown where the
+//! parts that decide are.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -38,6 +42,11 @@ impl VisitorMut for TuplesAmong {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match compared(expr) {
+            Ok(Some(written)) => *expr = written,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
+        }
         let written = tuple_of(expr).map(|(tuple, subquery, negated)| {
             if has_tuple(&subquery) {
                 return Err(Error::unsupported(
@@ -52,6 +61,102 @@ impl VisitorMut for TuplesAmong {
             None => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Tuples in a list that are compared one by one; more of them are looked up, and no part of them is unknown then.
+const LISTED_MAX: usize = 64;
+
+/// The comparison of tuples by their parts.
+fn compared(expr: &Expr) -> Result<Option<Expr>> {
+    match expr {
+        Expr::BinaryOp { left, op, right } => ordered(left, op, right),
+        Expr::Between { expr, negated, low, high } if parts_of(expr).is_some() => {
+            let parts = [&**expr, &**low, &**high].map(Clone::clone);
+            let not = if *negated { "NOT " } else { "" };
+            let template = format!("({not}(__p0 >= __p1 AND __p0 <= __p2))");
+            filled(&template, &[(&parts, "__p")]).map(Some)
+        }
+        Expr::InList { expr, list, negated } if list.len() <= LISTED_MAX => {
+            listed(expr, list, *negated)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn listed(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    let Some(parts) = parts_of(expr) else { return Ok(None) };
+    let is_alike = |other: &Expr| parts_of(other).is_some_and(|other| other.len() == parts.len());
+    if list.is_empty() || !list.iter().all(is_alike) || check_plain(parts).is_err() {
+        return Ok(None);
+    }
+    let whole = [expr.clone()];
+    let any: Vec<String> = (0..list.len()).map(|at| format!("__p0 = __q{at}")).collect();
+    let not = if negated { "NOT " } else { "" };
+    let template = format!("({not}({}))", any.join(" OR "));
+    filled(&template, &[(&whole, "__p"), (list, "__q")]).map(Some)
+}
+
+fn ordered(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    let (Some(left), Some(right)) = (parts_of(left), parts_of(right)) else { return Ok(None) };
+    let (strict, order) = match op {
+        BinaryOperator::Eq | BinaryOperator::NotEq => ("", ""),
+        BinaryOperator::Lt => ("<", "<"),
+        BinaryOperator::LtEq => ("<", "<="),
+        BinaryOperator::Gt => (">", ">"),
+        BinaryOperator::GtEq => (">", ">="),
+        _ => return Ok(None),
+    };
+    if left.len() != right.len() {
+        return Err(Error::invalid(format!(
+            "a tuple of {} parts is compared with one of {}",
+            left.len(),
+            right.len()
+        )));
+    }
+    let Some(last) = left.len().checked_sub(1) else { return Ok(None) };
+    let template = match op {
+        BinaryOperator::Eq => {
+            (0..=last).map(|at| format!("__l{at} = __r{at}")).collect::<Vec<_>>().join(" AND ")
+        }
+        BinaryOperator::NotEq => {
+            (0..=last).map(|at| format!("__l{at} <> __r{at}")).collect::<Vec<_>>().join(" OR ")
+        }
+        _ => {
+            check_plain(left)?;
+            check_plain(right)?;
+            (0..last).rev().fold(format!("__l{last} {order} __r{last}"), |rest, at| {
+                format!("__l{at} {strict} __r{at} OR (__l{at} = __r{at} AND ({rest}))")
+            })
+        }
+    };
+    filled(&format!("({template})"), &[(left, "__l"), (right, "__r")]).map(Some)
+}
+
+fn parts_of(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::Tuple(parts) => Some(parts),
+        Expr::Nested(inner) => parts_of(inner),
+        _ => None,
+    }
+}
+
+/// Parts that are written more than once must not be of the same kind again.
+fn check_plain(parts: &[Expr]) -> Result<()> {
+    let is_large = |expr: &Expr| {
+        let found = visit_expressions(expr, |part| match part {
+            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) | Expr::Tuple(_) => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    };
+    match parts.iter().any(is_large) {
+        true => Err(Error::unsupported(
+            "tuples that are compared by < or > take no subqueries and no tuples as their parts; compare the parts",
+        )),
+        false => Ok(()),
     }
 }
 

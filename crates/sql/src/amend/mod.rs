@@ -12,27 +12,37 @@
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
+//! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
+//! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
+//!
+//! `compared.rs` tells which parts of an expression are compared with each other, `nodes.rs` what nodes of a plan compare by
+//! themselves.
 
 mod aggregates;
 mod casts;
+mod compared;
 mod floats;
+mod frames;
+mod nodes;
+mod spans;
 mod subqueries;
 mod texts;
 mod zones;
 
-use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{amend_window, bounded, with_whole_years};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
+pub(crate) use spans::length_ns;
 pub(crate) use texts::{is_text, time_form};
 
 /// Amends the expressions of a plan before their types are coerced.
@@ -49,7 +59,7 @@ impl AnalyzerRule for AmendBefore {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        amend_plan(plan, before_coercion)
+        amend_plan(plan, before_coercion, nodes::amend)
     }
 }
 
@@ -60,7 +70,7 @@ impl AnalyzerRule for AmendAfter {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         aggregates::check_orders(&plan)?;
-        amend_plan(plan, after_coercion)
+        amend_plan(plan, after_coercion, |node| Ok(Transformed::no(node)))
     }
 }
 
@@ -70,9 +80,31 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
         Ok(cast) => Ok(Transformed::yes(cast)),
         Err(node) => {
             let moment = zones::to_timestamp(node, schema)?;
-            let plain = moment.transform_data(|node| zones::amend(node, schema))?;
+            let plain = moment.transform_data(|node| nullif(node, schema))?;
+            let plain = plain.transform_data(|node| comparison(node, schema))?;
+            let plain = plain.transform_data(|node| frames::amend(node, schema))?;
             plain.transform_data(subqueries::amend)
         }
+    })
+}
+
+/// A comparison of times or of spans.
+fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    zones::amend(expr, schema)?.transform_data(|expr| spans::amend(expr, schema))
+}
+
+/// `nullif` as a `CASE`, where what it compares is amended.
+fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let (Some(is_same), Expr::ScalarFunction(call)) = (compared::of_nullif(&expr), &expr) else {
+        return Ok(Transformed::no(expr));
+    };
+    let is_same = comparison(is_same, schema)?;
+    Ok(match (is_same.transformed, call.args.first()) {
+        (true, Some(otherwise)) => {
+            let null = Expr::Literal(ScalarValue::Null, None);
+            Transformed::yes(when(is_same.data, null).otherwise(otherwise.clone())?)
+        }
+        _ => Transformed::no(expr),
     })
 }
 
@@ -93,28 +125,38 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
 fn amend_plan(
     plan: LogicalPlan,
     amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+    amend_node: fn(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<LogicalPlan> {
     let amended = plan.transform_up_with_subqueries(|node| {
-        if !has_more_than_columns(&node)? {
-            return Ok(Transformed::no(node));
-        }
-        let schema = schema_below(&node)?;
-        let names = NamePreserver::new(&node);
-        let named = |expr: Expr| {
-            let name = names.save(&expr);
-            Ok(amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
-        };
-        let amended = node.map_expressions(|expr| match expr {
-            // Its parts have names, and it has none.
-            Expr::GroupingSet(_) => expr.map_children(named),
-            expr => named(expr),
-        })?;
-        match amended.transformed {
-            true => amended.map_data(LogicalPlan::recompute_schema),
-            false => Ok(amended),
-        }
+        let node = amend_node(node)?;
+        node.transform_data(|node| amend_expressions(node, amend))
     })?;
     Ok(amended.data)
+}
+
+/// Amends the expressions of one node.
+fn amend_expressions(
+    node: LogicalPlan,
+    amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    if !has_more_than_columns(&node)? {
+        return Ok(Transformed::no(node));
+    }
+    let schema = schema_below(&node)?;
+    let names = NamePreserver::new(&node);
+    let named = |expr: Expr| {
+        let name = names.save(&expr);
+        Ok(amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
+    };
+    let amended = node.map_expressions(|expr| match expr {
+        // Its parts have names, and it has none.
+        Expr::GroupingSet(_) => expr.map_children(named),
+        expr => named(expr),
+    })?;
+    match amended.transformed {
+        true => amended.map_data(LogicalPlan::recompute_schema),
+        false => Ok(amended),
+    }
 }
 
 /// Whether there is something to be looked at: layers have projections of ten thousand columns.

@@ -1,7 +1,8 @@
 //! Times with a zone beside times without one.
 //!
 //! A time without a zone is one in UTC everywhere in Tidefall. DataFusion takes it as one on the clocks of the other
-//! side's zone, which is that of the session for `now()`.
+//! side's zone, which is that of the session for `now()`, also where it looks for what both have in common: in `CASE`,
+//! `coalesce`, lists, sets (`nodes.rs`).
 //!
 //! `to_timestamp` and its kin answer in the zone of the session, and take numbers and texts without a zone for what clocks
 //! show there. Here they are moments in UTC, too, and only shown in that zone.
@@ -16,9 +17,10 @@ use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
     ToTimestampSecondsFunc,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, cast};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast};
 
 use super::casts::is_utc;
+use super::compared;
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -41,41 +43,68 @@ pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<
     })
 }
 
-/// What a comparison or a difference of times of both kinds looks at, all without a zone.
+/// Functions that give one of their arguments, or a list of them.
+const CHOICES: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "make_array", "nvl", "nvl2"];
+
+/// What a comparison or a difference of times of both kinds looks at, and what is chosen among them, all without a zone.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let parts: Vec<&Expr> = match &expr {
-        Expr::BinaryExpr(binary) if compares(binary.op) => vec![&binary.left, &binary.right],
-        Expr::Between(between) => vec![&between.expr, &between.low, &between.high],
-        Expr::InList(list) => [&*list.expr].into_iter().chain(&list.list).collect(),
-        _ => return Ok(Transformed::no(expr)),
-    };
-    let mut has_plain = false;
-    for part in parts {
-        has_plain |= matches!(part.get_type(schema), Ok(DataType::Timestamp(_, None)));
+    match expr {
+        Expr::BinaryExpr(ref binary) if binary.op == Operator::Minus => {
+            let types = types_of([&*binary.left, &*binary.right].into_iter(), schema);
+            match mixes(&types) {
+                true => expr.map_children(|part| without_zone(part, schema)),
+                false => Ok(Transformed::no(expr)),
+            }
+        }
+        Expr::ScalarFunction(ref call) if CHOICES.contains(&call.func.name()) => {
+            match mixes(&types_of(call.args.iter(), schema)) {
+                true => expr.map_children(|part| without_zone(part, schema)),
+                false => Ok(Transformed::no(expr)),
+            }
+        }
+        Expr::Case(case) => {
+            let chosen = branches(case, schema)?;
+            chosen.transform_data(|case| compare(Expr::Case(case), schema))
+        }
+        expr => compare(expr, schema),
     }
-    match has_plain {
-        true => expr.map_children(|part| without_zone(part, schema)),
+}
+
+fn compare(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match mixes(&compared::types(&expr, schema)) {
+        true => compared::map(expr, schema, &without_zone),
         false => Ok(Transformed::no(expr)),
     }
 }
 
-fn compares(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-            | Operator::Minus
-    )
+/// What a `CASE` answers.
+fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Case>> {
+    let answers = case.when_then_expr.iter().map(|(_, then)| &**then);
+    let types = types_of(answers.chain(case.else_expr.as_deref()), schema);
+    if !mixes(&types) {
+        return Ok(Transformed::no(case));
+    }
+    let answers = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+    for answer in answers.chain(case.else_expr.as_deref_mut()) {
+        *answer = without_zone(std::mem::take(answer), schema)?.data;
+    }
+    Ok(Transformed::yes(case))
+}
+
+fn types_of<'a>(parts: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Vec<DataType> {
+    parts.filter_map(|part| part.get_type(schema).ok()).collect()
+}
+
+/// Whether there are times without a zone beside others that DataFusion takes for something else than they are.
+pub(super) fn mixes(types: &[DataType]) -> bool {
+    let is_plain = |of: &DataType| matches!(of, DataType::Timestamp(_, None));
+    let has_zone =
+        |of: &DataType| matches!(of, DataType::Timestamp(_, Some(zone)) if !is_utc(zone));
+    types.iter().any(is_plain) && types.iter().any(has_zone)
 }
 
 /// The same moment without its zone. DataFusion is right where that is UTC.
-fn without_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn without_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr.get_type(schema) {
         Ok(DataType::Timestamp(unit, Some(zone))) if !is_utc(&zone) => {
             let in_utc = cast(expr, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));

@@ -1,9 +1,12 @@
 //! `coalesce`, `greatest` and `least` of DataFusion, which do not know what a time and a text have in common: here the text
-//! is a time, as in a comparison.
+//! is a time, as in a comparison. The greatest of intervals is the longest.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::array::{Array, AsArray, IntervalMonthDayNanoArray};
+use datafusion::arrow::datatypes::{DataType, FieldRef, IntervalMonthDayNanoType, IntervalUnit};
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -11,7 +14,7 @@ use datafusion::logical_expr::{
 };
 
 use super::forward::forward_identity;
-use crate::amend::is_text;
+use crate::amend::{is_text, length_ns};
 
 /// The names of the functions.
 pub(super) const NAMES: [&str; 3] = ["coalesce", "greatest", "least"];
@@ -42,7 +45,15 @@ impl ScalarUDFImpl for Alike {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        self.0.invoke_with_args(args)
+        let wanted = match self.0.name() {
+            "greatest" => Ordering::Greater,
+            "least" => Ordering::Less,
+            _ => return self.0.invoke_with_args(args),
+        };
+        match args.return_field.data_type() {
+            DataType::Interval(IntervalUnit::MonthDayNano) => extreme_span(&args, wanted),
+            _ => self.0.invoke_with_args(args),
+        }
     }
 
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -59,4 +70,25 @@ impl ScalarUDFImpl for Alike {
     fn short_circuits(&self) -> bool {
         self.0.short_circuits()
     }
+}
+
+/// The interval whose length stands to those of the others as wanted.
+fn extreme_span(args: &ScalarFunctionArgs, wanted: Ordering) -> Result<ColumnarValue> {
+    let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+    let spans: Vec<_> =
+        arrays.iter().map(|spans| spans.as_primitive::<IntervalMonthDayNanoType>()).collect();
+    let rows = spans.first().map_or(0, |spans| spans.len());
+    let extreme_of = |row: usize| {
+        let known = spans.iter().filter(|spans| spans.is_valid(row)).map(|spans| spans.value(row));
+        known.reduce(|best, span| match length_ns(span).cmp(&length_ns(best)) == wanted {
+            true => span,
+            false => best,
+        })
+    };
+    let extremes: IntervalMonthDayNanoArray = (0..rows).map(extreme_of).collect();
+    Ok(match is_scalar {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&extremes, 0)?),
+        false => ColumnarValue::Array(Arc::new(extremes)),
+    })
 }

@@ -1,6 +1,7 @@
 //! `increase(value, time)` and `rate(value, time)` of counters, as Prometheus defines them but without its
 //! extrapolation: a counter that falls was reset, and has grown by what it shows since.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
@@ -90,11 +91,26 @@ impl Readings {
     }
 }
 
+/// How many rows have both a value and its time.
+fn known(columns: &[ArrayRef]) -> usize {
+    let rows = 0..columns[0].len();
+    rows.filter(|row| columns.iter().all(|column| column.is_valid(*row))).count()
+}
+
 impl Accumulator for Readings {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let times = columns[1].as_primitive::<TimestampNanosecondType>();
         self.add(times.iter(), &columns[0]);
         Ok(())
+    }
+
+    fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.rows.drain(..known(columns).min(self.rows.len()));
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -115,17 +131,20 @@ impl Accumulator for Readings {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        // Stable: of several readings at one time the last stays the last.
-        self.rows.sort_by_key(|(time, _)| *time);
-        let grown: f64 = self
-            .rows
+        // Those that came first may leave first.
+        let mut rows = Cow::Borrowed(&self.rows);
+        if !rows.is_sorted_by_key(|(time, _)| *time) {
+            // Stable: of several readings at one time the last stays the last.
+            rows.to_mut().sort_by_key(|(time, _)| *time);
+        }
+        let grown: f64 = rows
             .windows(2)
             .map(|pair| {
                 let [(_, before), (_, now)] = [pair[0], pair[1]];
                 if now < before { now } else { now - before }
             })
             .sum();
-        let (Some(first), Some(last)) = (self.rows.first(), self.rows.last()) else {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(ScalarValue::Float64(None));
         };
         let seconds = (last.0 as f64 - first.0 as f64) / 1e9;

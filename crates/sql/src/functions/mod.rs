@@ -2,8 +2,8 @@
 //!
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
 //! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
-//! `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
-//! times. What DataFusion can say already, only longer, is put into its words before a statement is planned
+//! `plain.rs` what answers with numbers in a dictionary, `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
+//! times, `span_parts.rs` what is told of spans. What DataFusion can say already, only longer, is put into its words before a statement is planned
 //! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
 mod alike;
@@ -16,7 +16,9 @@ mod forward;
 mod histogram;
 mod inner_names;
 mod interpolate;
+mod plain;
 mod short_forms;
+mod span_parts;
 pub(crate) mod time_bucket;
 mod windows;
 mod years;
@@ -34,6 +36,7 @@ use date_bin::DateBin;
 use date_trunc::DateTrunc;
 pub(crate) use date_trunc::{is_truncated, truncated};
 pub(crate) use inner_names::InnerNames;
+use plain::Plain;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
 use windows::Window;
@@ -55,6 +58,11 @@ pub(crate) fn register(context: &SessionContext) {
     for name in alike::NAMES {
         if let Ok(inner) = context.udf(name) {
             context.register_udf(ScalarUDF::new_from_impl(Alike(inner)));
+        }
+    }
+    for name in plain::NAMES {
+        if let Ok(inner) = context.udf(name) {
+            context.register_udf(ScalarUDF::new_from_impl(Plain(inner)));
         }
     }
     for (name, answers) in windows::FUNCTIONS {

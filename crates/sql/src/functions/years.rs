@@ -1,5 +1,6 @@
 //! `date_part` of DataFusion, which makes a range of times of a condition on a year, and none at all of a year that
-//! begins or ends beyond what 64 bits of nanoseconds hold: here of the years in between alone.
+//! begins or ends beyond what 64 bits of nanoseconds hold: here of the years in between alone. Parts of spans of time are
+//! those of `span_parts.rs`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::forward::forward_identity;
+use super::span_parts::part_of;
 
 /// The name of the function.
 pub(super) const NAME: &str = "date_part";
@@ -47,6 +49,11 @@ impl ScalarUDFImpl for Years {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let [part, spans] = &args.args[..]
+            && let Some(found) = part_of(part, spans)?
+        {
+            return Ok(found);
+        }
         self.0.invoke_with_args(args)
     }
 

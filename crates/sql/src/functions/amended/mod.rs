@@ -12,8 +12,11 @@
 //!   each group has the accumulator of a question without groups.
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
 //!   `collected.rs`.
+//! - Extremes of intervals are those of their lengths, see `spans.rs`.
+//! - What cannot forget is computed anew for each place of a window that slides, see `anew.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
+mod anew;
 mod collected;
 mod distinct;
 mod distinct_values;
@@ -21,12 +24,13 @@ mod moments;
 mod outcome;
 mod percentile;
 mod sliding;
+mod spans;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrowPrimitiveType;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -44,6 +48,7 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use anew::Anew;
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
 use distinct_values::DistinctValues;
@@ -52,10 +57,11 @@ use moments::{SlidingMoments, Statistic};
 use outcome::InOneForm;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
+use spans::ExtremeSpan;
 
-/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, and of those
-/// that collect what they are given.
-pub(super) const NAMES: [&str; 27] = [
+/// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, of those
+/// that collect what they are given, and of those that cannot forget it.
+pub(super) const NAMES: [&str; 33] = [
     "count",
     "min",
     "max",
@@ -83,6 +89,12 @@ pub(super) const NAMES: [&str; 27] = [
     "approx_percentile_cont_with_weight",
     "array_agg",
     "string_agg",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "approx_distinct",
+    "any_value",
 ];
 
 /// What is amended in a function.
@@ -192,6 +204,23 @@ impl Amended {
         }
     }
 
+    /// What finds extremes of intervals, if that is what the function is about.
+    fn extreme_span(&self, data_type: &DataType, slides: bool) -> Option<Box<dyn Accumulator>> {
+        let wanted = match (self.amendment, data_type) {
+            (Amendment::Min, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Less,
+            (Amendment::Max, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Greater,
+            _ => return None,
+        };
+        Some(Box::new(ExtremeSpan::new(wanted, slides)))
+    }
+
+    /// What DataFusion has for windows that slide, or what is computed anew for each of their places.
+    fn sliding(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let anew = Anew::new(&self.inner, &args);
+        let plain = self.inner().create_sliding_accumulator(args)?;
+        Ok(if plain.supports_retract_batch() { plain } else { Box::new(anew) })
+    }
+
     fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         Box::new(Collected::new(self.inner().name(), plain))
     }
@@ -281,6 +310,9 @@ impl AggregateUDFImpl for Amended {
                 Frame::Slides(args.is_distinct),
             ));
         }
+        if let Some(extreme) = self.extreme_span(args.return_type(), true) {
+            return Ok(extreme);
+        }
         let is_double =
             args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
         let statistic = Statistic::of(self.inner.name());
@@ -289,10 +321,10 @@ impl AggregateUDFImpl for Amended {
         let plain: Box<dyn Accumulator> = match self.amendment {
             Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
             Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
-            Amendment::Collect => self.collected(self.inner().create_sliding_accumulator(args)?),
+            Amendment::Collect => self.collected(self.sliding(args)?),
             _ => match statistic {
                 Some(statistic) => Box::new(SlidingMoments::new(statistic)),
-                None => self.inner().create_sliding_accumulator(args)?,
+                None => self.sliding(args)?,
             },
         };
         Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
@@ -305,6 +337,9 @@ impl AggregateUDFImpl for Amended {
                 args.return_type(),
                 Frame::Grows(args.is_distinct),
             ));
+        }
+        if let Some(extreme) = self.extreme_span(args.return_type(), false) {
+            return Ok(extreme);
         }
         let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
         let plain = self.inner().accumulator(args)?;
@@ -389,9 +424,10 @@ impl AggregateUDFImpl for Amended {
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
+        let of_spans = self.extreme_span(args.return_type(), false).is_some();
         self.distinct_texts(&args).is_some()
             || self.distinct_values(&args).is_some()
-            || (is_exact && self.inner().groups_accumulator_supported(args))
+            || (is_exact && !of_spans && self.inner().groups_accumulator_supported(args))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

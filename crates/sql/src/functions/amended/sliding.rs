@@ -83,6 +83,6 @@ impl Accumulator for SlidingSum {
 }
 
 /// Windows are not computed in parts.
-fn never_merged() -> DataFusionError {
+pub(super) fn never_merged() -> DataFusionError {
     DataFusionError::Internal("a sliding sum was to be merged".into())
 }

@@ -1,0 +1,143 @@
+//! What nodes of a plan compare without saying so: keys of sorts and joins, and rows of which each is wanted once.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, JoinConstraint};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Union,
+};
+
+use super::{spans, zones};
+
+/// A node before the types of its expressions are coerced.
+pub(super) fn amend(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Sort(mut sort) => {
+            let mut is_amended = false;
+            for key in &mut sort.expr {
+                is_amended |= spans::by_length(&mut key.expr, sort.input.schema())?;
+            }
+            Ok(transformed(LogicalPlan::Sort(sort), is_amended))
+        }
+        LogicalPlan::Aggregate(aggregate) => groups(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            let (input, is_amended) = in_one_form(input)?;
+            Ok(transformed(LogicalPlan::Distinct(Distinct::All(input)), is_amended))
+        }
+        LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
+            let schema = Arc::clone(distinct.input.schema());
+            let mut is_amended = false;
+            let sorts = distinct.sort_expr.iter_mut().flatten().map(|sort| &mut sort.expr);
+            for key in distinct.on_expr.iter_mut().chain(sorts) {
+                is_amended |= spans::by_length(key, &schema)?;
+            }
+            Ok(transformed(LogicalPlan::Distinct(Distinct::On(distinct)), is_amended))
+        }
+        LogicalPlan::Join(join) => keys(join),
+        LogicalPlan::Union(union) => sets(union),
+        plan => Ok(Transformed::no(plan)),
+    }
+}
+
+fn transformed(plan: LogicalPlan, is_amended: bool) -> Transformed<LogicalPlan> {
+    if is_amended { Transformed::yes(plan) } else { Transformed::no(plan) }
+}
+
+/// The keys of a join, which are compared with each other.
+fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+    let mut is_amended = false;
+    for (left, right) in &mut join.on {
+        if zones::mixes(&[left.get_type(left_schema)?, right.get_type(right_schema)?]) {
+            *left = zones::without_zone(std::mem::take(left), left_schema)?.data;
+            *right = zones::without_zone(std::mem::take(right), right_schema)?.data;
+            is_amended = true;
+        }
+        is_amended |= spans::by_length(left, left_schema)?;
+        is_amended |= spans::by_length(right, right_schema)?;
+    }
+    if is_amended {
+        // Those of `USING` are columns.
+        join.join_constraint = JoinConstraint::On;
+    }
+    Ok(transformed(LogicalPlan::Join(join), is_amended))
+}
+
+/// Sets whose columns are times of both kinds.
+fn sets(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let mixes = |column: usize| {
+        let fields = union.inputs.iter().map(|input| input.schema().fields().get(column));
+        let types: Vec<_> = fields.flatten().map(|field| field.data_type().clone()).collect();
+        zones::mixes(&types)
+    };
+    let mixed: Vec<bool> = (0..union.schema.fields().len()).map(mixes).collect();
+    if !mixed.contains(&true) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = union.inputs.into_iter().map(|input| {
+        let plain = |column: usize, expr: Expr, schema: &DFSchema| match mixed.get(column) {
+            Some(true) => zones::without_zone(expr, schema),
+            _ => Ok(Transformed::no(expr)),
+        };
+        project(input, plain).map(|(input, _)| input)
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+fn groups(mut aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(aggregate.input.schema());
+    let names = NamePreserver::new_for_projection();
+    let amend = |mut expr: Expr| {
+        let name = names.save(&expr);
+        Ok(match spans::in_one_form(&mut expr, &schema)? {
+            true => Transformed::yes(name.restore(expr)),
+            false => Transformed::no(expr),
+        })
+    };
+    let mut is_amended = false;
+    for group in &mut aggregate.group_expr {
+        let amended = match std::mem::take(group) {
+            set @ Expr::GroupingSet(_) => set.map_children(amend)?,
+            expr => amend(expr)?,
+        };
+        is_amended |= amended.transformed;
+        *group = amended.data;
+    }
+    Ok(transformed(LogicalPlan::Aggregate(aggregate), is_amended))
+}
+
+/// Rows of which each is wanted once, with their intervals in the form of those that are as long.
+fn in_one_form(input: Arc<LogicalPlan>) -> Result<(Arc<LogicalPlan>, bool)> {
+    project(input, |_, mut column, schema| {
+        Ok(match spans::in_one_form(&mut column, schema)? {
+            true => Transformed::yes(column),
+            false => Transformed::no(column),
+        })
+    })
+}
+
+/// Puts something else in the place of columns, which keep their names, and says whether it did.
+fn project(
+    input: Arc<LogicalPlan>,
+    amend: impl Fn(usize, Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<(Arc<LogicalPlan>, bool)> {
+    let schema = Arc::clone(input.schema());
+    let mut is_amended = false;
+    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
+        let column = amend(at, Expr::Column(Column::from((qualifier, field))), &schema)?;
+        is_amended |= column.transformed;
+        Ok(match column.transformed {
+            true => column.data.alias_qualified(qualifier.cloned(), field.name()),
+            false => column.data,
+        })
+    });
+    let columns: Vec<Expr> = columns.collect::<Result<_>>()?;
+    if !is_amended {
+        return Ok((input, false));
+    }
+    Ok((Arc::new(LogicalPlanBuilder::from(input).project(columns)?.build()?), true))
+}
