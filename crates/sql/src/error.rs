@@ -71,6 +71,14 @@ fn plain(message: &str) -> String {
                 row before, or LEFT JOIN ... ON ... with GROUP BY"
             .to_owned();
     }
+    if let Some((_, name)) = message.split_once("and unqualified field name ")
+        && let Some((name, _)) = name.split_once(" which would be ambiguous")
+    {
+        return format!(
+            "two columns of the answer are called {name}, one of them as one of all columns; give the other one another name \
+             with AS, or name the columns"
+        );
+    }
     if message.contains("Conflicting ordering requirements") {
         return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
                 each in a query of its own"
