@@ -79,6 +79,12 @@ fn plain(message: &str) -> String {
              with AS, or name the columns"
         );
     }
+    if let Some((_, name)) = message.split_once("Ambiguous reference to unqualified field ") {
+        return format!(
+            "Ambiguous reference to unqualified field {name}: more than one table has it; write a table before it, as in a.{name}, \
+             and for * EXCLUDE a.* EXCLUDE ({name}), b.* EXCLUDE ({name})"
+        );
+    }
     if message.contains("Conflicting ordering requirements") {
         return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
                 each in a query of its own"

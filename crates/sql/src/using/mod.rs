@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, OrderBy, OrderByKind, Query, Select, SelectItem,
     SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    WildcardAdditionalOptions, visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -92,6 +92,18 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         flatten(from)?;
     }
     if !any_common(&mut select.from, false) {
+        return Ok(());
+    }
+    // All columns of the join, and nothing else, are known.
+    let is_all = matches!(select.projection.as_slice(), [SelectItem::Wildcard(_)])
+        && select.selection.is_none()
+        && order.is_none();
+    if is_natural(&select.from) && !is_all && !names_tables(select, order.as_deref()) {
+        let name = Ident::with_quote('"', "__natural");
+        let alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        let subquery = all_of(select.from.remove(0))?;
+        let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+        select.from.push(TableWithJoins { relation, joins: Vec::new() });
         return Ok(());
     }
     name_tables(&mut select.from, &mut 0);
@@ -186,19 +198,46 @@ fn name_join(factor: &mut TableFactor) -> Result<()> {
     let TableFactor::NestedJoin { table_with_joins, alias: alias @ Some(_) } = factor else {
         return Ok(());
     };
-    let mut subquery = query_of("SELECT * FROM q")?;
-    if let SetExpr::Select(select) = subquery.body.as_mut() {
-        select.from = vec![(**table_with_joins).clone()];
-    }
+    let subquery = all_of((**table_with_joins).clone())?;
     let alias = alias.take();
     *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
     Ok(())
 }
 
-fn query_of(template: &str) -> Result<Box<Query>> {
-    let parser = Parser::new(&GenericDialect).try_with_sql(template);
+/// All columns of joined tables as a query.
+fn all_of(from: TableWithJoins) -> Result<Box<Query>> {
+    let parser = Parser::new(&GenericDialect).try_with_sql("SELECT * FROM q");
     let parsed = parser.and_then(|mut parser| parser.parse_query());
-    parsed.map_err(|error| Error::internal(format!("{template}: {error}")))
+    let mut query = parsed.map_err(|error| Error::internal(error.to_string()))?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from = vec![from];
+    }
+    Ok(query)
+}
+
+/// Whether two tables are joined by whatever columns they have in common, each of which has its value on the left.
+fn is_natural(from: &[TableWithJoins]) -> bool {
+    let [TableWithJoins { joins, .. }] = from else { return false };
+    let [join] = joins.as_slice() else { return false };
+    matches!(
+        join.join_operator,
+        JoinOperator::Join(JoinConstraint::Natural)
+            | JoinOperator::Inner(JoinConstraint::Natural)
+            | JoinOperator::Left(JoinConstraint::Natural)
+            | JoinOperator::LeftOuter(JoinConstraint::Natural)
+    )
+}
+
+/// Whether anything in a query, or in those within it, stands behind the name of a table.
+fn names_tables(select: &Select, order: Option<&OrderBy>) -> bool {
+    let is_named = |item: &SelectItem| matches!(item, SelectItem::QualifiedWildcard(..));
+    let is_behind = |expr: &Expr| match expr {
+        Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(select, is_behind).is_break()
+        || order.is_some_and(|order| visit_expressions(order, is_behind).is_break())
+        || select.projection.iter().any(is_named)
 }
 
 /// Gives names to derived tables that have none.
