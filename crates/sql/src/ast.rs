@@ -24,6 +24,14 @@ pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
     })
 }
 
+/// A name as it is compared with others: letters are the same in both cases but between quotation marks.
+pub(crate) fn plain(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
+
 /// The selects that a body is made of, in any order; queries between parentheses are visited by themselves.
 pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
     let (mut found, mut waiting) = (Vec::new(), vec![body]);

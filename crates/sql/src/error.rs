@@ -71,6 +71,20 @@ fn plain(message: &str) -> String {
                 row before, or LEFT JOIN ... ON ... with GROUP BY"
             .to_owned();
     }
+    if let Some((_, name)) = message.split_once("and unqualified field name ")
+        && let Some((name, _)) = name.split_once(" which would be ambiguous")
+    {
+        return format!(
+            "two columns of the answer are called {name}, one of them as one of all columns; give the other one another name \
+             with AS, or name the columns"
+        );
+    }
+    if let Some((_, name)) = message.split_once("Ambiguous reference to unqualified field ") {
+        return format!(
+            "Ambiguous reference to unqualified field {name}: more than one table has it; write a table before it, as in a.{name}, \
+             and for * EXCLUDE a.* EXCLUDE ({name}), b.* EXCLUDE ({name})"
+        );
+    }
     if message.contains("Conflicting ordering requirements") {
         return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
                 each in a query of its own"

@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::Error;
 
-use crate::ast::{call, expressions, selects};
+use crate::ast::{call, expressions, plain, selects};
 
 const NAME: &str = "named";
 
@@ -72,21 +72,27 @@ fn name_columns(items: &mut [SelectItem]) {
     for item in items {
         let (name, is_column) = match &*item {
             SelectItem::UnnamedExpr(expr) => column_of(expr)
-                .map_or_else(|| (expr.to_string(), false), |column| (column.value.clone(), true)),
-            SelectItem::ExprWithAlias { alias, .. } => (alias.value.clone(), true),
+                .map_or_else(|| (expr.to_string(), false), |column| (plain(column), true)),
+            SelectItem::ExprWithAlias { alias, .. } => (plain(alias), true),
             _ => continue,
         };
         let count = taken.entry(name).and_modify(|count| *count += 1).or_insert(0);
         if is_column && *count == 0 {
             continue;
         }
-        if let SelectItem::UnnamedExpr(expr) = item {
-            let name = match *count {
-                0 => expr.to_string(),
-                count => format!("{expr}:{count}"),
-            };
-            let alias = Ident::with_quote('"', name);
-            *item = SelectItem::ExprWithAlias { expr: take(expr), alias };
+        let anew = |name: String| match *count {
+            0 => name,
+            count => format!("{name}:{count}"),
+        };
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let alias = Ident::with_quote('"', anew(expr.to_string()));
+                *item = SelectItem::ExprWithAlias { expr: take(expr), alias };
+            }
+            SelectItem::ExprWithAlias { alias, .. } => {
+                *alias = Ident::with_quote('"', anew(alias.value.clone()));
+            }
+            _ => {}
         }
     }
 }

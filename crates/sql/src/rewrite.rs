@@ -31,8 +31,9 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
     visit(statement, Clauses)?;
-    visit(statement, TuplesAmong)?;
+    // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.
     visit(statement, OuterUsing)?;
+    visit(statement, TuplesAmong(state))?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
     visit(statement, Calls(state))?;

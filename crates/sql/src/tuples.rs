@@ -11,18 +11,19 @@
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
+use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, SetExpr, TableFactor,
-    VisitorMut, visit_expressions, visit_expressions_mut,
+    BinaryOperator, Expr, Function, JoinConstraint, JoinOperator, Query, Select, SetExpr,
+    TableFactor, Visit, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
 /// Makes `EXISTS` of tuples that are looked for in subqueries.
-pub(crate) struct TuplesAmong;
+pub(crate) struct TuplesAmong<'a>(pub(crate) &'a SessionState);
 
-impl VisitorMut for TuplesAmong {
+impl VisitorMut for TuplesAmong<'_> {
     type Break = Error;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
@@ -34,7 +35,7 @@ impl VisitorMut for TuplesAmong {
         });
         let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
         for condition in conditions.into_iter().flatten().chain(joined) {
-            if let Err(error) = alone(condition) {
+            if let Err(error) = self.alone(condition) {
                 return ControlFlow::Break(error);
             }
         }
@@ -48,6 +49,7 @@ impl VisitorMut for TuplesAmong {
             Err(error) => return ControlFlow::Break(error),
         }
         let written = tuple_of(expr).map(|(tuple, subquery, negated)| {
+            self.check_parts(&tuple)?;
             if has_tuple(&subquery) {
                 return Err(Error::unsupported(
                     "NOT IN and values of IN take no tuples whose subquery looks for tuples again; write EXISTS",
@@ -61,6 +63,56 @@ impl VisitorMut for TuplesAmong {
             None => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+impl TuplesAmong<'_> {
+    /// Tuples of which a condition asks nothing but whether they are there.
+    fn alone(&self, condition: &mut Expr) -> Result<()> {
+        match condition {
+            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+                self.alone(left)?;
+                self.alone(right)
+            }
+            Expr::Nested(inner) => self.alone(inner),
+            other => {
+                if let Some((tuple, subquery, false)) = tuple_of(other) {
+                    self.check_parts(&tuple)?;
+                    *other = exists(&tuple, &subquery, &equal(0..tuple.len()))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Parts that look for tuples themselves would be written out again and again; and they stand in a subquery, where
+    /// groups and windows are those of that.
+    fn check_parts(&self, tuple: &[Expr]) -> Result<()> {
+        let aggregates = self.0.aggregate_functions();
+        let found = tuple.iter().try_for_each(|part| {
+            visit_expressions(part, |expr| match expr {
+                Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) => {
+                    ControlFlow::Break(None)
+                }
+                Expr::Function(Function { name, over, .. })
+                    if over.is_some()
+                        || aggregates.contains_key(&name.to_string().to_lowercase()) =>
+                {
+                    ControlFlow::Break(Some(expr.to_string()))
+                }
+                _ => ControlFlow::Continue(()),
+            })
+        });
+        match found {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(None) => Err(Error::unsupported(
+                "tuples for IN take no subqueries as their parts; write EXISTS",
+            )),
+            ControlFlow::Break(Some(part)) => Err(Error::unsupported(format!(
+                "tuples for IN take no aggregates and no window functions as their parts; name {part} in a subquery: \
+                 SELECT ... FROM (SELECT ..., {part} AS v FROM ...) WHERE (..., v) IN (...)"
+            ))),
+        }
     }
 }
 
@@ -160,25 +212,6 @@ fn check_plain(parts: &[Expr]) -> Result<()> {
     }
 }
 
-/// A tuple whose parts look for tuples themselves would be written out again and again.
-fn check_parts(tuple: &[Expr]) -> Result<()> {
-    let has_query = |expr: &Expr| {
-        let found = visit_expressions(expr, |part| match part {
-            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
-    };
-    match tuple.iter().any(has_query) {
-        true => {
-            Err(Error::unsupported("tuples for IN take no subqueries as their parts; write EXISTS"))
-        }
-        false => Ok(()),
-    }
-}
-
 /// The parts of a tuple, what it is looked for in, and whether it must not be there.
 fn tuple_of(expr: &Expr) -> Option<(Vec<Expr>, Query, bool)> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
@@ -188,29 +221,13 @@ fn tuple_of(expr: &Expr) -> Option<(Vec<Expr>, Query, bool)> {
     }
 }
 
-fn has_tuple(subquery: &Query) -> bool {
-    let found = visit_expressions(subquery, |expr| match tuple_of(expr) {
+/// Whether a tuple is looked for in a subquery anywhere.
+pub(crate) fn has_tuple(within: &impl Visit) -> bool {
+    let found = visit_expressions(within, |expr| match tuple_of(expr) {
         Some(_) => ControlFlow::Break(()),
         None => ControlFlow::Continue(()),
     });
     found.is_break()
-}
-
-/// Tuples of which a condition asks nothing but whether they are there.
-fn alone(condition: &mut Expr) -> Result<()> {
-    match condition {
-        Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
-            alone(left)?;
-            alone(right)
-        }
-        Expr::Nested(inner) => alone(inner),
-        other => {
-            if let Some((tuple, subquery, false)) = tuple_of(other) {
-                *other = exists(&tuple, &subquery, &equal(0..tuple.len()))?;
-            }
-            Ok(())
-        }
-    }
 }
 
 /// `NOT IN`, or `IN` as a value: true, false, or unknown.
@@ -254,7 +271,6 @@ fn equal(columns: std::ops::Range<usize>) -> String {
 
 /// Whether a subquery, whose columns are `__x0`, `__x1` ..., has a row for a tuple.
 fn exists(tuple: &[Expr], subquery: &Query, condition: &str) -> Result<Expr> {
-    check_parts(tuple)?;
     let columns: Vec<String> = (0..tuple.len()).map(|column| format!("__x{column}")).collect();
     let template = format!(
         "EXISTS (SELECT 1 FROM (SELECT 1) AS __among ({}) WHERE {condition})",

@@ -235,11 +235,21 @@ impl Lift<'_> {
     fn alias(&mut self, node: &SubqueryAlias, is_top: bool) -> Result<Lifted> {
         let below = self.plan(&node.input, is_top)?;
         self.must |= !below.conditions.is_empty() || below.has_one_row;
+        if below.has_one_row {
+            // DataFusion has a column of its own in such an aggregate, which passes nothing but projections.
+            let names = columns(&below.plan).into_iter().map(|column| {
+                let name = column.qualified_name().1;
+                column.alias_qualified(Some(node.alias.clone()), name)
+            });
+            let plan = Projection::try_new(names.collect(), Arc::new(below.plan))?;
+            let (plan, conditions) = (LogicalPlan::Projection(plan), below.conditions);
+            return Ok(Lifted { plan, conditions, has_one_row: true });
+        }
         let alias = SubqueryAlias::try_new(Arc::new(below.plan), node.alias.clone())?;
         let named = below.conditions.into_iter().map(|condition| condition.named(&alias));
         let conditions = named.collect::<Result<_>>()?;
         let plan = LogicalPlan::SubqueryAlias(alias);
-        Ok(Lifted { plan, conditions, has_one_row: below.has_one_row })
+        Ok(rows(plan, conditions))
     }
 
     fn aggregate(&mut self, plan: &LogicalPlan, node: &Aggregate) -> Result<Lifted> {

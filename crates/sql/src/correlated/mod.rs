@@ -7,18 +7,21 @@
 //! - `rows.rs`: subqueries that have one row always are no question of whether there is a row.
 //! - `lift.rs`: takes such conditions up itself, with columns of their own, through what lets them pass, and refuses
 //!   the rest; where DataFusion gets it right, plans stay as they are.
+//! - `lower.rs`: computes values of subqueries below the order of rows, windows, groups and joins.
 //! - `window.rs`: windows and `LIMIT` for the rows of each value of such a condition.
 //! - `condition.rs`: what a condition compares, and whether it parts the rows of a subquery.
 //! - `refusals.rs`: what is refused here and in `../marks`, where `EXISTS` and `IN` become joins.
 
 mod condition;
 mod lift;
+mod lower;
 mod refusals;
 mod rows;
 mod window;
 
 use std::sync::Arc;
 
+use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -30,6 +33,8 @@ use datafusion::optimizer::AnalyzerRule;
 
 use condition::Names;
 use lift::{Kind, lifted};
+use lower::{lowered, takes_values};
+use refusals::LEVELS;
 
 pub(crate) use refusals::{PARTNERS, refuse, too_many_parts};
 pub(crate) use rows::has_one_row;
@@ -48,10 +53,10 @@ impl AnalyzerRule for CorrelatedSubqueries {
             return Ok(plan);
         }
         let mut names = Names::default();
-        let amended = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Join(_) => amend_lateral(node, &mut names)?
-                .transform_data(|node| amend_expressions(node, &mut names)),
-            node => amend_expressions(node, &mut names),
+        let amended = plan.transform_up_with_subqueries(|node| {
+            let node = amend_lateral(node, &mut names)?;
+            let node = node.transform_data(|node| amend_expressions(node, &mut names))?;
+            node.transform_data(|node| lowered(node, &mut names))
         })?;
         Ok(amended.data)
     }
@@ -94,6 +99,25 @@ fn is_correlated(plan: &LogicalPlan) -> bool {
     walked.is_err() || found
 }
 
+/// The columns around it at which a subquery looks, but for those of a `LATERAL` within it.
+fn outer_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut found = Vec::new();
+    plan.apply(|node| {
+        if matches!(node, LogicalPlan::Subquery(_)) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                if let Expr::OuterReferenceColumn(_, column) = part {
+                    found.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
 /// A subquery over a plan, with the columns around it at which that looks.
 fn subquery(plan: LogicalPlan, like: &Subquery) -> Subquery {
     let outer_ref_columns = plan.all_out_ref_exprs();
@@ -105,6 +129,7 @@ fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed
     if !node_has(&node, is_subquery)? {
         return Ok(Transformed::no(node));
     }
+    check_levels(&node)?;
     let preserver = NamePreserver::new(&node);
     let amended = node.map_expressions(|expr| {
         if !has_subquery(&expr)? {
@@ -116,6 +141,28 @@ fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed
         Ok(Transformed::yes(name.restore(expr)))
     })?;
     amended.map_data(LogicalPlan::recompute_schema)
+}
+
+/// Refuses subqueries that look at columns of a query around the one in which they stand.
+fn check_levels(node: &LogicalPlan) -> Result<()> {
+    let inputs = node.inputs();
+    let is_here =
+        |column: &Column| inputs.iter().any(|input| input.schema().is_column_from_schema(column));
+    node.apply_expressions(|expr| {
+        expr.apply(|part| {
+            let inner = match part {
+                Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. }) => subquery,
+                Expr::ScalarSubquery(subquery) if takes_values(node) => subquery,
+                _ => return Ok(TreeNodeRecursion::Continue),
+            };
+            match outer_columns(&inner.subquery)?.into_iter().find(|column| !is_here(column)) {
+                Some(column) => refuse(&format!("and of the one around that ({column})"), LEVELS),
+                None => Ok(TreeNodeRecursion::Continue),
+            }
+        })
+    })?;
+    Ok(())
 }
 
 fn amend_subquery(expr: Expr, names: &mut Names) -> Result<Transformed<Expr>> {

@@ -13,6 +13,9 @@ pub(super) const JOIN: &str =
 pub(super) const GROUPS: &str =
     "compare a column with = in that condition, or join with a subquery that has GROUP BY";
 
+/// For what looks past the query around it.
+pub(super) const LEVELS: &str = "join the tables of both subqueries in one, as in EXISTS (SELECT 1 FROM b JOIN c ON ... WHERE ...)";
+
 /// For whether there is a row, where no join can be made of the subquery.
 pub(crate) const PARTNERS: &str = "write LEFT JOIN (SELECT DISTINCT ...) ON ... instead, and IS NOT NULL for whether there is a row";
 

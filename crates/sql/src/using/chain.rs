@@ -7,23 +7,33 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use super::{constraint, is_same, name_values, refused};
+use super::{constraint, is_same, name_values, refused, unique};
 use crate::ast::call;
 
 /// The name of a table, as it stands before its columns.
 type Name = Vec<Ident>;
 
-/// The tables of `a JOIN b USING (...) JOIN c ...`.
+/// The tables of `a JOIN b USING (...) JOIN (c JOIN d ...) ...`.
 pub(super) struct Chain {
-    /// The tables whose columns are shown, each with the common columns that it has.
-    tables: Vec<(Option<Name>, Vec<Ident>)>,
+    tables: Vec<Table>,
     common: Vec<Common>,
 }
 
-/// A common column, and the tables whose first value it is.
+/// A table whose columns are shown.
+struct Table {
+    name: Option<Name>,
+    /// Its columns that are shown as common ones.
+    common: Vec<Ident>,
+    /// Which of the common columns of the chain are shown before it.
+    before: Vec<usize>,
+}
+
+/// A common column, and the columns whose first value it is.
 struct Common {
     column: Ident,
-    tables: Vec<Name>,
+    values: Vec<Expr>,
+    /// Whether it is part of another one, of the tables on the left.
+    is_part: bool,
 }
 
 impl Chain {
@@ -45,8 +55,11 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Whether more than two tables have a column in common, of which DataFusion knows two.
+    /// Whether more than two tables have a column in common, of which DataFusion knows two, or joins are joined.
     pub(super) fn repeats(from: &TableWithJoins) -> bool {
+        if from.joins.iter().any(|join| matches!(join.relation, TableFactor::NestedJoin { .. })) {
+            return true;
+        }
         let mut seen: Vec<&Ident> = Vec::new();
         let operators = from.joins.iter().map(|join| &join.join_operator);
         let columns = operators.filter_map(|operator| match operator {
@@ -64,69 +77,70 @@ impl Chain {
     }
 
     fn begin(first: &TableFactor) -> Self {
-        Self { tables: vec![(name_of(first), Vec::new())], common: Vec::new() }
+        let first = Table { name: name_of(first), common: Vec::new(), before: Vec::new() };
+        Self { tables: vec![first], common: Vec::new() }
     }
 
     fn qualify(&mut self, join: &mut Join) {
-        self.name_in_condition(join);
-        let right = name_of(&join.relation);
+        let right = Self::begin(&join.relation);
+        self.name_in_condition(join, &right);
         let keeps_left = is_semi(&join.join_operator);
         let is_inner = matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_));
         if let Some((JoinConstraint::Using(names), _)) = constraint(&mut join.join_operator) {
             for column in names.iter().filter_map(column_of) {
-                if self.common_at(column).is_some() {
+                if self.common.iter().any(|common| is_same(&common.column, column)) {
                     continue;
                 }
                 // Both sides of an inner join are the same, and the right one is known by name.
                 let table = match self.tables.as_slice() {
-                    [(Some(left), _)] => Some(left.clone()),
-                    _ if is_inner => right.clone(),
+                    [Table { name: Some(left), .. }] => Some(left),
+                    _ if is_inner => right.tables.first().and_then(|right| right.name.as_ref()),
                     _ => None,
                 };
                 if let Some(table) = table {
-                    self.common.push(Common { column: column.clone(), tables: vec![table] });
+                    let values = vec![at(table, column)];
+                    self.common.push(Common { column: column.clone(), values, is_part: false });
                 }
             }
         }
         if !keeps_left {
-            self.tables.push((right, Vec::new()));
+            self.append(right);
         }
     }
 
     fn write_out(&mut self, join: &mut Join) -> Result<()> {
-        self.name_in_condition(join);
-        let right = name_of(&join.relation);
+        let mut right = match &mut join.relation {
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                Self::written_out(table_with_joins)?
+            }
+            table => Self::begin(table),
+        };
+        self.name_in_condition(join, &right);
         let keeps_left = is_semi(&join.join_operator);
         let is_full = matches!(join.join_operator, JoinOperator::FullOuter(_));
-        let mut with_right = Vec::new();
         if let Some((constraint, is_outer)) = constraint(&mut join.join_operator) {
             match constraint {
                 JoinConstraint::Using(names) => {
-                    let Some(right) = &right else {
-                        return Err(refused(
-                            "RIGHT or FULL JOIN with USING wants tables with names",
-                        ));
-                    };
-                    let columns: Option<Vec<Ident>> =
-                        names.iter().map(|name| column_of(name).cloned()).collect();
+                    let columns: Option<Vec<&Ident>> = names.iter().map(column_of).collect();
                     let columns =
                         columns.ok_or_else(|| Error::invalid("USING wants names of columns"))?;
                     let mut all = None;
-                    for column in &columns {
-                        let common = self.common(column)?;
-                        let equal = equal(common.value(), at(right, column));
+                    for column in columns {
+                        let (left, other) = (self.side(column)?, right.side(column)?);
+                        let (left, other) = (&mut self.common[left], &mut right.common[other]);
+                        let equal = equal(left.value(), other.value());
                         all = Some(match all {
                             Some(all) => and(all, equal),
                             None => equal,
                         });
+                        other.is_part = true;
                         match (is_full, is_outer) {
-                            (true, _) => common.tables.push(right.clone()),
-                            (false, true) => common.tables = vec![right.clone()],
+                            (true, _) => left.values.extend(other.values.iter().cloned()),
+                            (false, true) => left.values.clone_from(&other.values),
                             (false, false) => {}
                         }
                     }
                     *constraint = all.map_or(JoinConstraint::None, JoinConstraint::On);
-                    with_right = columns;
                 }
                 JoinConstraint::Natural => {
                     return Err(refused("NATURAL RIGHT or FULL JOIN names no columns"));
@@ -135,58 +149,84 @@ impl Chain {
             }
         }
         if !keeps_left {
-            self.tables.push((right, with_right));
+            self.append(right);
         }
         Ok(())
     }
 
+    /// The tables of another chain behind those of this one.
+    fn append(&mut self, right: Self) {
+        let known = self.common.len();
+        self.common.extend(right.common);
+        self.tables.extend(right.tables.into_iter().map(|mut table| {
+            table.before.iter_mut().for_each(|index| *index += known);
+            table
+        }));
+    }
+
     /// Names common columns in the `ON` of a join behind them.
-    fn name_in_condition(&self, join: &mut Join) {
+    fn name_in_condition(&self, join: &mut Join, right: &Self) {
         if let Some((JoinConstraint::On(condition), _)) = constraint(&mut join.join_operator) {
-            let values: Vec<(Ident, Expr)> = self.values().collect();
-            name_values(condition, &values);
+            name_values(condition, &unique(self.values().chain(right.values()).collect()));
         }
     }
 
-    fn common_at(&self, column: &Ident) -> Option<usize> {
-        self.common.iter().position(|common| is_same(&common.column, column))
-    }
-
-    /// A column that the tables so far have in common with the next one.
-    fn common(&mut self, column: &Ident) -> Result<&mut Common> {
-        let index = match self.common_at(column) {
-            Some(index) => index,
-            None => match self.tables.as_mut_slice() {
-                [(Some(left), has)] => {
-                    has.push(column.clone());
-                    let tables = vec![left.clone()];
-                    self.common.push(Common { column: column.clone(), tables });
-                    self.common.len() - 1
-                }
-                [_] => {
-                    return Err(refused("RIGHT or FULL JOIN with USING wants tables with names"));
-                }
-                _ => {
-                    return Err(refused(&format!(
-                        "RIGHT or FULL JOIN takes columns for USING that the first two tables have in common, not {column}"
-                    )));
-                }
-            },
-        };
-        Ok(&mut self.common[index])
+    /// Which common column of this side of a join is the one of this name.
+    fn side(&mut self, column: &Ident) -> Result<usize> {
+        let is_it = |common: &Common| !common.is_part && is_same(&common.column, column);
+        let mut found = (0..self.common.len()).filter(|index| is_it(&self.common[*index]));
+        let (first, second) = (found.next(), found.next());
+        match (first, second, self.tables.as_mut_slice()) {
+            (Some(index), None, _) => Ok(index),
+            (None, _, [Table { name: Some(table), common, before }]) => {
+                let (index, values) = (self.common.len(), vec![at(table, column)]);
+                common.push(column.clone());
+                before.push(index);
+                self.common.push(Common { column: column.clone(), values, is_part: false });
+                Ok(index)
+            }
+            (None, _, [_]) => Err(refused("RIGHT or FULL JOIN with USING wants tables with names")),
+            _ => Err(refused(&format!(
+                "RIGHT or FULL JOIN takes columns for USING that the first two tables have in common, not {column}"
+            ))),
+        }
     }
 
     /// The common columns and what they are.
     pub(super) fn values(&self) -> impl Iterator<Item = (Ident, Expr)> {
-        self.common.iter().map(|common| (common.column.clone(), common.value()))
+        let shown = self.common.iter().filter(|common| !common.is_part);
+        shown.map(|common| (common.column.clone(), common.value()))
+    }
+
+    /// Whether some items show a common column as one of all columns of its table.
+    pub(super) fn shows(&self, items: &[SelectItem], column: &Ident) -> bool {
+        let is_shown = |name: &Name| {
+            items.iter().any(|item| match item {
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(shown),
+                    _,
+                ) => *shown == ObjectName::from(name.clone()),
+                _ => false,
+            })
+        };
+        self.tables.iter().any(|Table { name, common, .. }| {
+            common.iter().any(|common| is_same(common, column))
+                && name.as_ref().is_some_and(is_shown)
+        })
     }
 
     /// All columns, as `*` shows them.
-    pub(super) fn show_all(&self, items: &mut Vec<SelectItem>) {
-        let named = self.values().map(|(alias, expr)| SelectItem::ExprWithAlias { expr, alias });
-        items.extend(named);
-        for (name, common) in &self.tables {
-            let Some(name) = name else { continue };
+    pub(super) fn show_all(&self, items: &mut Vec<SelectItem>) -> Result<()> {
+        for Table { name, common, before } in &self.tables {
+            let before = before.iter().map(|index| &self.common[*index]);
+            items.extend(before.filter(|common| !common.is_part).map(|common| {
+                SelectItem::ExprWithAlias { expr: common.value(), alias: common.column.clone() }
+            }));
+            let Some(name) = name else {
+                return Err(refused(
+                    "RIGHT or FULL JOIN with USING shows all columns of tables with names",
+                ));
+            };
             let columns = common.iter().cloned().map(|name| ObjectName::from(vec![name]));
             let exclude = ExcludeSelectItem::Multiple(columns.collect());
             let options = WildcardAdditionalOptions {
@@ -196,17 +236,16 @@ impl Chain {
             let table = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(name.clone()));
             items.push(SelectItem::QualifiedWildcard(table, options));
         }
+        Ok(())
     }
 }
 
 impl Common {
-    /// The first value of the tables.
+    /// The first value that is there.
     fn value(&self) -> Expr {
-        let mut columns = self.tables.iter().map(|table| at(table, &self.column));
-        let first = columns.next();
-        match first {
-            Some(first) if self.tables.len() == 1 => first,
-            first => call("coalesce", first.into_iter().chain(columns)),
+        match self.values.as_slice() {
+            [only] => only.clone(),
+            values => call("coalesce", values.iter().cloned()),
         }
     }
 }
@@ -220,7 +259,8 @@ fn name_of(factor: &TableFactor) -> Option<Name> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }
-        | TableFactor::Function { alias: Some(alias), .. } => Some(vec![alias.name.clone()]),
+        | TableFactor::Function { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(vec![alias.name.clone()]),
         TableFactor::Table { name, args: None, .. } => {
             name.0.iter().map(|part| part.as_ident().cloned()).collect()
         }

@@ -15,11 +15,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, OrderBy, OrderByKind, Query, Select, SelectItem,
     SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    WildcardAdditionalOptions, visit_expressions,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
-use crate::ast::selects;
+use crate::ast::{plain, selects};
+use crate::tuples::has_tuple;
 use chain::Chain;
 
 /// Completes the joins of a statement.
@@ -67,7 +70,15 @@ fn has_common(operator: &mut JoinOperator, outer_only: bool) -> bool {
 
 fn any_common(from: &mut [TableWithJoins], outer_only: bool) -> bool {
     let mut joins = from.iter_mut().flat_map(|from| &mut from.joins);
-    joins.any(|join| has_common(&mut join.join_operator, outer_only))
+    joins.any(|join| {
+        let is_within = match &mut join.relation {
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                any_common(std::slice::from_mut(table_with_joins), outer_only)
+            }
+            _ => false,
+        };
+        is_within || has_common(&mut join.join_operator, outer_only)
+    })
 }
 
 fn refused(why: &str) -> Error {
@@ -77,13 +88,28 @@ fn refused(why: &str) -> Error {
 }
 
 fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+    for from in &mut select.from {
+        flatten(from)?;
+    }
     if !any_common(&mut select.from, false) {
         return Ok(());
     }
-    name_tables(&mut select.from);
+    // All columns of the join, and nothing else, are known.
+    let is_all = matches!(select.projection.as_slice(), [SelectItem::Wildcard(_)])
+        && select.selection.is_none()
+        && order.is_none();
+    if is_natural(&select.from) && !is_all && !names_tables(select, order.as_deref()) {
+        let name = Ident::with_quote('"', "__natural");
+        let alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        let subquery = all_of(select.from.remove(0))?;
+        let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+        select.from.push(TableWithJoins { relation, joins: Vec::new() });
+        return Ok(());
+    }
+    name_tables(&mut select.from, &mut 0);
     let is_outer = any_common(&mut select.from, true);
     if !is_outer && !select.from.iter().any(Chain::repeats) {
-        qualify(select);
+        qualify(select, order);
         return Ok(());
     }
     let mut from = select.from.clone();
@@ -92,57 +118,144 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         Ok(chains) => chains,
         Err(error) if is_outer => return Err(error),
         Err(_) => {
-            qualify(select);
+            qualify(select, order);
             return Ok(());
         }
     };
     select.from = from;
-    let common = unique(&chains);
-    // An answer may be ordered by its own columns, which have names that common ones have, too.
-    let is_hidden = |(column, _): &&(Ident, Expr)| !is_shown(column, &select.projection);
-    let hidden: Vec<(Ident, Expr)> = common.iter().filter(is_hidden).cloned().collect();
+    let common = unique(chains.iter().flat_map(Chain::values).collect());
+    if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
+        name_values(exprs, &hidden(&common, &select.projection));
+    }
     let items = std::mem::take(&mut select.projection);
     for item in items {
         show(&chains, &common, item, &mut select.projection)?;
     }
     let from = std::mem::take(&mut select.from);
     name_values(select, &common);
-    if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
-        name_values(exprs, &hidden);
-    }
     select.from = from;
     Ok(())
 }
 
 /// The common columns of inner and left joins where DataFusion does not know them.
-fn qualify(select: &mut Select) {
+fn qualify(select: &mut Select, order: Option<&mut OrderBy>) {
     let chains: Vec<Chain> = select.from.iter_mut().map(Chain::qualified).collect();
-    let common = unique(&chains);
+    let common = unique(chains.iter().flat_map(Chain::values).collect());
     let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
     for condition in conditions.into_iter().flatten() {
         name_values(condition, &common);
     }
+    // Tuples are looked for in subqueries of their own, whose columns may have the same names.
+    for item in select.projection.iter_mut().filter(|item| has_tuple(&**item)) {
+        name_values(item, &common);
+    }
+    if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
+        let hidden = hidden(&common, &select.projection);
+        let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_));
+        for order in exprs.iter_mut().filter(|order| !is_column(&order.expr)) {
+            name_values(order, &hidden);
+        }
+    }
 }
 
-/// The common columns of all chains of joins, each with its value, but for those that more than one has.
-fn unique(chains: &[Chain]) -> Vec<(Ident, Expr)> {
-    let all: Vec<(Ident, Expr)> = chains.iter().flat_map(Chain::values).collect();
+/// The common columns by which an answer can be ordered: it may have columns of its own of the same names.
+fn hidden(common: &[(Ident, Expr)], shown: &[SelectItem]) -> Vec<(Ident, Expr)> {
+    common.iter().filter(|(column, _)| !is_shown(column, shown)).cloned().collect()
+}
+
+/// Common columns, each with its value, but for those that there are more than once.
+fn unique(all: Vec<(Ident, Expr)>) -> Vec<(Ident, Expr)> {
     let is_unique = |(column, _): &&(Ident, Expr)| {
         all.iter().filter(|(name, _)| is_same(name, column)).count() == 1
     };
     all.iter().filter(is_unique).cloned().collect()
 }
 
+/// Takes the parentheses away around the first of joined tables, and around single ones. Joins that have a name become
+/// subqueries.
+fn flatten(from: &mut TableWithJoins) -> Result<()> {
+    loop {
+        name_join(&mut from.relation)?;
+        let TableFactor::NestedJoin { table_with_joins, .. } = &mut from.relation else { break };
+        let TableWithJoins { relation, mut joins } = (**table_with_joins).clone();
+        joins.append(&mut from.joins);
+        *from = TableWithJoins { relation, joins };
+    }
+    for join in &mut from.joins {
+        name_join(&mut join.relation)?;
+        if let TableFactor::NestedJoin { table_with_joins, .. } = &mut join.relation {
+            flatten(table_with_joins)?;
+            if table_with_joins.joins.is_empty() {
+                join.relation = table_with_joins.relation.clone();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `(a JOIN b ...) AS c` as a subquery.
+fn name_join(factor: &mut TableFactor) -> Result<()> {
+    let TableFactor::NestedJoin { table_with_joins, alias: alias @ Some(_) } = factor else {
+        return Ok(());
+    };
+    let subquery = all_of((**table_with_joins).clone())?;
+    let alias = alias.take();
+    *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    Ok(())
+}
+
+/// All columns of joined tables as a query.
+fn all_of(from: TableWithJoins) -> Result<Box<Query>> {
+    let parser = Parser::new(&GenericDialect).try_with_sql("SELECT * FROM q");
+    let parsed = parser.and_then(|mut parser| parser.parse_query());
+    let mut query = parsed.map_err(|error| Error::internal(error.to_string()))?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from = vec![from];
+    }
+    Ok(query)
+}
+
+/// Whether two tables are joined by whatever columns they have in common, each of which has its value on the left.
+fn is_natural(from: &[TableWithJoins]) -> bool {
+    let [TableWithJoins { joins, .. }] = from else { return false };
+    let [join] = joins.as_slice() else { return false };
+    matches!(
+        join.join_operator,
+        JoinOperator::Join(JoinConstraint::Natural)
+            | JoinOperator::Inner(JoinConstraint::Natural)
+            | JoinOperator::Left(JoinConstraint::Natural)
+            | JoinOperator::LeftOuter(JoinConstraint::Natural)
+    )
+}
+
+/// Whether anything in a query, or in those within it, stands behind the name of a table.
+fn names_tables(select: &Select, order: Option<&OrderBy>) -> bool {
+    let is_named = |item: &SelectItem| matches!(item, SelectItem::QualifiedWildcard(..));
+    let is_behind = |expr: &Expr| match expr {
+        Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(select, is_behind).is_break()
+        || order.is_some_and(|order| visit_expressions(order, is_behind).is_break())
+        || select.projection.iter().any(is_named)
+}
+
 /// Gives names to derived tables that have none.
-fn name_tables(from: &mut [TableWithJoins]) {
-    let mut number = 0;
+fn name_tables(from: &mut [TableWithJoins], number: &mut usize) {
     for from in from {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         for factor in std::iter::once(&mut from.relation).chain(joined) {
-            if let TableFactor::Derived { alias: alias @ None, .. } = factor {
-                number += 1;
-                let name = Ident::with_quote('"', format!("__joined_{number}"));
-                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+            match factor {
+                TableFactor::Derived { alias: alias @ None, .. } => {
+                    *number += 1;
+                    let name = Ident::with_quote('"', format!("__joined_{number}"));
+                    let (explicit, columns) = (true, Vec::new());
+                    *alias = Some(TableAlias { explicit, name, columns, at: None });
+                }
+                TableFactor::NestedJoin { table_with_joins, .. } => {
+                    name_tables(std::slice::from_mut(table_with_joins), number);
+                }
+                _ => {}
             }
         }
     }
@@ -158,7 +271,13 @@ fn show(
     match item {
         SelectItem::UnnamedExpr(expr) => items.push(match value_of(common, &expr) {
             Some((column, value)) => {
-                SelectItem::ExprWithAlias { expr: value.clone(), alias: column.clone() }
+                // All columns of a table stand before it, and one of these has the name.
+                let is_taken = chains.iter().any(|chain| chain.shows(items, column));
+                let alias = match is_taken {
+                    true => Ident::with_quote('"', format!("{}:1", column.value)),
+                    false => column.clone(),
+                };
+                SelectItem::ExprWithAlias { expr: value.clone(), alias }
             }
             None => SelectItem::UnnamedExpr(expr),
         }),
@@ -168,7 +287,7 @@ fn show(
                     "RIGHT or FULL JOIN with USING shows all columns or named ones",
                 ));
             }
-            chains.iter().for_each(|chain| chain.show_all(items));
+            return chains.iter().try_for_each(|chain| chain.show_all(items));
         }
         other => items.push(other),
     }
@@ -192,10 +311,6 @@ fn value_of<'a>(common: &'a [(Ident, Expr)], expr: &Expr) -> Option<&'a (Ident, 
 }
 
 fn is_same(one: &Ident, other: &Ident) -> bool {
-    let plain = |name: &Ident| match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    };
     plain(one) == plain(other)
 }
 
