@@ -44,8 +44,6 @@ pub(crate) async fn post(
 ) -> Response {
     match write(&app, place, request).await {
         Ok(Written { rows, replaced }) => {
-            app.metrics.written(rows, 0);
-            app.metrics.replaced(replaced.unwrap_or(0));
             Json(json!({ "rows": rows, "replaced": replaced })).into_response()
         }
         Err(failure) => failure.into_response(Dialect::Tidefall),
@@ -69,7 +67,11 @@ async fn write(
         if unpacked_bytes > stream.len() {
             received.grow_by(&app, unpacked_bytes)?;
         }
-        Ok(write_batches(&app.db, parameters, stream)?)
+        let (written, outcome) = write_batches(&app.db, parameters, stream)?;
+        // Also when not all of them could be written: those before stay.
+        app.metrics.written(written.rows, 0);
+        app.metrics.replaced(written.replaced.unwrap_or(0));
+        Ok(outcome.map(|()| written)?)
     });
     task.await?
 }
@@ -92,7 +94,11 @@ fn existing_of(word: Option<&str>) -> Result<Existing> {
     }
 }
 
-fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<Written> {
+/// Writes the batches of a body, up to the first that is refused. Returns what was written, and whether all was.
+///
+/// # Errors
+/// `Invalid` and the like for a body that is not understood; nothing is written then.
+fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Written, Result<()>)> {
     let missing = || Error::invalid("the parameter table is missing");
     let table = parameters.table.ok_or_else(missing)?;
     let tags = parameters.tags.unwrap_or_default();
@@ -100,11 +106,12 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<Writt
     let existing = existing_of(parameters.existing.as_deref())?;
     let options = ArrowOptions { time: parameters.time, tags };
     // The whole body is understood before any of it is written.
-    let batches = arrow_stream::read(stream)?;
-    let batches = batches
-        .iter()
-        .map(|batch| batch_from_arrow(batch, &options))
-        .collect::<Result<Vec<_>>>()?;
+    let mut batches = Vec::new();
+    let mut row = 0;
+    for batch in arrow_stream::read(stream)? {
+        batches.push(batch_from_arrow(&batch, &options).map_err(|error| from_row(row, error))?);
+        row += batch.num_rows();
+    }
     let write = WriteOptions {
         ack: Ack::Durable,
         unknown: Unknown::Create,
@@ -114,11 +121,23 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<Writt
     let is_counted = existing != Existing::Replace;
     let mut written = Written { rows: 0, replaced: is_counted.then_some(0) };
     for batch in &batches {
-        let report = db.write(&table, batch, &write)?;
+        let report = match db.write(&table, batch, &write) {
+            Ok(report) => report,
+            // Rows are named as they are counted in the batch.
+            Err(error) => return Ok((written, Err(from_row(written.rows, error)))),
+        };
         // An empty batch replaces nothing.
         let replaced = report.replaced.or((report.rows == 0).then_some(0));
         written.rows += report.rows;
         written.replaced = written.replaced.zip(replaced).map(|(sum, more)| sum + more);
     }
-    Ok(written)
+    Ok((written, Ok(())))
+}
+
+/// An error of the batch that begins with this row of the body.
+fn from_row(row: usize, error: Error) -> Error {
+    match row {
+        0 => error,
+        row => error.context(format_args!("of the rows from {row} on")),
+    }
 }

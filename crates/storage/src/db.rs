@@ -11,12 +11,12 @@ use crate::TagFilter;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
-use crate::manifest::log::ManifestLog;
+use crate::manifest::reached::Mark;
 use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
-use crate::recovery::{check_new, delete_strays, load_tables, replay, seq_behind};
+use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::steps::Step;
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, names};
 use crate::table::Table;
@@ -65,19 +65,16 @@ impl Db {
         let disk = GuardedDisk::new(disk);
         let failure = disk.failure();
         let disk: Arc<dyn Disk> = Arc::new(disk);
-        let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR];
+        let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR, names::REACHED_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
-        let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io))?;
-        if manifest.version() == 0 {
-            check_new(&*io, &*disk)?;
-        }
+        let (manifest, reached) = open_manifest(&io, &*disk)?;
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
-        let (wal, records) = Wal::open(disk, state.wal_from, salt)?;
+        let (wal, records) = Wal::open(Arc::clone(&disk), state.wal_from, salt)?;
         let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
-        let engine = Arc::new(Engine::new(io, options, manifest, commits));
+        let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
         load_tables(&engine, &state)?;
-        delete_strays(&engine, &state)?;
+        delete_strays(&engine, &*disk, &state)?;
         let rows = replay(&engine, &state, records)?;
         if rows > 0 {
             tracing::info!(rows, "brought rows back from the log");
@@ -326,10 +323,18 @@ impl Shared {
         let swept = engine.sweep();
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
-        flushed.and(closed).and(swept).and_then(|()| match engine.manifest().checkpoint() {
-            // It only makes the next open faster.
-            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
-            written => written,
+        flushed.and(closed).and(swept).and_then(|()| {
+            let mut manifest = engine.manifest();
+            match manifest.checkpoint() {
+                // It only makes the next open faster.
+                Err(error) if error.kind() == ErrorKind::Full => {}
+                written => written?,
+            }
+            let mark = Mark::of(&manifest);
+            if engine.reached().newest() != Some(mark) {
+                engine.mark_reached(mark);
+            }
+            Ok(())
         })
     }
 }

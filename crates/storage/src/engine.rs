@@ -12,8 +12,10 @@ use crate::graveyard::Graveyard;
 use crate::ingest::commit::CommitQueue;
 use crate::kv::{KvBytes, Run, Together};
 use crate::manifest::log::{LogState, ManifestLog};
+use crate::manifest::reached::{Mark, Reached};
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
+use crate::panics::caught;
 use crate::read::{LiveObject, LiveTombstone};
 use crate::segment::{Content, Segment, SegmentCaches, encode_header};
 use crate::steps::Steps;
@@ -59,6 +61,7 @@ pub(crate) struct Engine {
     /// Held by whoever moves readings: one at a time.
     pub(crate) maintenance: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
+    reached: Mutex<Reached>,
     tables: RwLock<Tables>,
     caches: Arc<SegmentCaches>,
     next_object: AtomicU64,
@@ -91,7 +94,7 @@ impl Engine {
     pub(crate) fn new(
         io: Arc<dyn ObjectIo>,
         options: DbOptions,
-        manifest: ManifestLog<State>,
+        (manifest, reached): (ManifestLog<State>, Reached),
         commits: CommitQueue,
     ) -> Self {
         let state = manifest.state();
@@ -113,6 +116,7 @@ impl Engine {
             blocked: Mutex::new(None),
             graveyard: Graveyard::default(),
             manifest: Mutex::new(manifest),
+            reached: Mutex::new(reached),
             options,
         }
     }
@@ -148,6 +152,9 @@ impl Engine {
             false => manifest.commit(edits),
         };
         committed.inspect_err(|error| self.commits.fail(error))?;
+        if edits.iter().any(Edit::names_new_object) {
+            self.mark_reached(Mark::of(manifest));
+        }
         for edit in edits {
             if let Edit::AddSensors(table, part) | Edit::ReplaceSensors(table, part) = edit
                 && let Some(table) = self.table_by_id(*table)
@@ -159,6 +166,21 @@ impl Engine {
             self.graveyard.bury(&manifest.state().replaced);
         }
         Ok(())
+    }
+
+    /// Says outside of the manifest how far it has come. When that cannot be said, what a crash leaves behind is kept
+    /// aside rather than deleted, which hurts nobody.
+    pub(crate) fn mark_reached(&self, mark: Mark) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        // The commit is made: a panic must not keep it from being shown.
+        if let Err(error) = caught(|| reached.put(&*self.io, mark)) {
+            tracing::warn!(%error, version = mark.version, "how far the manifest has come could not be noted");
+        }
+    }
+
+    /// What is known of how far the manifest had come.
+    pub(crate) fn reached(&self) -> Reached {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     // ---- tables ----
@@ -206,6 +228,11 @@ impl Engine {
 
     pub(crate) fn next_object_id(&self) -> ObjectId {
         ObjectId(self.next_object.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Leaves out the numbers of objects up to this one.
+    pub(crate) fn skip_objects(&self, last: ObjectId) {
+        self.next_object.fetch_max(last.0.saturating_add(1), Ordering::Relaxed);
     }
 
     /// What a step that begins has written: nothing as yet.

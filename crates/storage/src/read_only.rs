@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::ingest::commit::CommitQueue;
 use crate::manifest::State;
 use crate::manifest::log::ManifestLog;
+use crate::manifest::reached::Reached;
 use crate::options::DbOptions;
 use crate::recovery::{check_new, load_tables, replay, seq_behind};
 use crate::store::{Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
@@ -89,6 +90,7 @@ impl Db {
 
 /// A manifest, and the log behind it, as they were at one moment.
 fn moment(io: &Arc<dyn ObjectIo>, disk: &dyn Disk) -> Result<(ManifestLog<State>, Replay)> {
+    let reached = Reached::read(&**io)?;
     let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
     if manifest.version() == 0
         && let Err(error) = check_new(&**io, disk)
@@ -99,6 +101,7 @@ fn moment(io: &Arc<dyn ObjectIo>, disk: &dyn Disk) -> Result<(ManifestLog<State>
             return Err(error);
         }
     }
+    reached.check(manifest.version())?;
     let mut last_error = None;
     for _ in 0..MOMENT_TRIES {
         let records = Replay::open(disk, manifest.state().wal_from);
@@ -130,7 +133,12 @@ fn load(
     let state = Arc::clone(manifest.state());
     // A reader writes nothing that could fail.
     let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
-    let engine = Arc::new(Engine::new(Arc::clone(io), options.clone(), manifest, commits));
+    let engine = Arc::new(Engine::new(
+        Arc::clone(io),
+        options.clone(),
+        (manifest, Reached::default()),
+        commits,
+    ));
     load_tables(&engine, &state)?;
     replay(&engine, &state, records)?;
     Ok(engine)

@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-use tidefall_types::{Error, ErrorKind, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
 use crate::catalog::object::read_sensors;
 use crate::engine::{Engine, to_live};
 use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
 use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
+use crate::manifest::log::ManifestLog;
+use crate::manifest::reached::{Mark, Reached};
 use crate::manifest::{State, TableState};
-use crate::repair::ADVICE;
+use crate::repair::{ADVICE, keep_aside};
 use crate::rows::gather;
 use crate::store::{Disk, ObjectIo, names};
 use crate::table::Table;
@@ -27,6 +29,23 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
         objects.chain(tombstones).chain(drained)
     });
     Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
+}
+
+/// The manifest, for whoever writes it, and how far it had come.
+///
+/// # Errors
+/// `Corrupt` when it is damaged, or lacks its newest files.
+pub(crate) fn open_manifest(
+    io: &Arc<dyn ObjectIo>,
+    disk: &dyn Disk,
+) -> Result<(ManifestLog<State>, Reached)> {
+    let reached = Reached::read(&**io)?;
+    let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
+    if manifest.version() == 0 {
+        check_new(&**io, disk)?;
+    }
+    reached.check(manifest.version())?;
+    Ok((manifest, reached))
 }
 
 /// Whether a database without a manifest is a new one: it holds nothing that one must have named.
@@ -86,20 +105,50 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
 
 /// Deletes objects that the state does not name: a crash left them between being written and being
 /// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
-/// if the database had not been closed.
-pub(crate) fn delete_strays(engine: &Engine, state: &State) -> Result<()> {
-    let tables = state.tables.values();
-    let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
+/// if the database had not been closed. When a commit that named them may be lost they are kept aside.
+pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> Result<()> {
     engine.graveyard.bury(&state.replaced);
     engine.delete_replaced()?;
-    for (name, bytes) in engine.io.list(names::OBJECTS_DIR)? {
-        let is_stray = !known.contains(&name) && !engine.graveyard.has(&name);
-        if names::parse_object(&name).is_some() && is_stray {
-            tracing::info!(%name, bytes, "deleted an object that nothing names");
-            engine.io.delete(&name)?;
+    let strays = strays(engine, state)?;
+    let mark = Mark::of(&engine.manifest());
+    let knows_all = engine.reached().knows_all_objects(mark);
+    if !knows_all && !strays.is_empty() {
+        match keep_aside(disk, strays.iter().map(|(name, _)| name.clone())) {
+            Ok(kept_in) => tracing::warn!(
+                objects = strays.len(),
+                kept_in,
+                "the manifest does not name some objects, and it is not known whether it ever did: they are kept aside; \
+                 when no readings are missing they may be deleted"
+            ),
+            Err(error) if error.kind() == ErrorKind::Full => {
+                tracing::warn!(%error, "objects that nothing names stay where they are");
+                let ids = strays.iter().filter_map(|(name, _)| names::parse_object(name));
+                ids.for_each(|id| engine.skip_objects(id));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
         }
     }
+    for (name, bytes) in strays {
+        tracing::info!(%name, bytes, "deleted an object that nothing names");
+        engine.io.delete(&name)?;
+    }
+    if !knows_all {
+        engine.mark_reached(mark);
+    }
     Ok(())
+}
+
+/// The objects that neither the tables nor what was replaced just now names, with their lengths in bytes.
+pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)>> {
+    let tables = state.tables.values();
+    let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
+    let mut found = engine.io.list(names::OBJECTS_DIR)?;
+    found.retain(|(name, _)| {
+        let is_named = known.contains(name) || engine.graveyard.has(name);
+        names::parse_object(name).is_some() && !is_named
+    });
+    Ok(found)
 }
 
 /// Brings what the log holds back into memory. Returns the number of rows.
@@ -135,10 +184,26 @@ pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<
     Ok(rows)
 }
 
+/// Checks that the manifest has had a table, of which it knew before the log did.
+///
+/// # Errors
+/// `Corrupt` when it is too old.
+pub(crate) fn check_table(state: &State, id: TableId) -> Result<()> {
+    if id.0 < state.next_table {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "it is of table number {}, of which the manifest knows nothing: the newest files in {} are missing",
+        id.0,
+        names::MANIFEST_DIR
+    )))
+}
+
 fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> {
     let Record { seq, kind, payload } = record;
     let kind = RecordKind::from_byte(kind)?;
     let (id, body) = split_table(&payload)?;
+    check_table(state, id)?;
     // A table that is gone was dropped after this was written. Of one that is damaged the log keeps
     // what it holds.
     let table = engine.table_by_id(id).filter(|table| table.damage.is_none());

@@ -23,9 +23,10 @@ use crate::ingest::record::{
     LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
 };
 use crate::manifest::log::ManifestLog;
+use crate::manifest::reached::{Mark, Reached};
 use crate::manifest::{Edit, State};
 use crate::options::DbOptions;
-use crate::recovery::{check_new, load_tables, pick_rows, seq_behind};
+use crate::recovery::{check_new, check_table, load_tables, pick_rows, seq_behind, strays};
 use crate::store::{
     DirLock, Disk, DiskEntry, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names,
 };
@@ -99,14 +100,16 @@ impl Db {
         options.check()?;
         let disk: Arc<dyn Disk> = Arc::new(GuardedDisk::new(disk));
         let mut look = Look::new(&disk, options.clone(), Repair::Look)?;
+        let strays = look.manifest()?;
+        let before = look.report.losses.len();
         let files = look.log(&*disk, None)?;
-        let is_log_whole = look.report.losses.is_empty();
+        let is_log_whole = look.report.losses.len() == before;
         let lost = look.objects()?;
         if how == Repair::Look || look.report.losses.is_empty() {
             return Ok(look.report);
         }
         let files = (!is_log_whole).then_some(&files[..]);
-        look.report.kept_in = Some(mend(&disk, options, files, &lost)?);
+        look.report.kept_in = Some(mend(&disk, options, files, (&lost, strays))?);
         Ok(look.report)
     }
 }
@@ -150,9 +153,11 @@ impl Look {
         let io: Arc<dyn ObjectIo> = Arc::new(match how {
             Repair::Look => LocalIo::open_read_only(Arc::clone(disk)),
             Repair::Mend => {
-                LocalIo::open(Arc::clone(disk), &[names::MANIFEST_DIR, names::OBJECTS_DIR])?
+                let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR, names::REACHED_DIR];
+                LocalIo::open(Arc::clone(disk), &dirs)?
             }
         });
+        let reached = Reached::read(&*io)?;
         let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(&io)).map_err(|error| {
             error.context(
                 "without its manifest a database cannot be repaired, and nothing was changed; restore this from a \
@@ -164,7 +169,7 @@ impl Look {
         }
         let state = Arc::clone(manifest.state());
         let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
-        let engine = Engine::new(io, options, manifest, commits);
+        let engine = Engine::new(io, options, (manifest, reached), commits);
         load_tables(&engine, &state)?;
         let sensors = state.tables.iter().map(|(id, table)| {
             let stored = table.sensor_count();
@@ -173,6 +178,21 @@ impl Look {
         let sensors = sensors.collect();
         let report = RepairReport::default();
         Ok(Self { engine, state, report, sensors, last_seq: None, open_gaps: 0 })
+    }
+
+    /// Finds out whether the manifest has lost its newest files. Returns what is to be kept aside then: the objects
+    /// that it does not name.
+    fn manifest(&mut self) -> Result<Vec<String>> {
+        let version = self.engine.manifest().version();
+        let Some(loss) = self.engine.reached().loss(version) else { return Ok(Vec::new()) };
+        self.engine.graveyard.bury(&self.state.replaced);
+        let strays = strays(&self.engine, &self.state)?;
+        let (count, bytes) = (strays.len(), strays.iter().map(|(_, bytes)| bytes).sum::<u64>());
+        self.lose(
+            names::MANIFEST_DIR.to_owned(),
+            format!("{loss}; nothing tells what {count} objects of {bytes} bytes hold"),
+        );
+        Ok(strays.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Reads the log, and writes what is kept to another one. Returns the files that there are.
@@ -238,6 +258,7 @@ impl Look {
     fn keep(&mut self, place: &str, record: &Record, new: Option<&mut NewLog>) -> Result<()> {
         let kind = RecordKind::from_byte(record.kind)?;
         let (id, body) = split_table(&record.payload)?;
+        check_table(&self.state, id)?;
         // Of a table that was dropped later.
         let Some(table) = self.engine.table_by_id(id) else { return Ok(()) };
         let mut kept = match kind {
@@ -371,17 +392,17 @@ impl Look {
     }
 }
 
-/// Replaces a log of these files, if it is damaged, and takes lost objects out of the manifest. Returns where the
-/// files are kept.
+/// Replaces a log of these files, if it is damaged, takes lost objects out of the manifest, and takes what is left of
+/// it for all of it; what that does not name goes when the database is opened. Returns where the files are kept.
 fn mend(
     disk: &Arc<dyn Disk>,
     options: DbOptions,
     files: Option<&[u64]>,
-    lost: &[LostObject],
+    (lost, strays): (&[LostObject], Vec<String>),
 ) -> Result<String> {
     let old: Vec<String> =
         files.unwrap_or_default().iter().map(|number| names::wal_file(*number)).collect();
-    let objects = lost.iter().map(|lost| lost.name.clone());
+    let objects = lost.iter().map(|lost| lost.name.clone()).chain(strays);
     let kept_in = keep_aside(&**disk, old.iter().cloned().chain(objects))?;
     let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
     let mut look = Look::new(disk, options, Repair::Mend)?;
@@ -394,6 +415,12 @@ fn mend(
         edits.push(Edit::LogEnd(log.wal().next_seq()));
     }
     look.engine.commit(&mut look.engine.manifest(), &edits)?;
+    let mark = Mark::of(&look.engine.manifest());
+    if look.engine.reached().loss(mark.version).is_some() {
+        look.engine.reached().put(&*look.engine.io, mark)?;
+        // What said that it had come further must not come back.
+        disk.sync_dir(names::REACHED_DIR)?;
+    }
     if let Some(new) = new {
         new.finish()?;
         for name in &old {
@@ -405,7 +432,7 @@ fn mend(
 }
 
 /// Gives files a second name in a directory of their own, durably. Those that are missing are passed over.
-fn keep_aside(disk: &dyn Disk, files: impl Iterator<Item = String>) -> Result<String> {
+pub(crate) fn keep_aside(disk: &dyn Disk, files: impl Iterator<Item = String>) -> Result<String> {
     let mut taken = 0;
     for entry in disk.list(names::DAMAGED_DIR)? {
         if let DiskEntry::Dir(name) = entry {

@@ -1,5 +1,6 @@
 //! Streams of Arrow over HTTP, right and damaged.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
@@ -13,21 +14,29 @@ use crate::client::{Reply, TestServer};
 
 const ROWS: usize = 1_000;
 
-fn stream(packing: Option<CompressionType>) -> Vec<u8> {
-    let times = TimestampNanosecondArray::from_iter_values(0..ROWS as i64);
-    let values = Float64Array::from(vec![1.5; ROWS]);
-    let names = StringArray::from(vec!["name"; ROWS]);
+fn batch(times: Range<i64>, value: f64) -> RecordBatch {
+    let rows = times.clone().count();
+    let times = TimestampNanosecondArray::from_iter_values(times);
+    let values = Float64Array::from(vec![value; rows]);
+    let names = StringArray::from(vec!["name"; rows]);
     let batch = RecordBatch::try_from_iter([
         ("time", Arc::new(times) as _),
         ("v", Arc::new(values) as _),
         ("name", Arc::new(names) as _),
     ]);
-    let batch = batch.unwrap();
+    batch.unwrap()
+}
+
+fn stream_of(batches: &[RecordBatch], packing: Option<CompressionType>) -> Vec<u8> {
     let options = IpcWriteOptions::default().try_with_compression(packing).unwrap();
-    let schema = batch.schema();
+    let schema = batches[0].schema();
     let mut writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
-    writer.write(&batch).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
     writer.into_inner().unwrap()
+}
+
+fn stream(packing: Option<CompressionType>) -> Vec<u8> {
+    stream_of(&[batch(0..ROWS as i64, 1.5)], packing)
 }
 
 fn send(server: &TestServer, body: &[u8]) -> Reply {
@@ -78,6 +87,45 @@ fn rows_that_replace_others_are_counted_or_refused() {
     let metrics = server.get("/metrics").text();
     let line = format!("tidefall_rows_replaced_total {}", 2 * ROWS);
     assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+}
+
+/// Batches before one that is refused stay: the answer says from which row on nothing was written, and they count.
+#[test]
+fn batches_before_a_refused_one_are_counted_and_the_place_is_named() {
+    let server = TestServer::start();
+    let send = |existing: &str, batches: &[RecordBatch]| {
+        let target = format!("/api/v1/write?table=m&existing={existing}");
+        server.send("POST", &target, "", &stream_of(batches, None))
+    };
+    let metric = |name: &str, count: usize| {
+        let (metrics, line) = (server.get("/metrics").text(), format!("{name} {count}"));
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    };
+    assert_eq!(send("refuse", &[batch(10..11, 1.0)]).status, 200);
+    let reply = send(
+        "refuse",
+        &[batch(0..2, 2.0), batch(2..5, 2.0), batch(9..12, 2.0), batch(20..30, 2.0)],
+    );
+    assert_eq!((reply.status, &reply.json()["error"]["kind"]), (409, &json!("conflict")));
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("of the rows from 5 on: table m: 1 of 3 rows"), "{message}");
+    assert_eq!(server.sql("SELECT count(*), sum(v) FROM m"), json!([[6, 11.0]]));
+    metric("tidefall_rows_written_total", 6);
+    // Of the first batch all is as it is counted there.
+    let reply = send("refuse", &[batch(9..12, 2.0), batch(20..30, 2.0)]);
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("\"table m: 1 of 3 rows"), "{message}");
+    metric("tidefall_rows_written_total", 6);
+    // A value that does not fit its table, and rows that replace others before it.
+    server.sql("CREATE TABLE whole (time TIMESTAMP, v BIGINT, name TEXT)");
+    let target = "/api/v1/write?table=whole";
+    let batches = [batch(0..2, 1.0), batch(0..2, 3.0), batch(2..4, 0.5)];
+    let reply = server.send("POST", target, "", &stream_of(&batches, None));
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("of the rows from 4 on: "), "{message}");
+    metric("tidefall_rows_written_total", 10);
+    metric("tidefall_rows_replaced_total", 2);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which objects make up the database: a numbered log of changes on storage.
 
 pub(crate) mod log;
+pub(crate) mod reached;
 mod state;
 
 pub use state::Model;

@@ -208,6 +208,11 @@ pub enum Edit {
 }
 
 impl Edit {
+    /// Whether an object is named that was not before.
+    pub(crate) fn names_new_object(&self) -> bool {
+        matches!(self, Self::AddObject(..) | Self::AddSensors(..) | Self::ReplaceSensors(..))
+    }
+
     /// Whether objects may not be live any more after it.
     pub(crate) fn replaces_objects(&self) -> bool {
         matches!(self, Self::DropTable(_) | Self::RemoveObject(..) | Self::ReplaceSensors(..))

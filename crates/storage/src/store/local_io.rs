@@ -42,7 +42,11 @@ impl LocalIo {
     pub fn open(disk: Arc<dyn Disk>, dirs: &[&str]) -> Result<Self> {
         let io = Self::open_read_only(disk);
         for dir in dirs {
-            io.shared.disk.create_dir(dir)?;
+            match io.shared.disk.create_dir(dir) {
+                // Its first object makes it.
+                Err(error) if error.kind() == ErrorKind::Full => continue,
+                made => made?,
+            }
             for (name, _) in io.walk(dir)? {
                 if name.ends_with(names::TEMP_SUFFIX) {
                     tracing::info!(%name, "removed an object that was never finished");

@@ -2,6 +2,8 @@
 
 use tidefall_types::ObjectId;
 
+use crate::manifest::reached::Mark;
+
 /// The file whose lock the one writer of a database holds.
 pub const LOCK: &str = "LOCK";
 /// The directory of the log.
@@ -10,7 +12,9 @@ pub const WAL_DIR: &str = "wal";
 pub const MANIFEST_DIR: &str = "manifest";
 /// The directory of everything that the manifest names.
 pub const OBJECTS_DIR: &str = "objects";
-/// The directory of files that a repair has replaced.
+/// The directory of what says which version the manifest had reached.
+pub const REACHED_DIR: &str = "reached";
+/// The directory of files that a repair has replaced, and of objects that may be of a manifest that is lost.
 pub const DAMAGED_DIR: &str = "damaged";
 /// How the names of files end that are not finished.
 pub const TEMP_SUFFIX: &str = ".tmp";
@@ -47,6 +51,18 @@ pub fn manifest_checkpoint(version: u64) -> String {
 /// The version in the name of a manifest checkpoint.
 pub fn parse_manifest_checkpoint(name: &str) -> Option<u64> {
     parse_number(name, MANIFEST_DIR, CHECKPOINT_SUFFIX)
+}
+
+/// The empty file that says how far the manifest had come.
+pub(crate) fn reached(mark: Mark) -> String {
+    format!("{REACHED_DIR}/{:020}.{:016}", mark.version, mark.next_object)
+}
+
+/// How far the manifest had come, from the name of such a file.
+pub(crate) fn parse_reached(name: &str) -> Option<Mark> {
+    let (version, next_object) =
+        name.strip_prefix(REACHED_DIR)?.strip_prefix('/')?.split_once('.')?;
+    Some(Mark { version: parse_digits(version)?, next_object: parse_digits(next_object)? })
 }
 
 /// An object of data; `extension` tells a person what is inside.
@@ -96,6 +112,8 @@ mod tests {
             assert_eq!(parse_wal_file(&wal_file(number)), Some(number));
             assert_eq!(parse_manifest_delta(&manifest_delta(number)), Some(number));
             assert_eq!(parse_manifest_checkpoint(&manifest_checkpoint(number)), Some(number));
+            let mark = Mark { version: number, next_object: number / 2 };
+            assert_eq!(parse_reached(&reached(mark)), Some(mark));
             assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
             assert_eq!(parse_object(&object(ObjectId(number), "run")), Some(ObjectId(number)));
         }

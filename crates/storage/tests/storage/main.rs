@@ -22,6 +22,7 @@ mod model;
 mod order;
 mod panics;
 mod power;
+mod reached;
 mod reading;
 mod recovery;
 mod repair;
