@@ -11,14 +11,14 @@ use crate::TagFilter;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
-use crate::manifest::reached::Mark;
 use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::steps::Step;
-use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, names};
+use crate::store::names::{self, Mark};
+use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo};
 use crate::table::Table;
 use crate::upkeep::{
     cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,

@@ -11,11 +11,12 @@ use crate::ingest::Prepared;
 use crate::ingest::commit::{Change, apply};
 use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::{Mark, Reached};
+use crate::manifest::reached::Reached;
 use crate::manifest::{State, TableState};
 use crate::repair::{ADVICE, keep_aside};
 use crate::rows::gather;
-use crate::store::{Disk, ObjectIo, names};
+use crate::store::names::{self, Mark};
+use crate::store::{Disk, ObjectIo};
 use crate::table::Table;
 use crate::wal::{Record, Replay};
 

@@ -23,12 +23,13 @@ use crate::ingest::record::{
     LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
 };
 use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::{Mark, Reached};
+use crate::manifest::reached::Reached;
 use crate::manifest::{Edit, State};
 use crate::options::DbOptions;
 use crate::recovery::{check_new, check_table, load_tables, pick_rows, seq_behind, strays};
+use crate::store::names::{self, Mark};
 use crate::store::{
-    DirLock, Disk, DiskEntry, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, names,
+    DirLock, Disk, DiskEntry, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure,
 };
 use crate::table::Table;
 use crate::wal::{Found, Gap, NewLog, Record, salvage};

@@ -13,16 +13,8 @@ use tidefall_types::{Error, ErrorKind, Result};
 use super::State;
 use super::log::ManifestLog;
 use crate::repair::ADVICE;
-use crate::store::{ObjectIo, names};
-
-/// How far a manifest has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
-    /// The version.
-    pub version: u64,
-    /// The number that the next object gets.
-    pub next_object: u64,
-}
+use crate::store::ObjectIo;
+use crate::store::names::{self, Mark};
 
 impl Mark {
     /// That of a manifest.

@@ -2,8 +2,6 @@
 
 use tidefall_types::ObjectId;
 
-use crate::manifest::reached::Mark;
-
 /// The file whose lock the one writer of a database holds.
 pub const LOCK: &str = "LOCK";
 /// The directory of the log.
@@ -22,6 +20,15 @@ pub const TEMP_SUFFIX: &str = ".tmp";
 const WAL_SUFFIX: &str = ".log";
 const DELTA_SUFFIX: &str = ".delta";
 const CHECKPOINT_SUFFIX: &str = ".checkpoint";
+
+/// How far the manifest has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    /// Its version.
+    pub version: u64,
+    /// The number that the next object gets.
+    pub next_object: u64,
+}
 
 /// The log file with this number; files are numbered from 1 without gaps.
 pub fn wal_file(number: u64) -> String {
