@@ -1,9 +1,11 @@
 //! Errors of DataFusion as errors of Tidefall.
 
+use std::cmp::Reverse;
+
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use tidefall_types::Error;
+use tidefall_types::{Error, FieldType};
 
 /// Finds the kind that tells the caller what to do. Errors of Tidefall that went through
 /// DataFusion come out as they went in; what DataFusion adds about its own workings is left out.
@@ -115,31 +117,25 @@ fn plain(message: &str) -> String {
 
 /// A message that calls types as statements do.
 fn with_sql_types(message: &str) -> String {
-    const TYPES: [(&str, &str); 22] = [
+    /// Types that expressions have and no field.
+    const OTHERS: [(&str, &str); 10] = [
         ("Dictionary(UInt32, Utf8)", "TEXT"),
         ("Timestamp(s)", "TIMESTAMP(0)"),
         ("Timestamp(ms)", "TIMESTAMP(3)"),
         ("Timestamp(µs)", "TIMESTAMP(6)"),
-        ("Timestamp(ns)", "TIMESTAMP"),
         ("Interval(MonthDayNano)", "INTERVAL"),
         ("Duration(ns)", "INTERVAL"),
         ("LargeUtf8", "TEXT"),
         ("Utf8View", "TEXT"),
-        ("Utf8", "TEXT"),
-        ("UInt64", "BIGINT UNSIGNED"),
-        ("UInt32", "INTEGER UNSIGNED"),
-        ("UInt16", "SMALLINT UNSIGNED"),
-        ("UInt8", "TINYINT UNSIGNED"),
-        ("Int64", "BIGINT"),
-        ("Int32", "INTEGER"),
-        ("Int16", "SMALLINT"),
-        ("Int8", "TINYINT"),
-        ("Float64", "DOUBLE"),
-        ("Float32", "REAL"),
         ("Date32", "DATE"),
         ("Time64(ns)", "TIME"),
     ];
-    TYPES.iter().fold(message.to_owned(), |message, (of, sql)| message.replace(of, sql))
+    let of_fields = FieldType::ALL.map(|ty| (ty.arrow().to_string(), ty.sql_name()));
+    let others = OTHERS.map(|(name, sql)| (name.to_owned(), sql));
+    let mut names: Vec<_> = of_fields.into_iter().chain(others).collect();
+    // A name may be the end of a longer one, as `Int64` is of `UInt64`.
+    names.sort_by_key(|(name, _)| Reverse(name.len()));
+    names.iter().fold(message.to_owned(), |message, (name, sql)| message.replace(name, sql))
 }
 
 fn lower_first(text: &str) -> String {

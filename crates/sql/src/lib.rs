@@ -36,6 +36,7 @@ mod layers;
 mod live;
 mod marks;
 mod metrics;
+mod named_windows;
 mod names;
 mod operators;
 mod passing;
@@ -62,7 +63,6 @@ mod tuples;
 mod unique;
 mod unknown;
 mod using;
-mod windows;
 
 pub use flat::flat;
 pub use json::{UniqueNames, check_times};

@@ -12,10 +12,10 @@ use crate::calls::Calls;
 use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
+use crate::named_windows::NamedWindows;
 use crate::names::{ColumnNames, UniqueNames};
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
-use crate::windows::NamedWindows;
 
 /// Rewrites a statement, or the one that it explains.
 ///

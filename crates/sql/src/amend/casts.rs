@@ -31,6 +31,7 @@ use tidefall_types::Error;
 use super::texts::is_text;
 use crate::error::to_datafusion;
 use crate::functions::{is_truncated, truncated};
+use crate::pushdown::unit_ns;
 
 /// What a cast casts to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -108,7 +109,7 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     let from = inner.get_type(schema)?;
     let cut = match (&from, &target.to) {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _))
-            if per_second(*from) > per_second(*to) && !is_truncated(name_of(*to), inner) =>
+            if unit_ns(*from) < unit_ns(*to) && !is_truncated(name_of(*to), inner) =>
         {
             Some(truncated(name_of(*to), inner.clone()))
         }
@@ -133,7 +134,7 @@ fn must_stay(from: &DataType, target: &Target) -> bool {
         (DataType::Timestamp(from_unit, from_zone), DataType::Timestamp(to_unit, to_zone)) => {
             let moves = from_zone.is_none() && to_zone.as_ref().is_some_and(|zone| !is_utc(zone));
             // A constant between two seconds is none of `from` then.
-            moves || per_second(*from_unit) < per_second(*to_unit)
+            moves || unit_ns(*from_unit) > unit_ns(*to_unit)
         }
         // Each day begins anew.
         (DataType::Timestamp(..), DataType::Time32(_) | DataType::Time64(_)) => true,
@@ -147,15 +148,6 @@ fn must_stay(from: &DataType, target: &Target) -> bool {
 /// The time zone in which clocks show what is stored.
 pub(crate) fn is_utc(zone: &str) -> bool {
     ["UTC", "Etc/UTC", "+00:00", "+00", "Z"].iter().any(|utc| utc.eq_ignore_ascii_case(zone))
-}
-
-const fn per_second(unit: TimeUnit) -> u64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
 }
 
 /// What Arrow says of a time that clocks of a zone show never or twice.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{InSubquery, ScalarFunction, SetComparison};
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, Operator, binary_expr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr};
+
+use super::nodes;
 
 /// Puts something else in the place of an expression over the columns of a schema.
 pub(super) type Amend<'a> = &'a dyn Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
@@ -90,7 +92,9 @@ pub(super) fn map(expr: Expr, schema: &DFSchema, amend: Amend<'_>) -> Result<Tra
         Expr::InSubquery(InSubquery { expr, subquery, .. })
         | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
             in_place(expr)?;
-            project(subquery, amend)?;
+            let input = Arc::clone(&subquery.subquery);
+            let (input, _) = nodes::project(input, |_, column, schema| amend(column, schema))?;
+            subquery.subquery = input;
         }
         Expr::Case(case) => {
             if let Some(base) = &mut case.expr {
@@ -104,18 +108,4 @@ pub(super) fn map(expr: Expr, schema: &DFSchema, amend: Amend<'_>) -> Result<Tra
     }
     // What is below has been looked at already, and what is put there needs no look.
     Ok(Transformed::new(expr, true, TreeNodeRecursion::Continue))
-}
-
-/// Puts something else in the place of the column of a subquery.
-fn project(subquery: &mut Subquery, amend: Amend<'_>) -> Result<()> {
-    let schema = Arc::clone(subquery.subquery.schema());
-    let (qualifier, field) = schema.qualified_field(0);
-    let column = Expr::Column(Column::from((qualifier, field)));
-    let amended = amend(column, &schema)?;
-    if amended.transformed {
-        let column = amended.data.alias_qualified(qualifier.cloned(), field.name());
-        let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery)).project([column])?;
-        subquery.subquery = Arc::new(plan.build()?);
-    }
-    Ok(())
 }

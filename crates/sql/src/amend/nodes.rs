@@ -121,7 +121,7 @@ fn in_one_form(input: Arc<LogicalPlan>) -> Result<(Arc<LogicalPlan>, bool)> {
 }
 
 /// Puts something else in the place of columns, which keep their names, and says whether it did.
-fn project(
+pub(super) fn project(
     input: Arc<LogicalPlan>,
     amend: impl Fn(usize, Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<(Arc<LogicalPlan>, bool)> {

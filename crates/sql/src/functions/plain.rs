@@ -11,10 +11,10 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 
+use super::forward::forward_names;
 use crate::amend::is_text;
 
 /// The names of the functions.
@@ -33,21 +33,7 @@ fn plain(data_type: DataType) -> DataType {
 }
 
 impl ScalarUDFImpl for Plain {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
+    forward_names!();
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         self.0.return_type(types).map(plain)

@@ -3,12 +3,13 @@
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
-use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
-use tidefall_types::Error;
+use tidefall_types::{Error, NS_PER_DAY, NS_PER_HOUR, NS_PER_MILLI};
 
 use crate::error::to_datafusion;
+use crate::pushdown::unit_ns;
 use crate::repeat::Widths;
 
 /// Bytes of texts that are compared in the time of a step.
@@ -284,7 +285,7 @@ impl Series {
                 DataType::Interval(_) => Self {
                     start: start.numbers()?,
                     stop: stop.numbers()?,
-                    step: steps(&step.0, unit_ns(start.0.data_type()))?,
+                    step: steps(&step.0, one_ns(start.0.data_type()))?,
                 },
                 _ => Self { start: start.numbers()?, stop: stop.numbers()?, step: step.numbers()? },
             },
@@ -308,18 +309,16 @@ impl Series {
     }
 }
 
-const HOUR_NS: i64 = 3_600_000_000_000;
 /// A day in which clocks are put forward, as far as any are.
-const DAY_NS_MIN: i64 = 21 * HOUR_NS;
+const DAY_NS_MIN: i64 = 21 * NS_PER_HOUR;
 const MONTH_DAYS_MIN: i64 = 28;
 
-/// The nanoseconds of a unit of a time.
-fn unit_ns(time: &DataType) -> i64 {
+/// The nanoseconds of one in the numbers of a type of times.
+const fn one_ns(time: &DataType) -> i64 {
     match time {
-        DataType::Date32 => 24 * HOUR_NS,
-        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
-        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
+        DataType::Date32 => NS_PER_DAY,
+        DataType::Date64 => NS_PER_MILLI,
+        DataType::Timestamp(unit, _) => unit_ns(*unit),
         _ => 1,
     }
 }
@@ -328,7 +327,7 @@ fn unit_ns(time: &DataType) -> i64 {
 ///
 /// # Errors
 /// `Invalid` for one that goes forward and back, such as a month less 31 days: it may never arrive.
-fn steps(intervals: &ArrayRef, unit_ns: i64) -> Result<PerRow> {
+fn steps(intervals: &ArrayRef, one_ns: i64) -> Result<PerRow> {
     let month_day_nano =
         DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano);
     let intervals = cast(intervals, &month_day_nano)?;
@@ -343,7 +342,7 @@ fn steps(intervals: &ArrayRef, unit_ns: i64) -> Result<PerRow> {
         check_direction(parts)?;
         let days = parts[0].saturating_mul(MONTH_DAYS_MIN).saturating_add(parts[1]);
         let ns = days.saturating_mul(DAY_NS_MIN).saturating_add(parts[2]);
-        let step = ns / unit_ns;
+        let step = ns / one_ns;
         steps.push(if step == 0 { ns.signum() } else { step });
     }
     Ok(PerRow(steps))
