@@ -28,6 +28,7 @@ mod expansion;
 mod fit;
 mod flat;
 mod functions;
+mod group_filters;
 mod groupwise;
 mod hints;
 mod json;
@@ -63,6 +64,7 @@ mod tuples;
 mod unique;
 mod unknown;
 mod using;
+mod with_names;
 
 pub use flat::flat;
 pub use json::{UniqueNames, check_times};

@@ -16,6 +16,7 @@ use crate::named_windows::NamedWindows;
 use crate::names::{ColumnNames, UniqueNames};
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
+use crate::with_names::WithNames;
 
 /// Rewrites a statement, or the one that it explains.
 ///
@@ -28,6 +29,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
         DfStatement::Explain(explain) => return rewrite(&mut explain.statement, state),
         _ => return Ok(()),
     };
+    visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
     visit(statement, Clauses)?;

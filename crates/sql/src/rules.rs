@@ -17,6 +17,7 @@ use crate::claims::{ModestFilters, ModestJoins};
 use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
+use crate::group_filters::PushGroupFilters;
 use crate::groupwise::Groupwise;
 use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
@@ -44,8 +45,9 @@ pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// What makes a plan cheaper, where queries have so many bytes of memory.
 pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let known = Optimizer::new().rules.into_iter();
+    let known = known.map(|rule| OneGrouping::instead_of(rule, query_bytes));
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        known.map(|rule| OneGrouping::instead_of(rule, query_bytes)).collect();
+        known.map(PushGroupFilters::instead_of).collect();
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));
     rules.push(Arc::new(KeysAsColumns));
@@ -93,6 +95,8 @@ fn place_of(rules: &[PhysicalRule], anchor: &dyn PhysicalOptimizerRule) -> usize
 
 #[cfg(test)]
 mod tests {
+    use datafusion::optimizer::push_down_filter::PushDownFilter;
+    use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
     use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 
     use super::*;
@@ -115,6 +119,15 @@ mod tests {
         for (anchor, count) in expected {
             let found = known.iter().filter(|rule| rule.name() == anchor.name()).count();
             assert_eq!(found, count, "{} in {:?}", anchor.name(), names(&known));
+        }
+    }
+
+    /// Likewise of the rules for logical plans in whose place one of ours stands.
+    #[test]
+    fn replaced_rules_are_there() {
+        let known = Optimizer::new().rules;
+        for name in [PushDownFilter::new().name(), SingleDistinctToGroupBy::new().name()] {
+            assert_eq!(known.iter().filter(|rule| rule.name() == name).count(), 1, "{name}");
         }
     }
 

@@ -28,9 +28,12 @@ const FREE: [&str; 5] = [
 ];
 
 /// What DataFusion would do wrong if it were set otherwise; see `session.rs`.
-const FIXED: [&str; 3] = [
+const FIXED: [&str; 6] = [
     "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
+    "datafusion.optimizer.enable_piecewise_merge_join",
     "datafusion.optimizer.enable_topk_aggregation",
+    "datafusion.optimizer.max_passes",
+    "datafusion.optimizer.skip_failed_rules",
     "datafusion.optimizer.subset_repartition_threshold",
 ];
 

@@ -7,7 +7,8 @@ use datafusion::common::{Column, DFSchema, JoinConstraint};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Union,
+    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection,
+    Union,
 };
 
 use super::{spans, zones};
@@ -67,7 +68,8 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// Sets whose columns are times of both kinds.
-fn sets(union: Union) -> Result<Transformed<LogicalPlan>> {
+fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
+    union.inputs = union.inputs.into_iter().map(with_own_types).collect::<Result<_>>()?;
     let mixes = |column: usize| {
         let fields = union.inputs.iter().map(|input| input.schema().fields().get(column));
         let types: Vec<_> = fields.flatten().map(|field| field.data_type().clone()).collect();
@@ -86,6 +88,17 @@ fn sets(union: Union) -> Result<Transformed<LogicalPlan>> {
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// A side of `UNION BY NAME` with the types of its columns: DataFusion says of them all that they are those of the first side.
+fn with_own_types(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    Ok(match &*input {
+        LogicalPlan::Projection(side) => {
+            let side = Projection::try_new(side.expr.clone(), Arc::clone(&side.input))?;
+            Arc::new(LogicalPlan::Projection(side))
+        }
+        _ => input,
+    })
 }
 
 fn groups(mut aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {

@@ -8,10 +8,12 @@
 //! - `lift.rs`: takes such conditions up itself, with columns of their own, through what lets them pass, and refuses
 //!   the rest; where DataFusion gets it right, plans stay as they are.
 //! - `lower.rs`: computes values of subqueries below the order of rows, windows, groups and joins.
+//! - `beside.rs`: `LATERAL` without a table.
 //! - `window.rs`: windows and `LIMIT` for the rows of each value of such a condition.
 //! - `condition.rs`: what a condition compares, and whether it parts the rows of a subquery.
 //! - `refusals.rs`: what is refused here and in `../marks`, where `EXISTS` and `IN` become joins.
 
+mod beside;
 mod condition;
 mod lift;
 mod lower;
@@ -31,6 +33,7 @@ use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
 use datafusion::optimizer::AnalyzerRule;
 
+use beside::beside;
 use condition::Names;
 use lift::{Kind, lifted};
 use lower::{lowered, takes_values};
@@ -198,6 +201,9 @@ fn amend_lateral(node: LogicalPlan, names: &mut Names) -> Result<Transformed<Log
         },
         _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
     };
+    if let Some(plan) = beside(&join, &inner.subquery, alias.as_ref())? {
+        return Ok(Transformed::yes(plan));
+    }
     let Some(plan) = lifted(Kind::Lateral, &inner.subquery, names)? else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };

@@ -1,5 +1,6 @@
 //! `DELETE`: a range of time of some sensors.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
@@ -8,14 +9,18 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan};
+use datafusion::logical_expr::{DmlStatement, Expr as DfExpr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    Delete, Expr, FromTable, Statement, TableFactor, TableWithJoins, visit_expressions_mut,
+};
 use tidefall_storage::{AggregateRequest, Db, ReadStats};
 use tidefall_types::{Error, Result};
 
 use super::{blocking, ready};
 use crate::amend;
+use crate::ast::plain;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
@@ -29,8 +34,9 @@ use crate::table::{Table, View};
 pub(crate) async fn delete(
     db: &Db,
     state: &SessionState,
-    statement: DfStatement,
+    mut statement: DfStatement,
 ) -> Result<QueryStream> {
+    drop_alias(&mut statement);
     let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
     let LogicalPlan::Dml(dml) = &plan else {
         return Err(Error::unsupported("this form of DELETE is not supported"));
@@ -66,6 +72,30 @@ pub(crate) async fn delete(
     ready(RecordBatch::try_from_iter([("count", count)]))
 }
 
+/// Takes the other name of the table, which DataFusion passes over, away from it and its columns.
+fn drop_alias(statement: &mut DfStatement) {
+    let DfStatement::Statement(statement) = statement else { return };
+    let Statement::Delete(Delete { from, selection: Some(selection), .. }) = &mut **statement
+    else {
+        return;
+    };
+    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = from;
+    let [TableWithJoins { relation: TableFactor::Table { alias, .. }, .. }] = tables.as_mut_slice()
+    else {
+        return;
+    };
+    let Some(alias) = alias.take() else { return };
+    let _ = visit_expressions_mut(selection, |expr| {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [table, column] = parts.as_slice()
+            && plain(table) == plain(&alias.name)
+        {
+            *expr = Expr::Identifier(column.clone());
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
 fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
     let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
     match provider.downcast_ref::<Table>() {
@@ -76,7 +106,7 @@ fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
 
 /// Brings a condition into the form that the optimizer gives to those of queries: literals in the
 /// types of their columns, constants folded.
-fn simplify(state: &SessionState, condition: Expr, schema: &DFSchemaRef) -> Result<Expr> {
+fn simplify(state: &SessionState, condition: DfExpr, schema: &DFSchemaRef) -> Result<DfExpr> {
     let condition = amend::before_coercion(condition, schema).map_err(from_datafusion)?.data;
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))

@@ -94,11 +94,15 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     if !any_common(&mut select.from, false) {
         return Ok(());
     }
+    let is_outer = any_common(&mut select.from, true);
+    let is_free = !names_tables(select, order.as_deref());
+    let is_renamed = is_free && !is_outer && shows_all(select);
+    name_tables(&mut select.from, is_renamed, &mut 0);
     // All columns of the join, and nothing else, are known.
     let is_all = matches!(select.projection.as_slice(), [SelectItem::Wildcard(_)])
         && select.selection.is_none()
         && order.is_none();
-    if is_natural(&select.from) && !is_all && !names_tables(select, order.as_deref()) {
+    if is_natural(&select.from) && !is_all && is_free {
         let name = Ident::with_quote('"', "__natural");
         let alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
         let subquery = all_of(select.from.remove(0))?;
@@ -106,18 +110,24 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         select.from.push(TableWithJoins { relation, joins: Vec::new() });
         return Ok(());
     }
-    name_tables(&mut select.from, &mut 0);
-    let is_outer = any_common(&mut select.from, true);
-    if !is_outer && !select.from.iter().any(Chain::repeats) {
+    // Of a column that two tables have in common, DataFusion shows the one of the table whose name is the lesser one.
+    let in_order = is_renamed || !shows_all(select);
+    if !is_outer && in_order && !select.from.iter().any(Chain::repeats) {
         qualify(select, order);
         return Ok(());
     }
     let mut from = select.from.clone();
     let chains: Result<Vec<Chain>> = from.iter_mut().map(Chain::written_out).collect();
     let chains = match chains {
-        Ok(chains) => chains,
+        Ok(chains) if in_order || !has_options(select) => chains,
         Err(error) if is_outer => return Err(error),
-        Err(_) => {
+        _ if !in_order && keeps_left(&select.from) => {
+            return Err(Error::unsupported(
+                "* of a LEFT JOIN with common columns is not known where tables are named, too; write the columns, or the join as \
+                 a subquery",
+            ));
+        }
+        _ => {
             qualify(select, order);
             return Ok(());
         }
@@ -240,23 +250,57 @@ fn names_tables(select: &Select, order: Option<&OrderBy>) -> bool {
         || select.projection.iter().any(is_named)
 }
 
-/// Gives names to derived tables that have none.
-fn name_tables(from: &mut [TableWithJoins], number: &mut usize) {
+/// Whether all columns are shown.
+fn shows_all(select: &Select) -> bool {
+    select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)))
+}
+
+/// Whether all columns but some are shown, or some of them otherwise.
+fn has_options(select: &Select) -> bool {
+    select.projection.iter().any(|item| match item {
+        SelectItem::Wildcard(options) => *options != WildcardAdditionalOptions::default(),
+        _ => false,
+    })
+}
+
+/// Whether some join shows rows of its left side without a partner.
+fn keeps_left(from: &[TableWithJoins]) -> bool {
+    from.iter().flat_map(|from| &from.joins).any(|join| {
+        let is_within = match &join.relation {
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                keeps_left(std::slice::from_ref(table_with_joins))
+            }
+            _ => false,
+        };
+        is_within
+            || matches!(join.join_operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_))
+    })
+}
+
+/// Gives names to derived tables that have none; to all tables, if nobody names them. The names are in the order of the tables.
+fn name_tables(from: &mut [TableWithJoins], all: bool, number: &mut usize) {
     for from in from {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         for factor in std::iter::once(&mut from.relation).chain(joined) {
-            match factor {
-                TableFactor::Derived { alias: alias @ None, .. } => {
-                    *number += 1;
-                    let name = Ident::with_quote('"', format!("__joined_{number}"));
-                    let (explicit, columns) = (true, Vec::new());
-                    *alias = Some(TableAlias { explicit, name, columns, at: None });
-                }
+            let alias = match factor {
                 TableFactor::NestedJoin { table_with_joins, .. } => {
-                    name_tables(std::slice::from_mut(table_with_joins), number);
+                    name_tables(std::slice::from_mut(table_with_joins), all, number);
+                    continue;
                 }
-                _ => {}
-            }
+                TableFactor::Derived { alias, .. } if all || alias.is_none() => alias,
+                TableFactor::Table { alias, .. }
+                | TableFactor::Function { alias, .. }
+                | TableFactor::UNNEST { alias, .. }
+                    if all =>
+                {
+                    alias
+                }
+                _ => continue,
+            };
+            *number += 1;
+            let name = Ident::with_quote('"', format!("__joined_{number:04}"));
+            let columns = alias.take().map_or_else(Vec::new, |alias| alias.columns);
+            *alias = Some(TableAlias { explicit: true, name, columns, at: None });
         }
     }
 }
