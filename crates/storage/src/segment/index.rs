@@ -253,14 +253,7 @@ fn check_times(chunk: &ChunkMeta) -> Result<()> {
     if chunk.first_ns > chunk.last_ns {
         return Err(Error::corrupt("a chunk ends before it begins"));
     }
-    let steps = i64::from(chunk.rows) - 1;
-    let is_stepped = || {
-        let span = chunk.last_ns.checked_sub(chunk.first_ns);
-        span.is_some_and(
-            |span| if steps == 0 { span == 0 } else { span >= steps && span % steps == 0 },
-        )
-    };
-    if chunk.time_bytes == 0 && !is_stepped() {
+    if chunk.time_bytes == 0 && chunk.step_ns().is_none() {
         return Err(Error::corrupt("regular times without a whole step"));
     }
     Ok(())
