@@ -43,6 +43,13 @@ pub(crate) fn load(
         write_series(engine, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);
     let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+    // Nobody drops it from here on.
+    if table.live().is_dropped {
+        return Err(Error::not_found(format!(
+            "table {} was dropped during a load into it; nothing was written",
+            schema.name
+        )));
+    }
     let seq = take_place(engine, table)?;
     if table.live().all_runs().any(|run| run.last_seq < seq && run.range.overlaps(&time)) {
         drain(engine, table, &boundaries, Take::WrittenBefore(seq))?;
