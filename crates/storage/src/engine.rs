@@ -137,8 +137,9 @@ impl Engine {
     /// Waits until no other step moves readings.
     ///
     /// # Errors
-    /// `Closed` when the database closes meanwhile.
+    /// `Closed` when the database closes meanwhile, `Unsupported` in what is called when a write is done.
     pub(crate) fn maintain(&self) -> Result<MutexGuard<'_, ()>> {
+        self.commits.check_may_wait()?;
         let maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         self.steps.check().map(|()| maintenance)
     }

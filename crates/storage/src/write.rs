@@ -38,6 +38,7 @@ impl Db {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<WriteReport> {
+        self.engine().commits.check_may_wait()?;
         let (send, receive) = mpsc::sync_channel(1);
         self.enqueue(table, batch, options, move |outcome| {
             // The receiver waits below; it is gone only if this thread is.
@@ -229,6 +230,7 @@ impl Db {
         existing: Existing,
     ) -> Result<WriteReport> {
         let _step = self.begin()?;
+        self.engine().commits.check_may_wait()?;
         batch.check()?;
         let heads = batch.heads();
         let table = self.table_for(table, &heads, unknown)?;
