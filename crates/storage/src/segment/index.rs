@@ -12,7 +12,10 @@ use super::encode::{ChunkMeta, Piece};
 use super::frame::{FrameReader, FrameWriter};
 
 /// Chunks after which an index frame is closed: some 10 KiB, decoded in tens of microseconds.
-pub(super) const CHUNKS_PER_FRAME: usize = 1024;
+const CHUNKS_PER_FRAME: usize = 1024;
+/// Bytes of a frame of index or metrics before it is packed, unless one piece or one block has more: a table may have
+/// thousands of fields, and whoever wants a few of them reads the frame as a whole. Tests, which run with assertions, have less.
+pub(super) const FRAME_BYTES_MAX: usize = if cfg!(debug_assertions) { 32 << 10 } else { 4 << 20 };
 
 /// Where a frame lies and what it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,12 @@ impl IndexBuilder {
 
     pub(super) fn len(&self) -> usize {
         self.sensor.len()
+    }
+
+    /// Chunks after which the frame is closed, where others are to follow.
+    pub(super) fn chunks_max(&self) -> usize {
+        let chunk_bytes = (self.page_bytes.len() + 6) * size_of::<i64>();
+        (FRAME_BYTES_MAX / chunk_bytes).clamp(1, CHUNKS_PER_FRAME)
     }
 
     pub(super) fn append(&mut self, piece: &Piece) {
