@@ -174,3 +174,48 @@ fn pieces(
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use tidefall_types::NS_PER_DAY;
+
+    use super::*;
+    use crate::rows::SensorRows;
+
+    fn series(times: Vec<Vec<i64>>) -> Vec<(u32, SensorRows)> {
+        let rows = |times: Vec<i64>| SensorRows { times: times.into(), fields: Vec::new() };
+        (0..).zip(times.into_iter().map(rows)).collect()
+    }
+
+    #[test]
+    fn days_and_months_are_those_with_rows() {
+        let mut rng = SmallRng::seed_from_u64(6);
+        for round in 0..300 {
+            let mut time = || match round % 3 {
+                0 => rng.random(),
+                1 => rng.random_range(-90..90) * NS_PER_DAY,
+                _ => [i64::MIN, i64::MAX, 0, -1][rng.random_range(0..4)],
+            };
+            let (one, other) = (time(), time());
+            let range = TimeRange::new(one.min(other), one.max(other));
+            let mut times: Vec<Vec<i64>> =
+                (0..4).map(|_| (0..6).map(|_| time()).collect()).collect();
+            for times in &mut times {
+                times.sort_unstable();
+                times.dedup();
+            }
+            let mut within: Vec<i64> = times.concat();
+            within.retain(|time| range.contains(*time));
+            within.sort_unstable();
+            let mut days: Vec<Day> = within.iter().map(|time| Day::of(*time)).collect();
+            days.dedup();
+            let mut months: Vec<Month> = within.iter().map(|time| Month::of(*time)).collect();
+            months.dedup();
+            let series = series(times);
+            assert_eq!(days_of(&series, &range), days);
+            assert_eq!(months_of(&series, &range), months);
+        }
+    }
+}

@@ -131,6 +131,12 @@ impl World {
     }
 
     fn time(&mut self) -> i64 {
+        if let Some(limit_ns) = self.limit_ns
+            && self.rng.random_bool(0.3)
+        {
+            // Objects that reach over the limit, and others that do not.
+            return limit_ns - self.rng.random_range(-60..180) * NS_PER_MINUTE;
+        }
         let back = match self.rng.random_range(0..10) {
             0..5 => self.rng.random_range(0..3 * 24 * 60),
             5..8 => self.rng.random_range(0..70 * 24 * 60),

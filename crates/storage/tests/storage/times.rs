@@ -159,9 +159,7 @@ fn far_readings_make_no_objects_of_the_days_between() {
                 false => write(&db, "plant", &rows),
             }
             for target in [Target::ByAge, Target::Short, Target::Long] {
-                let began = std::time::Instant::now();
                 db.cascade(&CascadeRequest { table: None, target }).unwrap();
-                assert!(began.elapsed().as_secs() < 10, "{target:?} took {:?}", began.elapsed());
                 assert!(objects(&db) <= 2, "{} objects for two readings", objects(&db));
             }
         }
