@@ -54,6 +54,19 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
+/// Between two parts of a step that may take long: does not go on when the database closes, and drains memory when that is full.
+/// Nobody else does meanwhile, and writers wait for it.
+pub(crate) fn between_parts(engine: &Engine) -> Result<()> {
+    engine.steps.check()?;
+    if engine.is_full()
+        && let Err(error) = flush(engine)
+    {
+        // The upkeep tries again when this step ends, and tells writers why they wait. This step may yet make room.
+        tracing::warn!(%error, "rows in memory could not be moved while others are");
+    }
+    Ok(())
+}
+
 /// Lets the readings of a table fall, and takes those away that are too old to keep.
 pub(crate) fn cascade_table(
     engine: &Engine,
@@ -70,6 +83,7 @@ pub(crate) fn cascade_table(
     let retained = crate::cascade::retain(engine, table);
     let mut report = drained?;
     report += retained?;
+    between_parts(engine)?;
     report += kv_to_short(engine, table, &boundaries)?;
     report += short_to_long(engine, table, &boundaries, target)?;
     Ok(report)

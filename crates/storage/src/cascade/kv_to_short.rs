@@ -14,6 +14,7 @@ use crate::manifest::Model;
 use crate::options::CascadeReport;
 use crate::read::{Deletes, Fetched, LiveObject, ReadStats, SensorStream};
 use crate::table::Table;
+use crate::upkeep::between_parts;
 
 /// Run files beyond which young ones are laid together, so that a point read does not open many.
 const RUN_FILES_MAX: usize = 8;
@@ -37,7 +38,7 @@ pub(crate) fn kv_to_short(
     }
     let short = table.live().objects_of(Model::Short);
     for day in crowded_days(&short) {
-        engine.steps.check()?;
+        between_parts(engine)?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
         if !has_writes_between(&day, table) {

@@ -12,6 +12,7 @@ use crate::manifest::Model;
 use crate::options::{CascadeReport, Target};
 use crate::read::{LiveObject, LiveTombstone};
 use crate::table::Table;
+use crate::upkeep::between_parts;
 
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late.
@@ -34,7 +35,7 @@ pub(crate) fn short_to_long(
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
     let mut report = CascadeReport::default();
     for group in groups(objects) {
-        engine.steps.check()?;
+        between_parts(engine)?;
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
         let deletes = deletes_in(&group, table);
         let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
