@@ -100,7 +100,8 @@ class Generator:
         left, right = self.base(), self.base()
         shared = [tag for tag in left.table.tags if tag in right.table.tags]
         a, b = left.text.split()[-1], right.text.split()[-1]
-        conditions = [f"{a}.{tag} = {b}.{tag}" for tag in shared if self.chance(0.8)]
+        equal = lambda: self.rng.choice(["="] * 4 + ["IS NOT DISTINCT FROM"])
+        conditions = [f"{a}.{tag} {equal()} {b}.{tag}" for tag in shared if self.chance(0.8)]
         if self.chance(0.75) or len(conditions) < max(len(left.table.tags), len(right.table.tags)):
             conditions.append(f"{a}.time = {b}.time")
         else:
@@ -412,6 +413,27 @@ class Generator:
         _, text = self.aggregate(source.columns, source)
         return Query(f"SELECT {', '.join(picks)}, {text} AS a0, count(*) AS n FROM {source.text}{self.where(source.columns)} GROUP BY {', '.join(keys)}")
 
+    def small_side(self):
+        """Groups by columns of a small side, which a value of the other side tells."""
+        left, right, kind = self.base(), self.base(), self.rng.choice(["int", "int", "text", "time"])
+        value, key = self.column(left.columns, kind), self.column(right.columns, kind)
+        group = self.column(right.columns, self.rng.choice(["text", "int", "bool", "num"]))
+        if value is None or key is None or group is None:
+            return None
+        as_int = (lambda text: f"CAST({text} AS BIGINT)") if kind == "int" else (lambda text: text)
+        small = f"SELECT {self.rng.choice(['', 'DISTINCT '])}{as_int(key.text)} AS k, {group.text} AS g FROM {right.text}{self.where(right.columns)}"
+        join = f"{self.rng.choice(['JOIN', 'JOIN', 'LEFT JOIN'])} ({small}) AS s ON {as_int(value.text)} = s.k"
+        if self.chance(0.2):
+            join += f" AND {self.condition(left.columns, 1)}"
+        picks = [self.aggregate(left.columns, left)[1] for _ in range(self.rng.randint(1, 3))]
+        picks = ", ".join(f"{text} AS a{place}" for place, text in enumerate(picks))
+        keys = self.rng.choice(["s.g", "s.g", "s.g", "s.k", f"s.g, {self.rng.choice(left.columns).text}", ""])
+        where = f" FROM {left.text} {join}{self.where(left.columns)}"
+        if not keys:
+            return Query(f"SELECT count(*) AS n, {picks}{where}")
+        named = ", ".join(f"{text} AS k{place}" for place, text in enumerate(keys.split(", ", 1)))
+        return Query(f"SELECT {named}, count(*) AS n, {picks}{where} GROUP BY {keys}")
+
     def daily(self):
         """Groups by the time of day."""
         source = self.source(1)
@@ -450,8 +472,15 @@ class Generator:
             if column is None:
                 return None
             x = f"CAST({column.text} AS {'BIGINT' if kind == 'int' else 'DOUBLE'})" if kind in ("int", "num") else column.text
+            if self.chance(0.2):
+                constant = {"text": quote(self.rng.choice(TEXTS)), "time": f"TIMESTAMP '{self.moment()}'"}.get(kind)
+                x = constant or f"CAST({self.literal(kind)} AS {'BIGINT' if kind == 'int' else 'DOUBLE'})"
             sides.append(f"SELECT {x} AS x, {self.column(source.columns, 'time').text} AS t FROM {source.text}{self.where(source.columns)}")
-        return Query(f" {word} ".join(sides))
+        text = f" {word} ".join(sides)
+        if self.chance(0.7):
+            return Query(text)
+        order = f"x {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])} LIMIT {self.rng.choice([1, 2, 5])}"
+        return Query(f"SELECT x FROM ({text}) AS u ORDER BY {order}", ordered=True)
 
     def distinct(self):
         source = self.source(1)
@@ -487,7 +516,7 @@ class Generator:
                 found = Query(self.grouped(2)[1])
             else:
                 forms = [self.windowed, self.ranked, self.ranked, self.ranked_groups, self.set_operation, self.distinct, self.scalars, self.named_twice, self.grouping_sets,
-                         self.joined_groups, self.joined_groups, self.daily, self.joined_using, self.first_values]
+                         self.joined_groups, self.joined_groups, self.small_side, self.small_side, self.daily, self.joined_using, self.first_values]
                 found = self.rng.choice(forms)()
             if found is not None:
                 return found

@@ -1,5 +1,7 @@
 //! Arrow record batches into write batches.
 
+mod decimal;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -36,7 +38,8 @@ pub struct ArrowOptions {
 /// Times may be timestamps of any unit and zone, dates, text as
 /// [`tidefall_types::parse_time`] reads it, or whole numbers, which are nanoseconds since 1970.
 /// Tags of other types than text are written as text. Dates and timestamps of any unit and zone among the fields
-/// become `TIMESTAMP`, decimals become `DOUBLE`.
+/// become `TIMESTAMP`, times of day and lengths of time of any unit become whole numbers of nanoseconds, decimals the
+/// nearest `DOUBLE`.
 ///
 /// # Errors
 /// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
@@ -222,7 +225,7 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
         DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => cast_plain(name, values, &DataType::Float64),
+        | DataType::Decimal256(..) => decimal::floats(name, values),
         DataType::Dictionary(_, inner) => {
             // Text is repeated for each row in a form that cannot take more than 2 GiB, and nothing else that can be long.
             let plain = match FieldType::from_arrow(inner) {
@@ -235,12 +238,14 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
             cast_plain(name, values, &FieldType::Timestamp.arrow())
         }
-        DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => {
-            let wide = match ty {
-                DataType::Time32(_) => cast_plain(name, values, &DataType::Int32)?,
-                _ => Arc::clone(values),
-            };
-            cast_plain(name, &wide, &DataType::Int64)
+        // Whatever unit a file or a frame counts them in, a field has one.
+        DataType::Time32(_) | DataType::Time64(_) => {
+            let ns = cast_plain(name, values, &DataType::Time64(TimeUnit::Nanosecond))?;
+            cast_plain(name, &ns, &DataType::Int64)
+        }
+        DataType::Duration(_) => {
+            let ns = cast_plain(name, values, &DataType::Duration(TimeUnit::Nanosecond))?;
+            cast_plain(name, &ns, &DataType::Int64)
         }
         _ => Err(not_stored(name, ty)),
     }

@@ -16,7 +16,7 @@ def to_arrow(data: Any) -> Any:
         if isinstance(data, Mapping):
             return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
         if type(data).__module__.partition(".")[0] == "pandas":
-            return pyarrow.Table.from_pandas(_without_periods(_with_index(data)).rename(columns=str), preserve_index=False)
+            return pyarrow.Table.from_pandas(_plain_columns(_with_index(data)).rename(columns=str), preserve_index=False)
         if isinstance(data, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([data])
         if hasattr(data, "__arrow_c_stream__"):
@@ -45,15 +45,18 @@ def _with_index(data: Any) -> Any:
     return data.rename_axis(index=names).reset_index()
 
 
-def _without_periods(data: Any) -> Any:
-    """The frame with the beginnings of periods, such as months, in their place."""
+def _plain_columns(data: Any) -> Any:
+    """The frame with the beginnings of periods, such as months, in their place, and sparse columns written out."""
     import pandas
 
-    starts = {place: column.dt.to_timestamp() for place, (_, column) in enumerate(data.items()) if isinstance(column.dtype, pandas.PeriodDtype)}
-    if not starts:
-        return data
-    columns = [starts.get(place, data.iloc[:, place]) for place in range(data.shape[1])]
-    return pandas.concat(columns, axis=1)
+    def plain(column: Any) -> Any:
+        if isinstance(column.dtype, pandas.PeriodDtype):
+            return column.dt.to_timestamp()
+        return column.sparse.to_dense() if isinstance(column.dtype, pandas.SparseDtype) else column
+
+    columns = [column for _, column in data.items()]
+    written = [plain(column) for column in columns]
+    return pandas.concat(written, axis=1) if any(one is not other for one, other in zip(columns, written)) else data
 
 
 def _to_array(values: Any) -> Any:
@@ -119,7 +122,7 @@ def _kind(type_: pyarrow.DataType) -> str:
     for name, fits in {
         "float": types.is_floating, "decimal": types.is_decimal, "unsigned": types.is_unsigned_integer,
         "signed": types.is_signed_integer, "time": lambda type_: types.is_timestamp(type_) or types.is_date(type_),
-        # These are counts of their units.
+        # These are counts of nanoseconds.
         "count": lambda type_: types.is_time(type_) or types.is_duration(type_), "boolean": types.is_boolean,
     }.items():
         if fits(type_):
@@ -159,10 +162,12 @@ def _cast(name: str, column: pyarrow.ChunkedArray, type_: pyarrow.DataType) -> p
         column = column.cast(column.type.value_type)
     if pyarrow.types.is_integer(column.type) and pyarrow.types.is_floating(type_):
         _check_whole(name, column)
-    if pyarrow.types.is_time32(column.type):
-        # Nothing leads from it to wider integers.
-        column = column.cast(pyarrow.int32())
     try:
+        # A field counts in nanoseconds, whatever the columns count in.
+        if pyarrow.types.is_time(column.type):
+            column = column.cast(pyarrow.time64("ns"))
+        elif pyarrow.types.is_duration(column.type):
+            column = column.cast(pyarrow.duration("ns"))
         return column.cast(type_)
     except pyarrow.ArrowInvalid as error:
         raise _tidefall.InvalidError(f"column {name!r}: {error}; give all columns one type") from None

@@ -273,7 +273,15 @@ class Table:
             if len(tags) != 1:
                 raise _tidefall.InvalidError(f"table {self.name} has the tags {', '.join(tags)}: say which, as in {{{tags[0]!r}: [...]}}" if tags else f"table {self.name} has no tags to choose by")
             sensors = {tags[0]: sensors}
-        return [(tag, [values] if isinstance(values, str) else [str(value) for value in values]) for tag, values in sensors.items()]
+        return [(tag, _tag_values(tag, values)) for tag, values in sensors.items()]
+
+
+def _tag_values(tag: str, values: Any) -> list[str]:
+    """The wanted values of a tag: one, or several of them."""
+    several = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    if any(value is None for value in several):
+        raise _tidefall.InvalidError(f"sensors by tag {tag!r}: None is no value of a tag; leave the tag out for all of its sensors")
+    return [str(value) for value in several]
 
 
 def _to_floats(bounds: Bounds) -> tuple[float, float]:

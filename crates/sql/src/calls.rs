@@ -1,14 +1,17 @@
 //! Clauses of calls that DataFusion passes over in silence: an answer without them would be another one.
+//!
+//! `[a, b]` becomes a call: in it DataFusion knows no columns of a query around it.
 
 use std::ops::ControlFlow;
 
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, NullTreatment,
-    VisitorMut,
+    Array, DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments,
+    NullTreatment, VisitorMut,
 };
 use tidefall_types::{Error, Result};
 
+use crate::ast;
 use crate::statements::ident;
 
 /// Functions of windows that may leave rows without a value out.
@@ -21,6 +24,9 @@ impl VisitorMut for Calls<'_> {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Array(Array { elem, .. }) = expr {
+            *expr = ast::call("make_array", std::mem::take(elem));
+        }
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         match self.check(call) {
             Ok(()) => ControlFlow::Continue(()),

@@ -12,6 +12,7 @@ use tidefall_types::ErrorKind;
 
 use crate::error::to_datafusion;
 use crate::layers::{Layer, LayerSchema};
+use crate::snapshots::snapshot;
 use crate::table::Table;
 
 /// The name of the one catalog.
@@ -71,10 +72,9 @@ impl SchemaProvider for Readings {
         self.db.tables().iter().map(|table| table.name.clone()).collect()
     }
 
-    /// Takes a snapshot. DataFusion asks once per statement for each table, so every scan of the
-    /// table in that statement sees the same readings.
+    /// Every scan of the table in a statement sees the same readings.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.db.snapshot(name) {
+        match snapshot(&self.db, name) {
             Ok(snapshot) => Ok(Some(Arc::new(Table::new(self.db.clone(), snapshot)))),
             // It may be the name of a table function.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -10,6 +10,9 @@
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!
+//! A column that is constant in each part of a `UNION ALL` is not constant in all of it. DataFusion leaves sorts by it out in the
+//! parts, and then takes the first rows of one for those of all.
+//!
 //! Of `n / 10 = 1` or `v::INT = 1` it makes that `n` is 10 and `v` 1 in all rows, as if numbers were not cut off, and leaves out
 //! sorts by them. Columns are constant here if the condition says so as it stands.
 //!
@@ -30,12 +33,13 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
 };
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::unknown::{Forget, Unknown};
 
-/// Puts [`Unknown`] below joins by hash and by nested loops, and above those that merge, when the sides of joins are
-/// chosen.
+/// Puts [`Unknown`] below joins by hash and by nested loops and below unions, and above joins that merge, when the sides of
+/// joins are chosen.
 #[derive(Debug)]
 pub(crate) struct ModestJoins;
 
@@ -49,8 +53,16 @@ impl PhysicalOptimizerRule for ModestJoins {
             if let Some(forget) = forgotten_above(&*node) {
                 return Ok(Transformed::yes(Arc::new(Unknown::new(node, forget)) as _));
             }
-            let sides = forgotten_below(&*node);
-            if sides == [None, None] {
+            let sides = match node.downcast_ref::<UnionExec>() {
+                Some(union) => vec![Some(Forget::Constants); union.children().len()],
+                None => forgotten_below(&*node).to_vec(),
+            };
+            let is_less = |(side, forget): (&&Arc<dyn ExecutionPlan>, &Option<Forget>)| match forget
+            {
+                Some(Forget::Constants) => !side.equivalence_properties().constants().is_empty(),
+                forget => forget.is_some(),
+            };
+            if !node.children().iter().zip(&sides).any(is_less) {
                 return Ok(Transformed::no(node));
             }
             let children = node.children().into_iter().zip(sides);

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator,
-    LimitClause, Query, Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    TableFactor, TableWithJoins, Value, VisitorMut, WildcardAdditionalOptions,
+    Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins,
+    Value, VisitorMut, WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
 
@@ -43,29 +43,21 @@ impl VisitorMut for Clauses {
                      percentile(value, 0.9)"
                 ))))
             }
-            Expr::AnyOp { .. } | Expr::AllOp { .. } => flow(compare_with_any(expr)),
+            Expr::Value(value) => flow(check_number(&value.value)),
             _ => ControlFlow::Continue(()),
         }
     }
 }
 
-/// Makes `IN` of what is equal to any row of a subquery, and `NOT IN` of what differs from all of them. Other
-/// comparisons look for the left side among the columns of the subquery, and are refused; lists stay.
-fn compare_with_any(expr: &mut Expr) -> Result<()> {
-    let (left, operator, right, with_all) = match expr {
-        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, false),
-        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
-        _ => return Ok(()),
-    };
-    let Expr::Subquery(subquery) = right.as_ref() else { return Ok(()) };
-    let is_equal = *operator == BinaryOperator::Eq && !with_all;
-    let is_other = *operator == BinaryOperator::NotEq && with_all;
-    let instead = "compare with (SELECT min(...)) or (SELECT max(...)), or write IN";
-    let clause = "ANY or ALL with a subquery and this comparison";
-    refuse(!is_equal && !is_other, clause, instead)?;
-    let (expr_of, subquery) = (left.clone(), subquery.clone());
-    *expr = Expr::InSubquery { expr: expr_of, subquery, negated: is_other };
-    Ok(())
+/// A number beyond all floats would be infinity, which is written as `'inf'::DOUBLE`.
+fn check_number(value: &Value) -> Result<()> {
+    let Value::Number(text, _) = value else { return Ok(()) };
+    match text.parse::<f64>().is_ok_and(f64::is_infinite) {
+        true => Err(Error::invalid(format!(
+            "{text} is beyond the range of DOUBLE; infinity is written 'inf'::DOUBLE"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn flow(result: Result<()>) -> ControlFlow<Error> {

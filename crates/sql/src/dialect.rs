@@ -1,6 +1,6 @@
-//! The words of SQL that are understood: those of the parser's generic dialect, with a mistake of it mended.
+//! The words of SQL that are understood: those of the parser's generic dialect, with mistakes of it mended.
 //!
-//! It takes all that stands behind `a IS NOT DISTINCT FROM` for the other side, also `b AND c`.
+//! It takes all that stands behind `a IS NOT DISTINCT FROM` for the other side, also `b AND c`, and knows no `ANY (VALUES ...)`.
 //!
 //! And it tries more than one meaning of words such as `NOT (` and `CAST (`: when there is a mistake within forty of them,
 //! it would try each of them both ways, 2^40 times. So its tries are counted.
@@ -8,10 +8,11 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// How many expressions the parser may begin to read for each byte of a text, and in addition. One for every byte is more
 /// than any text has; mistakes in a few levels of parentheses are read some hundred times.
@@ -143,6 +144,9 @@ impl Dialect for TidefallDialect {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(read) = read_any_values(parser, expr) {
+            return Some(read);
+        }
         const SAME: [Keyword; 4] = [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
         const OTHER: [Keyword; 3] = [Keyword::IS, Keyword::DISTINCT, Keyword::FROM];
         let is_same = parser.parse_keywords(&SAME);
@@ -155,6 +159,42 @@ impl Dialect for TidefallDialect {
             false => Expr::IsDistinctFrom(left, Box::new(right)),
         }))
     }
+}
+
+/// `x = ANY (VALUES ...)`, of which the parser knows no rows but those of `SELECT`.
+fn read_any_values(parser: &mut Parser, expr: &Expr) -> Option<Result<Expr, ParserError>> {
+    let compare_op = match parser.peek_token_ref().token {
+        Token::Eq => BinaryOperator::Eq,
+        Token::Neq => BinaryOperator::NotEq,
+        Token::Lt => BinaryOperator::Lt,
+        Token::LtEq => BinaryOperator::LtEq,
+        Token::Gt => BinaryOperator::Gt,
+        Token::GtEq => BinaryOperator::GtEq,
+        _ => return None,
+    };
+    let keyword = |at: usize| match &parser.peek_nth_token_ref(at).token {
+        Token::Word(word) => Some(word.keyword),
+        _ => None,
+    };
+    let with_all = match keyword(1) {
+        Some(Keyword::ALL) => true,
+        Some(Keyword::ANY | Keyword::SOME) => false,
+        _ => return None,
+    };
+    let is_open = parser.peek_nth_token_ref(2).token == Token::LParen;
+    if !is_open || keyword(3) != Some(Keyword::VALUES) {
+        return None;
+    }
+    (0..3).for_each(|_| parser.advance_token());
+    let read = parser.parse_query().and_then(|rows| {
+        parser.expect_token(&Token::RParen)?;
+        let (left, right) = (Box::new(expr.clone()), Box::new(Expr::Subquery(rows)));
+        Ok(match with_all {
+            true => Expr::AllOp { left, compare_op, right },
+            false => Expr::AnyOp { left, compare_op, right, is_some: false },
+        })
+    });
+    Some(read)
 }
 
 #[cfg(test)]

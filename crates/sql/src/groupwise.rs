@@ -11,14 +11,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, make_comparator};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, make_comparator};
 use datafusion::arrow::compute::{SortOptions, partition};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -26,11 +26,13 @@ use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 use futures::{Stream, StreamExt};
+
+use crate::over::{OverExec, bytes_of, room_of};
 
 /// Lets sorts and windows run groupwise where they can.
 #[derive(Debug, Clone, Copy)]
@@ -61,11 +63,17 @@ impl PhysicalOptimizerRule for Groupwise {
                 (_, Some(window)) => Some(partition_keys(window)),
                 _ => None,
             };
+            let is_window = node.is::<WindowAggExec>();
             Ok(match keys {
                 Some(keys) => {
-                    Transformed::yes(
-                        Arc::new(GroupwiseExec { inner: node, keys, least: *self }) as _
-                    )
+                    let groupwise = Arc::new(GroupwiseExec { inner: node, keys, least: *self });
+                    Transformed::yes(match is_window {
+                        true => Arc::new(OverExec::new(groupwise)) as _,
+                        false => groupwise as _,
+                    })
+                }
+                None if node.is::<BoundedWindowAggExec>() => {
+                    Transformed::yes(Arc::new(OverExec::new(node)) as _)
                 }
                 None => Transformed::no(node),
             })
@@ -184,9 +192,7 @@ impl ExecutionPlan for GroupwiseExec {
             return plan_err!("nothing is sorted");
         };
         let input = child.execute(partition, Arc::clone(&context))?;
-        let charged = self.inner.is::<WindowAggExec>().then(|| {
-            MemoryConsumer::new(format!("Window[{partition}]")).register(context.memory_pool())
-        });
+        let charged = self.inner.is::<WindowAggExec>().then(|| room_of(partition, &context));
         let rows = Rows {
             keys: self.keys.clone(),
             least: self.least,
@@ -394,7 +400,7 @@ impl Rows {
         if mine == 0 && self.is_whole {
             return Ok(None);
         }
-        let bytes: usize = batch.columns().iter().map(bytes_of).sum();
+        let bytes: usize = batch.columns().iter().map(|column| bytes_of(column)).sum();
         if let Some(charged) = &self.charged {
             // The node lays all of them together at the end.
             charged.try_grow(2 * bytes)?;
@@ -427,11 +433,6 @@ fn rows_before_a_change(last: &[ArrayRef], keys: &[ArrayRef]) -> Result<usize> {
     }
     let ranges = partition(keys)?.ranges();
     Ok(ranges.first().map_or(0, |range| range.end))
-}
-
-/// Bytes of the rows that an array shows, of buffers that it may share.
-fn bytes_of(array: &ArrayRef) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! DataFusion names an expression by what it makes of it, but for its casts, subqueries and parentheses, and fails when two
 //! columns have the same name:
 //!
-//! - Columns of an answer without a name have what is written as their name, with a number where another has it already.
+//! - Columns of an answer without a name have what is written as their name, casts as `CAST(x AS TYPE)`, with a number where
+//!   another has it already.
 //! - Where `sum(a)` and `sum(a::DOUBLE)`, or `sum((a - b) - c)` and `sum(a - (b - c))`, differ in nothing but casts or
 //!   parentheses, each cast and each operation within another one is written as a function that has a name, until the names
 //!   are given.
@@ -22,8 +23,8 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, OrderBy, Query, Select, SelectItem, UnaryOperator, Value,
-    VisitorMut, visit_expressions, visit_expressions_mut,
+    BinaryOperator, CastKind, Expr, Ident, OrderBy, Query, Select, SelectItem, UnaryOperator,
+    Value, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use tidefall_types::Error;
 
@@ -72,7 +73,7 @@ fn name_columns(items: &mut [SelectItem]) {
     for item in items {
         let (name, is_column) = match &*item {
             SelectItem::UnnamedExpr(expr) => column_of(expr)
-                .map_or_else(|| (expr.to_string(), false), |column| (plain(column), true)),
+                .map_or_else(|| (written(expr), false), |column| (plain(column), true)),
             SelectItem::ExprWithAlias { alias, .. } => (plain(alias), true),
             _ => continue,
         };
@@ -86,7 +87,7 @@ fn name_columns(items: &mut [SelectItem]) {
         };
         match item {
             SelectItem::UnnamedExpr(expr) => {
-                let alias = Ident::with_quote('"', anew(expr.to_string()));
+                let alias = Ident::with_quote('"', anew(written(expr)));
                 *item = SelectItem::ExprWithAlias { expr: take(expr), alias };
             }
             SelectItem::ExprWithAlias { alias, .. } => {
@@ -97,14 +98,24 @@ fn name_columns(items: &mut [SelectItem]) {
     }
 }
 
-/// The column that an expression is, whatever it is cast to: its name is that of the answer.
+/// What is written, with all casts in one form: `v::INT` is `CAST(v AS INT)`.
+fn written(expr: &Expr) -> String {
+    let mut expr = expr.clone();
+    let ControlFlow::Continue(()) = visit_expressions_mut(&mut expr, |node| {
+        if let Expr::Cast { kind: kind @ CastKind::DoubleColon, .. } = node {
+            *kind = CastKind::Cast;
+        }
+        ControlFlow::<std::convert::Infallible>::Continue(())
+    });
+    expr.to_string()
+}
+
+/// The column that an expression is: its name is that of the answer.
 fn column_of(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Identifier(name) => Some(name),
         Expr::CompoundIdentifier(names) => names.last(),
-        Expr::Cast { expr, .. } | Expr::AtTimeZone { timestamp: expr, .. } | Expr::Nested(expr) => {
-            column_of(expr)
-        }
+        Expr::Nested(expr) => column_of(expr),
         _ => None,
     }
 }

@@ -24,6 +24,7 @@ use tidefall_types::{Error, Result};
 use tokio::runtime::Handle;
 
 use crate::error::to_datafusion;
+use crate::snapshots::of_one_moment;
 use crate::statements::blocking;
 
 /// How long a statement may be planned. The largest that are taken need seconds.
@@ -102,7 +103,7 @@ pub(crate) async fn apart<T: Send + 'static>(
     let is_left = Limits::of(state.config_options()).map(|limits| Arc::clone(&limits.is_left));
     let mut leave = Leave { is_left };
     let runtime = Handle::current();
-    let planned = blocking(move || runtime.block_on(work)).await;
+    let planned = blocking(move || runtime.block_on(of_one_moment(work))).await;
     leave.is_left = None;
     planned
 }

@@ -14,6 +14,7 @@ use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
 use crate::named_windows::NamedWindows;
 use crate::names::{ColumnNames, UniqueNames};
+use crate::quantified::Quantified;
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
 use crate::with_names::WithNames;
@@ -33,8 +34,9 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
     visit(statement, Clauses)?;
+    visit(statement, Quantified)?;
     // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.
-    visit(statement, OuterUsing)?;
+    visit(statement, OuterUsing::default())?;
     visit(statement, TuplesAmong(state))?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;

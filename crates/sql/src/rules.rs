@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
@@ -18,10 +19,12 @@ use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
 use crate::group_filters::PushGroupFilters;
+use crate::grouped_join::GroupedJoins;
 use crate::groupwise::Groupwise;
 use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
+use crate::null_keys::{self, SameKeys};
 use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
@@ -46,8 +49,10 @@ pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let known = Optimizer::new().rules.into_iter();
     let known = known.map(|rule| OneGrouping::instead_of(rule, query_bytes));
+    let known = known.map(null_keys::instead_of);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
         known.map(PushGroupFilters::instead_of).collect();
+    rules.push(Arc::new(SameKeys::default()));
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));
     rules.push(Arc::new(KeysAsColumns));
@@ -57,13 +62,17 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
 /// What makes a plan one that can be run.
 pub(crate) fn physical() -> Vec<PhysicalRule> {
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(ForgetfulGroupingSets)];
+    // Aggregates are computed of rows or of metrics, never of what is thought of the rows of a node.
+    let answers = AggregateStatistics::new();
     let known = PhysicalOptimizer::new().rules.into_iter();
+    let known = known.filter(|rule| rule.name() != answers.name());
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
     insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
     // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
     let last = FilterPushdown::new_post_optimization();
     insert_before(&mut rules, &last, ReadByTime);
+    insert_before(&mut rules, &last, GroupedJoins);
     insert_before(&mut rules, &last, Groupwise::default());
     insert_before(&mut rules, &last, BoundedRepeats);
     insert_before(&mut rules, &last, CooperativeJoins);
@@ -95,6 +104,8 @@ fn place_of(rules: &[PhysicalRule], anchor: &dyn PhysicalOptimizerRule) -> usize
 
 #[cfg(test)]
 mod tests {
+    use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+    use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
     use datafusion::optimizer::push_down_filter::PushDownFilter;
     use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
     use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
@@ -109,7 +120,8 @@ mod tests {
     #[test]
     fn anchors_are_there() {
         let known = PhysicalOptimizer::new().rules;
-        let expected: [(&dyn PhysicalOptimizerRule, usize); 5] = [
+        let expected: [(&dyn PhysicalOptimizerRule, usize); 6] = [
+            (&AggregateStatistics::new(), 1),
             (&JoinSelection::new(), 1),
             (&EnsureRequirements::new(), 1),
             (&FilterPushdown::new(), 1),
@@ -126,7 +138,12 @@ mod tests {
     #[test]
     fn replaced_rules_are_there() {
         let known = Optimizer::new().rules;
-        for name in [PushDownFilter::new().name(), SingleDistinctToGroupBy::new().name()] {
+        for name in [
+            PushDownFilter::new().name(),
+            SingleDistinctToGroupBy::new().name(),
+            ExtractEquijoinPredicate::new().name(),
+            EliminateCrossJoin::new().name(),
+        ] {
             assert_eq!(known.iter().filter(|rule| rule.name() == name).count(), 1, "{name}");
         }
     }
@@ -140,6 +157,7 @@ mod tests {
         let groupwise = Groupwise::default();
         let made = [
             ReadByTime.name(),
+            GroupedJoins.name(),
             groupwise.name(),
             BoundedRepeats.name(),
             CooperativeJoins.name(),
@@ -154,5 +172,6 @@ mod tests {
             assert!(is_there, "{neighbours:?} in {names:?}");
         }
         assert!(!names.contains(&ProjectionPushdown::new().name()), "{names:?}");
+        assert!(!names.contains(&AggregateStatistics::new().name()), "{names:?}");
     }
 }

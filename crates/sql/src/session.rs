@@ -47,6 +47,10 @@ const MEMORY_SHARE: usize = 4;
 /// partition would be most of a small budget.
 const SORT_RESERVE_SHARE: usize = 32;
 
+/// The share of the memory of queries that the smaller side of a join is taken into as a whole: the larger one need
+/// not be divided by keys then.
+const WHOLE_SIDE_SHARE: usize = 8;
+
 /// Runs statements against one database. Clones share their settings and their memory;
 /// [`Session::fork`] shares the memory alone.
 #[derive(Clone)]
@@ -244,6 +248,7 @@ fn config(options: &DbOptions) -> SessionConfig {
     let reserve = set.execution.sort_spill_reservation_bytes;
     set.execution.sort_spill_reservation_bytes =
         reserve.min(query_bytes(options) / SORT_RESERVE_SHARE);
+    set.optimizer.hash_join_single_partition_threshold = query_bytes(options) / WHOLE_SIDE_SHARE;
     // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
     // what it is not sure of. Values are the same.
     set.execution.skip_physical_aggregate_schema_check = true;

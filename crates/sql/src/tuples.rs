@@ -6,14 +6,14 @@
 //! sides is NULL.
 //!
 //! `(a, b) < (c, d)` becomes `a < c OR (a = c AND b < d)`, and `(a, b) = (c, d)` becomes `a = c AND b = d`, which are unknown where the
-//! parts that decide are.
+//! parts that decide are. A long list of constant tuples is looked up as a subquery.
 
 use std::convert::Infallible;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, JoinConstraint, JoinOperator, Query, Select, SetExpr,
+    BinaryOperator, Expr, Function, JoinConstraint, JoinOperator, Parens, Query, Select, SetExpr,
     TableFactor, Visit, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -43,6 +43,7 @@ impl VisitorMut for TuplesAmong<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.look_up(expr);
         match compared(expr) {
             Ok(Some(written)) => *expr = written,
             Ok(None) => {}
@@ -67,6 +68,24 @@ impl VisitorMut for TuplesAmong<'_> {
 }
 
 impl TuplesAmong<'_> {
+    /// Makes a subquery of a long list of constant tuples.
+    fn look_up(&self, expr: &mut Expr) {
+        let Expr::InList { expr: tuple, list, negated } = expr else { return };
+        let Some(parts) = parts_of(tuple).filter(|_| list.len() > LISTED_MAX) else { return };
+        let rows: Option<Vec<&[Expr]>> = list.iter().map(parts_of).collect();
+        let is_alike = |row: &&[Expr]| row.len() == parts.len() && row.iter().all(is_constant);
+        let Some(rows) = rows.filter(|rows| rows.iter().all(is_alike)) else { return };
+        if self.check_parts(parts).is_err() {
+            return;
+        }
+        let Some(subquery) = values(&rows) else { return };
+        *expr = Expr::InSubquery {
+            expr: Box::new(Expr::Tuple(parts.to_vec())),
+            subquery,
+            negated: *negated,
+        };
+    }
+
     /// Tuples of which a condition asks nothing but whether they are there.
     fn alone(&self, condition: &mut Expr) -> Result<()> {
         match condition {
@@ -76,6 +95,7 @@ impl TuplesAmong<'_> {
             }
             Expr::Nested(inner) => self.alone(inner),
             other => {
+                self.look_up(other);
                 if let Some((tuple, subquery, false)) = tuple_of(other) {
                     self.check_parts(&tuple)?;
                     *other = exists(&tuple, &subquery, &equal(0..tuple.len()))?;
@@ -116,7 +136,7 @@ impl TuplesAmong<'_> {
     }
 }
 
-/// Tuples in a list that are compared one by one; more of them are looked up, and no part of them is unknown then.
+/// Tuples in a list that are compared one by one; more of them are looked up where they are constant.
 const LISTED_MAX: usize = 64;
 
 /// The comparison of tuples by their parts.
@@ -129,9 +149,7 @@ fn compared(expr: &Expr) -> Result<Option<Expr>> {
             let template = format!("({not}(__p0 >= __p1 AND __p0 <= __p2))");
             filled(&template, &[(&parts, "__p")]).map(Some)
         }
-        Expr::InList { expr, list, negated } if list.len() <= LISTED_MAX => {
-            listed(expr, list, *negated)
-        }
+        Expr::InList { expr, list, negated } => listed(expr, list, *negated),
         _ => Ok(None),
     }
 }
@@ -143,10 +161,20 @@ fn listed(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
         return Ok(None);
     }
     let whole = [expr.clone()];
-    let any: Vec<String> = (0..list.len()).map(|at| format!("__p0 = __q{at}")).collect();
     let not = if negated { "NOT " } else { "" };
-    let template = format!("({not}({}))", any.join(" OR "));
+    let template = format!("({not}({}))", any_of(0..list.len()));
     filled(&template, &[(&whole, "__p"), (list, "__q")]).map(Some)
+}
+
+/// `__p0` is one of `__q...`, which is as deep as it must be.
+fn any_of(range: Range<usize>) -> String {
+    match range.len() {
+        0 | 1 => format!("__p0 = __q{}", range.start),
+        len => {
+            let middle = range.start + len / 2;
+            format!("({} OR {})", any_of(range.start..middle), any_of(middle..range.end))
+        }
+    }
 }
 
 fn ordered(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
@@ -212,6 +240,31 @@ fn check_plain(parts: &[Expr]) -> Result<()> {
     }
 }
 
+/// Whether an expression is the same wherever it stands.
+fn is_constant(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Value(_)
+        | Expr::TypedString(_)
+        | Expr::Interval(_)
+        | Expr::Cast { .. }
+        | Expr::UnaryOp { .. }
+        | Expr::Nested(_) => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    });
+    found.is_continue()
+}
+
+/// The query of some rows.
+fn values(rows: &[&[Expr]]) -> Option<Box<Query>> {
+    let parser = Parser::new(&GenericDialect).try_with_sql("VALUES (1)");
+    let mut query = parser.and_then(|mut parser| parser.parse_query()).ok()?;
+    let SetExpr::Values(values) = query.body.as_mut() else { return None };
+    let first = values.rows.pop()?;
+    values.rows =
+        rows.iter().map(|row| Parens { content: row.to_vec(), ..first.clone() }).collect();
+    Some(query)
+}
+
 /// The parts of a tuple, what it is looked for in, and whether it must not be there.
 fn tuple_of(expr: &Expr) -> Option<(Vec<Expr>, Query, bool)> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
@@ -264,7 +317,7 @@ fn value(tuple: &[Expr], subquery: &Query, negated: bool) -> Result<Expr> {
     filled(template, &[(&[found, unknown][..], "__q")])
 }
 
-fn equal(columns: std::ops::Range<usize>) -> String {
+fn equal(columns: Range<usize>) -> String {
     let equal = columns.map(|column| format!("__x{column} = __t{column}"));
     equal.collect::<Vec<_>>().join(" AND ")
 }
@@ -277,18 +330,24 @@ fn exists(tuple: &[Expr], subquery: &Query, condition: &str) -> Result<Expr> {
         columns.join(", ")
     );
     let mut exists = filled(&template, &[(tuple, "__t")])?;
-    if let Expr::Exists { subquery: outer, .. } = &mut exists
-        && let SetExpr::Select(select) = outer.body.as_mut()
-        && let Some(from) = select.from.first_mut()
-        && let TableFactor::Derived { subquery: inner, .. } = &mut from.relation
-    {
-        **inner = subquery.clone();
+    if let Expr::Exists { subquery: outer, .. } = &mut exists {
+        over(outer, subquery);
     }
     Ok(exists)
 }
 
+/// Puts a query in the place of the one from which `outer` selects.
+pub(crate) fn over(outer: &mut Query, inner: &Query) {
+    if let SetExpr::Select(select) = outer.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived { subquery, .. } = &mut from.relation
+    {
+        **subquery = inner.clone();
+    }
+}
+
 /// An expression with others in the place of names with numbers.
-fn filled(template: &str, groups: &[(&[Expr], &str)]) -> Result<Expr> {
+pub(crate) fn filled(template: &str, groups: &[(&[Expr], &str)]) -> Result<Expr> {
     let parser = Parser::new(&GenericDialect).try_with_sql(template);
     let parsed = parser.and_then(|mut parser| parser.parse_expr());
     let mut expr = parsed.map_err(|error| Error::internal(format!("{template}: {error}")))?;

@@ -27,6 +27,9 @@ use crate::wal::Wal;
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
 /// [`Db::close`]. All methods may be called from many threads at once and block until done.
+///
+/// What the database calls when a write is done may drop the last one, too: it closes on another thread then, shortly after
+/// that. Of the methods that write only [`Db::submit`] may be called there; others would wait for themselves, and say so.
 #[derive(Debug, Clone)]
 pub struct Db {
     shared: Arc<Shared>,
@@ -179,6 +182,7 @@ impl Db {
     pub fn delete(&self, table: &str, filter: &TagFilter, time: TimeRange) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
+        engine.commits.check_may_wait()?;
         let table = engine.table(table)?;
         table.check_whole()?;
         let view = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
@@ -276,15 +280,20 @@ impl Db {
     /// `Closed`. A second call waits for the first and says the same.
     ///
     /// # Errors
-    /// `Io` when the disk fails; what was acknowledged as durable is so all the same.
+    /// `Io` when the disk fails; what was acknowledged as durable is so all the same. `Unsupported` in what is called
+    /// when a write is done; nothing is closed then.
     pub fn close(&self) -> Result<()> {
+        self.engine().commits.check_may_wait()?;
         self.shared.close()
     }
 
     /// Begins what may write; the database does not close before it ends.
     pub(crate) fn begin(&self) -> Result<Step<'_>> {
         if self.shared.is_read_only {
-            return Err(Error::unsupported("the database is open read-only"));
+            return Err(Error::unsupported(
+                "the database was opened only for reading, as by `--read-only` or `read_only=True`; to change something, open \
+                 it without that, which one process at a time can do",
+            ));
         }
         self.engine().steps.begin()
     }
@@ -339,10 +348,53 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Whether this is one of the threads for which a close waits.
+    fn is_own_thread(&mut self) -> bool {
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        threads.iter().any(|thread| thread.thread().id() == std::thread::current().id())
+    }
+
+    /// Closes on another thread: one of its own would wait for itself.
+    fn close_aside(&mut self) {
+        let threads =
+            std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let lock = self.lock.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let all = Arc::new(Mutex::new(Some(Self {
+            engine: Arc::clone(&self.engine),
+            is_read_only: self.is_read_only,
+            threads: Mutex::new(threads),
+            lock: Mutex::new(lock),
+            closed: Mutex::new(None),
+        })));
+        let take =
+            |all: &Mutex<Option<Self>>| all.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let close = {
+            let all = Arc::clone(&all);
+            move || drop(take(&all))
+        };
+        let builder = std::thread::Builder::new().name("tidefall-close".into());
+        if let Err(error) = builder.spawn(close) {
+            tracing::error!(%error, "the database was not closed cleanly, and stays locked until this process ends");
+            self.engine.steps.refuse();
+            self.engine.commits.close();
+            self.engine.raise(|alarm| alarm.is_closing = true);
+            // Its threads may still write.
+            std::mem::forget(take(&all));
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         let is_closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !is_closed && let Err(error) = self.close() {
+        if is_closed {
+            return;
+        }
+        if self.is_own_thread() {
+            return self.close_aside();
+        }
+        if let Err(error) = self.close() {
             tracing::error!(%error, "the database was not closed cleanly");
         }
     }

@@ -137,8 +137,9 @@ impl Engine {
     /// Waits until no other step moves readings.
     ///
     /// # Errors
-    /// `Closed` when the database closes meanwhile.
+    /// `Closed` when the database closes meanwhile, `Unsupported` in what is called when a write is done.
     pub(crate) fn maintain(&self) -> Result<MutexGuard<'_, ()>> {
+        self.commits.check_may_wait()?;
         let maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         self.steps.check().map(|()| maintenance)
     }
@@ -494,8 +495,15 @@ impl Engine {
         self.kv_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
     }
 
-    /// Waits until there is room for more rows in memory.
+    /// Waits until there is room for more rows in memory. The thread that commits only calls for the drain: others wait for
+    /// it, perhaps while they keep the drain from beginning.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
+        if self.commits.is_committer() {
+            if !self.has_room() {
+                self.raise(|alarm| alarm.is_full = true);
+            }
+            return Ok(());
+        }
         while !self.has_room() {
             self.steps.check()?;
             if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {

@@ -5,8 +5,9 @@
 //!
 //! 1. Read the newest manifest.
 //! 2. Open the files of the log behind it. They can be read from then on, also when they are deleted.
-//! 3. Read what the manifest has become. When the log was cut meanwhile, or tables have changed that its records
-//!    may be of, start again with that. Otherwise the two say together what there was at the moment of step 2.
+//! 3. Read what the manifest has become. When the log was cut meanwhile, tables have changed that its records
+//!    may be of, or writes have come to objects, which records behind them may follow, start again with that.
+//!    Otherwise the two say together what there was at the moment of step 2.
 //! 4. Read the sensors and the records. The objects that the manifest names stay for a minute after they were
 //!    replaced, so they are there unless that takes longer. Records that were not durable yet may go: a writer that
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.

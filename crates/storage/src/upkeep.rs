@@ -54,6 +54,26 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
+/// Between two parts of a step that may take long: does not go on when the database closes, and drains memory when that is full.
+/// Nobody else does meanwhile, and writers wait for it.
+pub(crate) fn between_parts(engine: &Engine) -> Result<()> {
+    engine.steps.check()?;
+    if engine.is_full() {
+        match flush(engine) {
+            Ok(_) => engine.set_blocked(None),
+            // The upkeep tries again when this step ends. This step may yet make room.
+            Err(error) => {
+                tracing::warn!(%error, "rows in memory could not be moved while others are");
+                if error.kind() == ErrorKind::Full {
+                    engine.set_blocked(Some(error));
+                    engine.raise(|alarm| alarm.is_full = true);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Lets the readings of a table fall, and takes those away that are too old to keep.
 pub(crate) fn cascade_table(
     engine: &Engine,
@@ -70,6 +90,7 @@ pub(crate) fn cascade_table(
     let retained = crate::cascade::retain(engine, table);
     let mut report = drained?;
     report += retained?;
+    between_parts(engine)?;
     report += kv_to_short(engine, table, &boundaries)?;
     report += short_to_long(engine, table, &boundaries, target)?;
     Ok(report)

@@ -38,6 +38,7 @@ impl Db {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<WriteReport> {
+        self.engine().commits.check_may_wait()?;
         let (send, receive) = mpsc::sync_channel(1);
         self.enqueue(table, batch, options, move |outcome| {
             // The receiver waits below; it is gone only if this thread is.
@@ -79,7 +80,7 @@ impl Db {
         options: &WriteOptions,
         done: impl FnOnce(Result<(WriteReport, Option<Written>)>) + Send + 'static,
     ) -> Result<()> {
-        let _step = self.begin()?;
+        let step = self.begin()?;
         batch.check()?;
         let engine = self.engine();
         engine.wait_for_room()?;
@@ -89,6 +90,8 @@ impl Db {
         let (batch, fields) = &batch;
         let mut report = WriteReport { rows: batch.rows(), replaced: None, bad };
         if batch.rows() == 0 {
+            // It may close the database, which waits for all steps.
+            drop(step);
             done(Ok((report, None)));
             return Ok(());
         }
@@ -229,6 +232,7 @@ impl Db {
         existing: Existing,
     ) -> Result<WriteReport> {
         let _step = self.begin()?;
+        self.engine().commits.check_may_wait()?;
         batch.check()?;
         let heads = batch.heads();
         let table = self.table_for(table, &heads, unknown)?;

@@ -29,8 +29,9 @@ const BAD_TEXT_SHOWN: usize = 120;
 /// Rows that may replace others without advice: a logger repeats a line now and then.
 const REPLACED_FEW: u64 = 10;
 
-pub(crate) fn run(args: ImportArgs) -> Outcome {
+pub(crate) fn run(mut args: ImportArgs) -> Outcome {
     args.files.iter().try_for_each(|file| check_input(file))?;
+    leave_out_empty(&mut args.files);
     check_bad_file(&args)?;
     let mut inputs = Inputs::new(&args)?;
     let db = args.db.open(Missing::Create)?;
@@ -46,9 +47,11 @@ pub(crate) fn run(args: ImportArgs) -> Outcome {
     };
     let outcome = outcome.and_then(|()| cascade(&db, &args));
     let table = db.schema(&args.table).ok();
-    let outcome = outcome.and(import.end_bad_file()).and(db.close());
+    let closed = db.close();
+    let is_kept = closed.is_ok();
+    let outcome = outcome.and(import.end_bad_file()).and(closed);
     if let Err(error) = outcome {
-        import.report_stop(&args.table);
+        import.report_stop(&args.table, is_kept);
         return Err(error.into());
     }
     import.report(&args.table)?;
@@ -77,6 +80,18 @@ fn check_input(file: &Path) -> Result<()> {
         File::open(file).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Among several files those without a byte keep the others from nothing: a logger had nothing to write.
+fn leave_out_empty(files: &mut Vec<PathBuf>) {
+    let is_empty =
+        |file: &PathBuf| fs::metadata(file).is_ok_and(|about| about.is_file() && about.len() == 0);
+    if files.iter().all(is_empty) {
+        return;
+    }
+    for file in files.extract_if(.., |file| is_empty(file)) {
+        note!("{}: the file is empty", file.display());
+    }
 }
 
 /// Creating the file of bad rows empties it, which an input must not be.
@@ -213,6 +228,9 @@ impl Import {
             bar.set_position(parsed.bytes_read);
         }
         bar.finish_and_clear();
+        if file_rows == 0 {
+            note!("{path}: no rows");
+        }
         if twice > 0 {
             note!(
                 "{path}: {} times were shown twice by clocks in {}, as they went back; each was taken for the first of both",
@@ -269,8 +287,15 @@ impl Import {
         format!("{least}{}", show_count(self.replaced))
     }
 
-    /// Says what an import that failed has left.
-    fn report_stop(&self, table: &str) {
+    /// Says what an import that failed has left; `is_kept` tells whether all that was written is on the disk.
+    fn report_stop(&self, table: &str, is_kept: bool) {
+        if !is_kept {
+            return note!(
+                "{} rows were read for {table} before the import stopped, and those that were still in memory are \
+                 lost: import the files again",
+                show_count(self.rows)
+            );
+        }
         note!(
             "{} rows were written to {table} before the import stopped, {} of them replaced earlier ones",
             show_count(self.rows),

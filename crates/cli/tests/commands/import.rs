@@ -42,6 +42,43 @@ fn an_import_that_stops_says_what_it_wrote() {
     assert_eq!(place.rows("SELECT count(*) FROM t"), "2\n");
 }
 
+#[test]
+fn an_import_that_finds_no_room_says_that_rows_are_lost() {
+    let place = Place::new();
+    // Values that cannot be packed.
+    let value = |row: u64| row * 2_654_435_761 % 4_294_967_291;
+    let line = |row| format!("{},{}\n", 1_700_000_000 + row, value(row));
+    let lines: String = (0..50_000).map(line).collect();
+    place.write("a.csv", &format!("time,v\n{lines}"));
+    let tidefall = env!("CARGO_BIN_EXE_tidefall");
+    // No file may have more than 32 KiB, and the signal for that is not heard.
+    let script =
+        format!("trap '' 25; ulimit -f 64; exec {tidefall} import a.csv --db db --table t");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("50,000 rows were read for t") && err.contains("import the files again"),
+        "{err}"
+    );
+}
+
+#[test]
+fn files_without_rows_are_named() {
+    let place = Place::new();
+    place.write("a.csv", "time,v\n2024-01-01,1\n");
+    place.write("b.csv", "time,v\n");
+    let said = place.done(&import(&["a.csv", "b.csv"], &[]));
+    assert!(
+        said.err.contains("b.csv: no rows") && !said.err.contains("a.csv: no rows"),
+        "{said:?}"
+    );
+}
+
 /// Imports what has a tag `s` and a field `v` into the table `t`.
 const INTO: [&str; 4] = ["--db", "db", "--table", "t"];
 

@@ -1,7 +1,8 @@
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Date32Array, Decimal128Array, DictionaryArray, Float64Array, Int32Array, StringViewArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
+    Date32Array, Decimal128Array, DictionaryArray, DurationMillisecondArray,
+    DurationNanosecondArray, DurationSecondArray, Float64Array, Int32Array, StringViewArray,
+    Time32SecondArray, TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
 };
 use tidefall_types::ErrorKind;
 
@@ -45,6 +46,48 @@ fn columns_become_times_tags_and_fields() {
         "{values:?}"
     );
     assert_eq!(found.fields[2].values.data_type(), &DataType::Utf8);
+}
+
+#[test]
+fn lengths_of_time_are_nanoseconds_whatever_their_unit() {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(DurationSecondArray::from(vec![Some(3), None, Some(-1)])),
+        Arc::new(DurationMillisecondArray::from(vec![Some(3_000), None, Some(-1_000)])),
+        Arc::new(DurationNanosecondArray::from(vec![
+            Some(3 * NS_PER_SECOND),
+            None,
+            Some(-NS_PER_SECOND),
+        ])),
+    ];
+    for column in columns {
+        let found = field_values("d", &column).unwrap();
+        let expected = Int64Array::from(vec![Some(3 * NS_PER_SECOND), None, Some(-NS_PER_SECOND)]);
+        assert_eq!(found.as_ref(), &expected as &dyn Array, "{:?}", column.data_type());
+    }
+    let of_day: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
+    let found = field_values("d", &of_day).unwrap();
+    assert_eq!(found.as_ref(), &Int64Array::from(vec![60 * NS_PER_SECOND]) as &dyn Array);
+    let long: ArrayRef = Arc::new(DurationSecondArray::from(vec![i64::MAX]));
+    assert_eq!(field_values("d", &long).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn decimals_become_the_floats_that_are_nearest() {
+    use rand::{Rng, SeedableRng};
+    let mut random = rand::rngs::StdRng::seed_from_u64(1);
+    for scale in [0_i8, 2, 17, 23, 30, 38] {
+        let digits: Vec<i128> = (0..2_000)
+            .map(|_| (random.random::<i128>() / 2) >> random.random_range(2..127))
+            .filter(|digits| digits.unsigned_abs() < 10_u128.pow(38))
+            .collect();
+        let decimals = Decimal128Array::from(digits).with_precision_and_scale(38, scale).unwrap();
+        let expected: Float64Array =
+            (0..decimals.len()).map(|row| decimals.value_as_string(row).parse().ok()).collect();
+        let decimals: ArrayRef = Arc::new(decimals);
+        assert_eq!(field_values("d", &decimals).unwrap().as_ref(), &expected as &dyn Array);
+        let wide = cast_plain("d", &decimals, &DataType::Decimal256(76, scale)).unwrap();
+        assert_eq!(field_values("d", &wide).unwrap().as_ref(), &expected as &dyn Array);
+    }
 }
 
 #[test]

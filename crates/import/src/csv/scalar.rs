@@ -3,13 +3,13 @@
 use tidefall_types::FieldType;
 
 /// Powers of ten that `f64` holds exactly.
-const POWERS_OF_TEN: [f64; 23] = [
+pub(crate) const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
 /// Every whole number up to here is an `f64`.
-const EXACT_MAX: u64 = 1 << 53;
+pub(crate) const EXACT_MAX: u64 = 1 << 53;
 
 /// As many decimal digits always fit a `u64`.
 const DIGITS_MAX: usize = 19;
@@ -64,13 +64,23 @@ pub(super) fn parse_f64(text: &[u8]) -> Option<f64> {
 
 #[cold]
 fn parse_f64_slow(text: &[u8]) -> Option<f64> {
-    fast_float2::parse(text).ok()
+    fast_float2::parse(text).ok().filter(|value: &f64| value.is_finite() || is_named(text))
 }
 
 /// Reads a single-precision number. Rounding twice, through `f64`, can be off by one, so the
 /// long way is taken.
 pub(super) fn parse_f32(text: &[u8]) -> Option<f32> {
-    fast_float2::parse(text).ok()
+    fast_float2::parse(text).ok().filter(|value: &f32| value.is_finite() || is_named(text))
+}
+
+/// Whether a text names what it stands for, as `inf` and `NaN` do: one of digits that is infinite is too large.
+fn is_named(text: &[u8]) -> bool {
+    !text.iter().any(u8::is_ascii_digit)
+}
+
+/// Whether a text is a number, be it one that no float reaches.
+pub(super) fn is_number(text: &[u8]) -> Option<()> {
+    fast_float2::parse::<f64, _>(text).ok().map(drop)
 }
 
 /// Reads a whole number of any size that an `i128` holds; the callers narrow it.
@@ -185,7 +195,8 @@ pub(super) fn expected(ty: FieldType) -> &'static str {
         FieldType::U16 => "a whole number from 0 to 65535",
         FieldType::U32 => "a whole number of 32 bits, not negative",
         FieldType::U64 => "a whole number, not negative",
-        FieldType::F32 | FieldType::F64 => "a number",
+        FieldType::F32 => "a number within the range of REAL",
+        FieldType::F64 => "a number within the range of DOUBLE",
         FieldType::Bool => "true or false",
         FieldType::Text => "text in UTF-8",
         FieldType::Timestamp => "a time as the first ones are written",
@@ -271,6 +282,18 @@ mod tests {
         assert!(parse_f64(b"NaN").is_some_and(f64::is_nan));
         assert_eq!(parse_f64(b"-Infinity"), Some(f64::NEG_INFINITY));
         assert_eq!(parse_f64(b"-0").map(f64::is_sign_negative), Some(true));
+    }
+
+    #[test]
+    fn numbers_beyond_all_floats_are_not_infinite() {
+        for text in ["1e400", "-1e400", "+2E+308", &"9".repeat(400)] {
+            assert_eq!(parse_f64(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_f32(text.as_bytes()), None, "{text}");
+            assert!(is_number(text.as_bytes()).is_some(), "{text}");
+        }
+        assert_eq!(parse_f32(b"3e39"), None);
+        assert_eq!(parse_f32(b"-inf"), Some(f32::NEG_INFINITY));
+        assert_eq!(parse_f64(b"1e-400"), Some(0.0));
     }
 
     #[test]

@@ -13,13 +13,17 @@
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
+//! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
+//! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //!
 //! `compared.rs` tells which parts of an expression are compared with each other, `nodes.rs` what nodes of a plan compare by
 //! themselves.
 
 mod aggregates;
+mod booleans;
 mod casts;
+mod chosen;
 mod compared;
 mod floats;
 mod frames;
@@ -82,15 +86,18 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
             let moment = zones::to_timestamp(node, schema)?;
             let plain = moment.transform_data(|node| nullif(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;
+            let plain = plain.transform_data(|node| chosen::amend(node, schema))?;
             let plain = plain.transform_data(|node| frames::amend(node, schema))?;
             plain.transform_data(subqueries::amend)
         }
     })
 }
 
-/// A comparison of times or of spans.
+/// A comparison of times, of spans, or of booleans and texts.
 fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    zones::amend(expr, schema)?.transform_data(|expr| spans::amend(expr, schema))
+    let plain = zones::amend(expr, schema)?;
+    let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
+    plain.transform_data(|expr| booleans::amend(expr, schema))
 }
 
 /// `nullif` as a `CASE`, where what it compares is amended.

@@ -44,7 +44,8 @@ pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<
 }
 
 /// Functions that give one of their arguments, or a list of them.
-const CHOICES: [&str; 7] = ["coalesce", "greatest", "ifnull", "least", "make_array", "nvl", "nvl2"];
+pub(super) const CHOICES: [&str; 7] =
+    ["coalesce", "greatest", "ifnull", "least", "make_array", "nvl", "nvl2"];
 
 /// What a comparison or a difference of times of both kinds looks at, and what is chosen among them, all without a zone.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -95,9 +96,11 @@ fn types_of<'a>(parts: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Vec
     parts.filter_map(|part| part.get_type(schema).ok()).collect()
 }
 
-/// Whether there are times without a zone beside others that DataFusion takes for something else than they are.
+/// Whether there are times without a zone, or dates, beside others that DataFusion takes for something else than they are.
 pub(super) fn mixes(types: &[DataType]) -> bool {
-    let is_plain = |of: &DataType| matches!(of, DataType::Timestamp(_, None));
+    let is_plain = |of: &DataType| {
+        matches!(of, DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64)
+    };
     let has_zone =
         |of: &DataType| matches!(of, DataType::Timestamp(_, Some(zone)) if !is_utc(zone));
     types.iter().any(is_plain) && types.iter().any(has_zone)

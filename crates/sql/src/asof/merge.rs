@@ -13,6 +13,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::Nearest;
+use crate::over::bytes_of;
 use crate::repeat::{BATCH_BYTES, Widths};
 
 /// The keys of a side, and its time behind them.
@@ -31,6 +32,8 @@ pub(super) struct Merge {
     nulls: Vec<ArrayRef>,
     /// Rows of the left side that are not given yet, with their partners.
     found: Option<(RecordBatch, Partners)>,
+    /// A batch of the left side whose rows from one on have not been looked at yet.
+    rest: Option<(Keyed, usize)>,
     nearest: Nearest,
     schema: SchemaRef,
 }
@@ -47,14 +50,31 @@ struct Converters {
     time: RowConverter,
 }
 
+/// Bytes of rows of the right side that are kept for those of the left one, beside those of the last batch: rows that are
+/// far from each other would keep a whole batch each.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// Rows, and how long each is.
+struct Given {
+    batch: RecordBatch,
+    widths: Widths,
+    bytes: usize,
+}
+
+impl Given {
+    fn of(batch: RecordBatch) -> Self {
+        let bytes = batch.columns().iter().map(|column| bytes_of(column)).sum();
+        Self { widths: Widths::of_batch(&batch), batch, bytes }
+    }
+}
+
 /// A batch with its keys and times in comparable form.
 struct Keyed {
-    batch: RecordBatch,
+    given: Arc<Given>,
     keys: Option<Rows>,
     time: Rows,
     /// Whether one of keys and time is null; such a row has no partner.
     has_null: Vec<bool>,
-    widths: Widths,
 }
 
 impl Keyed {
@@ -91,8 +111,7 @@ impl Side {
         let keys = self.converters.keys.as_ref();
         let keys = keys.map(|converter| converter.convert_columns(&columns)).transpose()?;
         let time = self.converters.time.convert_columns(&time)?;
-        let widths = Widths::of_batch(&batch);
-        Ok(Keyed { batch, keys, time, has_null, widths })
+        Ok(Keyed { given: Arc::new(Given::of(batch)), keys, time, has_null })
     }
 }
 
@@ -124,6 +143,7 @@ impl Merge {
             passed: None,
             nulls,
             found: None,
+            rest: None,
             nearest,
             schema,
         })
@@ -139,7 +159,7 @@ impl Merge {
         let rows = partners.rows_within(BATCH_BYTES);
         let rest = partners.places.split_off(rows);
         let mut columns = left.slice(0, rows).columns().to_vec();
-        columns.extend(partners.columns(&self.nulls)?);
+        columns.extend(partners.columns(&self.nulls, &partners.places)?);
         if !rest.is_empty() {
             partners.places = rest;
             self.found = Some((left.slice(rows, left.num_rows() - rows), partners));
@@ -147,19 +167,29 @@ impl Merge {
         Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
     }
 
-    /// The next batch of the left side, and its partners.
+    /// The next rows of the left side, and their partners.
     async fn find(&mut self) -> Result<Option<(RecordBatch, Partners)>> {
-        let Some(left) = self.left.next().await? else { return Ok(None) };
-        let mut partners = Partners::default();
-        for row in 0..left.batch.num_rows() {
-            self.go_to(&left, row).await?;
+        let (left, start) = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.left.next().await? {
+                Some(left) => (left, 0),
+                None => return Ok(None),
+            },
+        };
+        let rows = left.given.batch.num_rows();
+        let (mut partners, mut end) = (Partners::default(), start);
+        while end < rows && !partners.are_enough(&self.nulls)? {
+            self.go_to(&left, end).await?;
             let found = if self.nearest.is_before { &self.passed } else { &self.ahead };
             let found = found.as_ref().filter(|(right, place)| {
-                !left.has_null[row] && !right.has_null[*place] && right.key(*place) == left.key(row)
+                !left.has_null[end] && !right.has_null[*place] && right.key(*place) == left.key(end)
             });
-            partners.push(found);
+            partners.push(found.map(|(right, place)| (&right.given, *place)));
+            end += 1;
         }
-        Ok(Some((left.batch, partners)))
+        let batch = left.given.batch.slice(start, end - start);
+        self.rest = (end < rows).then_some((left, end));
+        Ok(Some((batch, partners)))
     }
 
     /// Passes the rows of the right side that come before a row of the left one.
@@ -181,7 +211,7 @@ impl Merge {
                 self.passed = Some((Arc::clone(right), *place));
             }
             *place += 1;
-            if *place == right.batch.num_rows() {
+            if *place == right.given.batch.num_rows() {
                 self.ahead = None;
             }
         }
@@ -191,19 +221,52 @@ impl Merge {
 /// Rows of the right side for those of a batch of the left one.
 #[derive(Default)]
 struct Partners {
-    batches: Vec<Arc<Keyed>>,
+    batches: Vec<Arc<Given>>,
     /// Batch and row; batch 0 stands for nulls.
     places: Vec<(usize, usize)>,
+    /// Bytes of the batches, without the last one.
+    bytes: usize,
 }
 
 impl Partners {
-    fn push(&mut self, found: Option<&(Arc<Keyed>, usize)>) {
+    fn push(&mut self, found: Option<(&Arc<Given>, usize)>) {
         let Some((batch, row)) = found else { return self.places.push((0, 0)) };
         // Partners come in the order of the right side.
         if self.batches.last().is_none_or(|last| !Arc::ptr_eq(last, batch)) {
+            self.bytes += self.batches.last().map_or(0, |last| last.bytes);
             self.batches.push(Arc::clone(batch));
         }
-        self.places.push((self.batches.len(), *row));
+        self.places.push((self.batches.len(), row));
+    }
+
+    /// Whether more would take too much memory, though nothing but rows that are partners is kept.
+    fn are_enough(&mut self, nulls: &[ArrayRef]) -> Result<bool> {
+        if self.bytes <= KEPT_BYTES {
+            return Ok(false);
+        }
+        // Rows of the last batch are likely to have more partners.
+        let Some(last) = self.batches.pop() else { return Ok(false) };
+        let at_last = self.batches.len() + 1;
+        let (mut kept, mut places) = (Vec::new(), Vec::with_capacity(self.places.len()));
+        for place in &self.places {
+            places.push(match *place {
+                (0, _) => (0, 0),
+                (batch, row) if batch == at_last => (2, row),
+                found => {
+                    // What is repeated is kept once.
+                    if kept.last() != Some(&found) {
+                        kept.push(found);
+                    }
+                    (1, kept.len() - 1)
+                }
+            });
+        }
+        let columns = self.columns(nulls, &kept)?;
+        let batch = RecordBatch::try_new(last.batch.schema(), columns)?;
+        let kept = Arc::new(Given::of(batch));
+        self.bytes = kept.bytes;
+        (self.batches, self.places) = (vec![kept, last], places);
+        Ok(self.bytes > KEPT_BYTES / 2)
     }
 
     /// How many of the first rows have no more bytes than `most`; one at least.
@@ -211,17 +274,18 @@ impl Partners {
         let mut bytes = 0_u64;
         let is_more = |(batch, row): &(usize, usize)| {
             let found = batch.checked_sub(1).and_then(|at| self.batches.get(at));
-            bytes = bytes.saturating_add(found.map_or(0, |keyed| keyed.widths.of(*row)));
+            bytes = bytes.saturating_add(found.map_or(0, |given| given.widths.of(*row)));
             bytes > most
         };
         self.places.iter().position(is_more).map_or(self.places.len(), |row| row.max(1))
     }
 
-    fn columns(&self, nulls: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    /// The columns of the right side for rows at such places.
+    fn columns(&self, nulls: &[ArrayRef], places: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
         let column = |(column, null): (usize, &ArrayRef)| {
-            let found = self.batches.iter().map(|keyed| &**keyed.batch.column(column));
+            let found = self.batches.iter().map(|given| &**given.batch.column(column));
             let arrays: Vec<&dyn Array> = std::iter::once(&**null).chain(found).collect();
-            Ok(interleave(&arrays, &self.places)?)
+            Ok(interleave(&arrays, places)?)
         };
         nulls.iter().enumerate().map(column).collect()
     }

@@ -1,4 +1,5 @@
-//! `LATERAL (SELECT b.n + 1 AS y)`: expressions without a table are columns beside those of the query around them.
+//! `LATERAL (SELECT b.n + 1 AS y)`: expressions without a table are columns beside those of the query around them, as are
+//! the values of `LATERAL (SELECT unnest([b.n, b.m]))`.
 
 use std::sync::Arc;
 
@@ -9,7 +10,10 @@ use datafusion::logical_expr::{
     EmptyRelation, Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection,
 };
 
-/// A join with the one row of a subquery as the left side with more columns, if it is one.
+use super::condition::columns;
+
+/// A join with the one row of a subquery as the left side with more columns, if it is one; with the values of lists that the
+/// subquery unnests, as the left side with a row for each.
 pub(super) fn beside(
     join: &Join,
     inner: &LogicalPlan,
@@ -19,21 +23,42 @@ pub(super) fn beside(
         && join.on.is_empty()
         && join.filter.as_ref().is_none_or(is_true);
     let LogicalPlan::Projection(Projection { expr, input, .. }) = inner else { return Ok(None) };
-    let has_one_row = matches!(
-        input.as_ref(),
-        LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. })
-    );
-    if !is_pairing || !has_one_row {
+    if !is_pairing {
         return Ok(None);
     }
-    let left = join.left.schema().columns().into_iter().map(Expr::Column);
-    let mut columns: Vec<Expr> = left.collect();
+    let Some(below) = below(input, join)? else { return Ok(None) };
+    let mut columns: Vec<Expr> = columns(&join.left);
     for (expr, (qualifier, field)) in expr.iter().zip(inner.schema().iter()) {
         let column = expr.clone().unalias_nested().data.transform(at_its_place)?.data;
         columns.push(column.alias_qualified(alias.or(qualifier).cloned(), field.name()));
     }
+    LogicalPlanBuilder::from(below).project(columns)?.build().map(Some)
+}
+
+/// The left side in the place of one row, with what is unnested beside it.
+fn below(input: &LogicalPlan, join: &Join) -> Result<Option<Arc<LogicalPlan>>> {
+    if is_one_row(input) {
+        return Ok(Some(Arc::clone(&join.left)));
+    }
+    let LogicalPlan::Unnest(unnest) = input else { return Ok(None) };
+    let LogicalPlan::Projection(lists) = unnest.input.as_ref() else { return Ok(None) };
+    // Rows without a value stay in a left join.
+    if join.join_type != JoinType::Inner || !is_one_row(&lists.input) {
+        return Ok(None);
+    }
+    let mut columns = columns(&join.left);
+    for (expr, (qualifier, field)) in lists.expr.iter().zip(lists.schema.iter()) {
+        let list = expr.clone().unalias_nested().data.transform(at_its_place)?.data;
+        columns.push(list.alias_qualified(qualifier.cloned(), field.name()));
+    }
     let plan = LogicalPlanBuilder::from(Arc::clone(&join.left)).project(columns)?;
-    plan.build().map(Some)
+    let (lists, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+    let plan = plan.unnest_columns_with_options(lists, options)?.build()?;
+    Ok(Some(Arc::new(plan)))
+}
+
+const fn is_one_row(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. }))
 }
 
 fn is_true(condition: &Expr) -> bool {

@@ -149,6 +149,24 @@ impl Condition {
         matches!(self.parts, Some(Parts::Column | Parts::Value))
     }
 
+    /// The column of the subquery that is the same as a column of the query around it, if the condition says so.
+    pub(super) fn stand_in(&self, outer: &Expr) -> Option<Expr> {
+        let Expr::OuterReferenceColumn(field, _) = outer else { return None };
+        // Zeros are equal without being the same.
+        let is_same = self.is_equal() && !field.data_type().is_floating();
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = &self.expr else {
+            return None;
+        };
+        match (&**left, &**right) {
+            (own @ Expr::Column(_), other) | (other, own @ Expr::Column(_))
+                if is_same && other == outer =>
+            {
+                Some(own.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// The columns of a condition as expressions.
     pub(super) fn columns(&self) -> impl Iterator<Item = Expr> + '_ {
         self.keys.iter().cloned().map(Expr::Column)

@@ -7,9 +7,11 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, Filter, Join, Limit, LogicalPlan, Projection, SubqueryAlias, lit,
@@ -254,8 +256,9 @@ impl Lift<'_> {
 
     fn aggregate(&mut self, plan: &LogicalPlan, node: &Aggregate) -> Result<Lifted> {
         let below = self.plan(&node.input, false)?;
-        let mut exprs = node.group_expr.iter().chain(&node.aggr_expr);
-        self.is_stuck |= exprs.any(Expr::contains_outer);
+        self.is_stuck |= node.group_expr.iter().any(Expr::contains_outer);
+        let calls = node.aggr_expr.iter().map(|call| self.own(call, &below));
+        let calls = calls.collect::<Result<Vec<_>>>()?;
         if below.has_one_row {
             return refuse("in an aggregate without GROUP BY within another aggregate", JOIN);
         }
@@ -270,8 +273,7 @@ impl Lift<'_> {
             self.must |= parts.contains(&Some(Parts::Value));
             let conditions = below.conditions.into_iter().map(|condition| condition.expr);
             let input = Arc::new(filter(below.plan, conditions)?);
-            let aggregate =
-                Aggregate::try_new(input, node.group_expr.clone(), node.aggr_expr.clone())?;
+            let aggregate = Aggregate::try_new(input, node.group_expr.clone(), calls)?;
             let plan = LogicalPlan::Aggregate(aggregate);
             return Ok(Lifted { plan, conditions: Vec::new(), has_one_row: true });
         }
@@ -279,8 +281,23 @@ impl Lift<'_> {
         self.look(plan);
         let mut groups = node.group_expr.clone();
         groups.extend(below.conditions.iter().flat_map(Condition::columns));
-        let aggregate = Aggregate::try_new(Arc::new(below.plan), groups, node.aggr_expr.clone())?;
+        let aggregate = Aggregate::try_new(Arc::new(below.plan), groups, calls)?;
         Ok(rows(LogicalPlan::Aggregate(aggregate), below.conditions))
+    }
+
+    /// An aggregate in which columns of the subquery stand for those of the query around it that conditions say are equal.
+    fn own(&mut self, call: &Expr, below: &Lifted) -> Result<Expr> {
+        if !call.contains_outer() {
+            return Ok(call.clone());
+        }
+        let name = NamePreserver::new_for_projection().save(call);
+        let own = call.clone().transform_up(|node| {
+            let stand_in = below.conditions.iter().find_map(|one| one.stand_in(&node));
+            Ok(stand_in.map_or(Transformed::no(node), Transformed::yes))
+        })?;
+        self.must = true;
+        self.is_stuck |= own.data.contains_outer();
+        Ok(name.restore(own.data))
     }
 
     /// Groups may be parted, and rows that are the same may come more than once where only whether there are any counts.

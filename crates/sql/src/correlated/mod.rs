@@ -30,7 +30,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, SubqueryAlias};
 use datafusion::optimizer::AnalyzerRule;
 
 use beside::beside;
@@ -201,6 +201,18 @@ fn amend_lateral(node: LogicalPlan, names: &mut Names) -> Result<Transformed<Log
         },
         _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
     };
+    if rows::has_no_row(&inner.subquery) {
+        let schema = Arc::clone(inner.subquery.schema());
+        let empty = EmptyRelation { produce_one_row: false, schema };
+        let empty = Arc::new(LogicalPlan::EmptyRelation(empty));
+        join.right = match alias {
+            Some(alias) => {
+                Arc::new(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(empty, alias)?))
+            }
+            None => empty,
+        };
+        return Ok(Transformed::yes(LogicalPlan::Join(join)));
+    }
     if let Some(plan) = beside(&join, &inner.subquery, alias.as_ref())? {
         return Ok(Transformed::yes(plan));
     }

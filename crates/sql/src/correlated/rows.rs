@@ -1,13 +1,16 @@
 //! Subqueries of one row, whatever is in their tables: aggregates without groups.
 //!
-//! As joins they would have no row where the tables have none.
+//! As joins they would have no row where the tables have none. And subqueries of no row, whatever is in them: `LIMIT 0`.
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::{Case, Expr, LogicalPlan, Operator, Projection, binary_expr, lit};
+use datafusion::logical_expr::{
+    Case, Expr, FetchType, LogicalPlan, Operator, Projection, binary_expr, lit,
+};
 
 use super::window::takes_a_row;
 use super::{is_correlated, subquery};
@@ -16,6 +19,20 @@ use super::{is_correlated, subquery};
 /// NULL without it.
 pub(super) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(match expr {
+        Expr::Exists(Exists { subquery, negated }) if has_no_row(&subquery.subquery) => {
+            Transformed::yes(lit(negated))
+        }
+        Expr::InSubquery(InSubquery { subquery, negated, .. })
+            if has_no_row(&subquery.subquery) =>
+        {
+            Transformed::yes(lit(negated))
+        }
+        Expr::ScalarSubquery(inner)
+            if is_correlated(&inner.subquery) && has_no_row(&inner.subquery) =>
+        {
+            let of = inner.subquery.schema().field(0).data_type();
+            Transformed::yes(lit(ScalarValue::try_from(of)?))
+        }
         Expr::Exists(Exists { subquery, negated }) if has_one_row(&subquery.subquery) => {
             Transformed::yes(lit(!negated))
         }
@@ -33,6 +50,21 @@ pub(super) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
         }
         other => Transformed::no(other),
     })
+}
+
+/// Whether there is no row, as of `LIMIT 0`.
+pub(super) fn has_no_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_no_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_no_row(&alias.input),
+        LogicalPlan::Filter(filter) => has_no_row(&filter.input),
+        LogicalPlan::Sort(sort) => has_no_row(&sort.input),
+        LogicalPlan::Limit(limit) => {
+            matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0))))
+                || has_no_row(&limit.input)
+        }
+        _ => false,
+    }
 }
 
 /// Whether there is one row always.

@@ -27,8 +27,10 @@ impl ScalarUDFImpl for Alike {
     forward_identity!();
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let time = types.iter().find(|data_type| matches!(data_type, DataType::Timestamp(..)));
-        match time {
+        let is_time = |data_type: &&DataType| matches!(data_type, DataType::Timestamp(..));
+        let is_date =
+            |data_type: &&DataType| matches!(data_type, DataType::Date32 | DataType::Date64);
+        match types.iter().find(is_time).or(types.iter().find(is_date)) {
             Some(time) if types.iter().any(is_text) => {
                 let as_time = |data_type: &DataType| match is_text(data_type) {
                     true => time.clone(),

@@ -1,4 +1,4 @@
-//! `date_trunc` of DataFusion, also of times in the first second, hour or year there is.
+//! `date_trunc` of DataFusion, also of times in the first second, hour or year there is, and to decades and longer (`decades.rs`).
 //!
 //! These began before the first time, and DataFusion fails for them. Here they begin with it, as block metrics have it, and
 //! `date_bin`.
@@ -21,6 +21,7 @@ use tidefall_types::{
     NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
 };
 
+use super::decades::Era;
 use super::forward::forward_identity;
 use crate::amend::is_utc;
 
@@ -70,6 +71,18 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let [unit, times] = &args.args[..]
+            && let Some(era) = Era::of_argument(unit)
+            && matches!(times.data_type(), DataType::Timestamp(..))
+        {
+            return Ok(match times {
+                ColumnarValue::Array(times) => ColumnarValue::Array(era.starts(times)?),
+                ColumnarValue::Scalar(time) => {
+                    let start = era.starts(&time.to_array()?)?;
+                    ColumnarValue::Scalar(ScalarValue::try_from_array(&start, 0)?)
+                }
+            });
+        }
         let Some(whole_ns) = first_whole(&args.args) else { return self.start_of(args) };
         let is_early = |time_ns: Option<i64>| time_ns.is_some_and(|time_ns| time_ns < whole_ns);
         match args.args[1].clone() {

@@ -1,6 +1,8 @@
 //! `histogram(value, low, high, buckets)`: how many values lie in each of `buckets` parts of equal width from
 //! `low` up to `high`; one more count before them for what is below, one behind them for what is not
-//! below `high`.
+//! below `high`. All but the value are constants.
+
+mod groups;
 
 use std::sync::Arc;
 
@@ -10,13 +12,17 @@ use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
+};
+use datafusion::physical_expr::expressions::Literal;
 use tidefall_types::Error;
 
+use self::groups::Groups;
 use crate::error::to_datafusion;
 
 /// The most parts.
-const BUCKETS_MAX: i64 = 1 << 20;
+const BUCKETS_MAX: usize = 1 << 20;
 
 /// The aggregate `histogram`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,69 +64,163 @@ impl AggregateUDFImpl for Histogram {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let name = format!("{}[counts]", args.name);
-        Ok(vec![Arc::new(Field::new_list(name, list_field(DataType::Int64), true))])
+        let list = |what: &str| {
+            let name = format!("{}[{what}]", args.name);
+            Arc::new(Field::new_list(name, list_field(DataType::Int64), true))
+        };
+        Ok(vec![list("parts"), list("counts")])
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if args.is_distinct {
-            return Err(wrong("histogram counts each row; take DISTINCT values in a subquery"));
+        Ok(Box::new(Counts { parts: parts_of(&args)?, counts: Vec::new() }))
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(parts_of(&args)?)))
+    }
+}
+
+/// The parts that a call names, if it is one that counts each row.
+fn parts_of(args: &AccumulatorArgs<'_>) -> Result<Parts> {
+    match args.is_distinct {
+        true => Err(wrong("histogram counts each row; take DISTINCT values in a subquery")),
+        false => Parts::of(args),
+    }
+}
+
+/// The parts of equal width.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    low: f64,
+    high: f64,
+    buckets: usize,
+}
+
+impl Parts {
+    /// Those that a call names, by constants.
+    fn of(args: &AccumulatorArgs<'_>) -> Result<Self> {
+        let literal = |at: usize| {
+            let arg = args.exprs.get(at).and_then(|arg| arg.downcast_ref::<Literal>());
+            arg.map(|arg| arg.value().clone())
+        };
+        let (Some(low), Some(high), Some(buckets)) = (literal(1), literal(2), literal(3)) else {
+            return Err(wrong(
+                "the bounds and the number of buckets of histogram must be constants",
+            ));
+        };
+        let number = |value: ScalarValue| match value.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(value)) => value,
+            _ => None,
+        };
+        let (low, high) = (number(low), number(high));
+        let buckets = match buckets.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(buckets))) => usize::try_from(buckets).ok(),
+            _ => None,
+        };
+        match (low, high, buckets) {
+            (Some(low), Some(high), Some(buckets @ 1..=BUCKETS_MAX)) if low < high => {
+                Ok(Self { low, high, buckets })
+            }
+            _ => {
+                Err(wrong("histogram wants a lower and an upper bound and 1 to 1,048,576 buckets"))
+            }
         }
-        Ok(Box::new(Counts::default()))
+    }
+
+    /// All parts, and those below and above.
+    const fn width(self) -> usize {
+        self.buckets + 2
+    }
+
+    /// The part in which a value lies; none for NaN.
+    fn place(self, value: f64) -> Option<usize> {
+        Some(match value {
+            _ if value.is_nan() => return None,
+            _ if value < self.low => 0,
+            _ if value >= self.high => self.buckets + 1,
+            _ => {
+                // The whole difference may be more than there is.
+                let half = self.high / 2.0 - self.low / 2.0;
+                let part = (value / 2.0 - self.low / 2.0) / half;
+                ((part * self.buckets as f64) as usize).min(self.buckets - 1) + 1
+            }
+        })
+    }
+
+    /// The part that a state names.
+    fn known(self, place: i64) -> Result<usize> {
+        let place = usize::try_from(place).ok().filter(|place| *place < self.width());
+        place.ok_or_else(|| DataFusionError::Internal("a histogram has other parts".to_owned()))
     }
 }
 
 /// The counts of a group; none before its first row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
+    parts: Parts,
     counts: Vec<i64>,
+}
+
+impl Counts {
+    /// Counts so many values, up or down.
+    fn count(&mut self, columns: &[ArrayRef], step: i64) {
+        let values = columns[0].as_primitive::<Float64Type>();
+        if values.is_empty() {
+            return;
+        }
+        self.counts.resize(self.parts.width(), 0);
+        for place in values.iter().flatten().filter_map(|value| self.parts.place(value)) {
+            self.counts[place] += step;
+        }
+    }
 }
 
 impl Accumulator for Counts {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let [values, low, high] = [0, 1, 2].map(|at| columns[at].as_primitive::<Float64Type>());
-        let buckets = columns[3].as_primitive::<Int64Type>();
-        if values.is_empty() {
-            return Ok(());
-        }
-        let (low, high, buckets) = (low.value(0), high.value(0), buckets.value(0));
-        // The whole difference may be more than there is.
-        let half = high / 2.0 - low / 2.0;
-        if !(1..=BUCKETS_MAX).contains(&buckets)
-            || low.partial_cmp(&high) != Some(std::cmp::Ordering::Less)
-        {
-            return Err(wrong(
-                "histogram wants a lower and an upper bound and 1 to 1,048,576 buckets",
-            ));
-        }
-        self.counts.resize(buckets as usize + 2, 0);
-        for value in values.iter().flatten().filter(|value| !value.is_nan()) {
-            let place = match value {
-                _ if value < low => 0,
-                _ if value >= high => buckets + 1,
-                _ => {
-                    let part = (value / 2.0 - low / 2.0) / half;
-                    ((part * buckets as f64) as i64).min(buckets - 1) + 1
-                }
-            };
-            self.counts[place as usize] += 1;
-        }
+        self.count(columns, 1);
         Ok(())
     }
 
+    fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.count(columns, -1);
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for counts in states[0].as_list::<i32>().iter().flatten() {
-            let counts = counts.as_primitive::<Int64Type>();
-            if self.counts.len() < counts.len() {
-                self.counts.resize(counts.len(), 0);
+        let (places, counts) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+        for (places, counts) in places.iter().flatten().zip(counts.iter().flatten()) {
+            self.counts.resize(self.parts.width(), 0);
+            let counts = counts.as_primitive::<Int64Type>().values();
+            for (place, count) in places.as_primitive::<Int64Type>().values().iter().zip(counts) {
+                self.counts[self.parts.known(*place)?] += count;
             }
-            self.counts.iter_mut().zip(counts.values()).for_each(|(sum, count)| *sum += count);
         }
         Ok(())
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.evaluate()?])
+        let list = |values: Vec<i64>| {
+            let values = Arc::new(Int64Array::from(values));
+            SingleRowListArrayBuilder::new(values).build_list_scalar()
+        };
+        if self.counts.is_empty() {
+            let null = ScalarValue::try_new_null(&DataType::List(list_field(DataType::Int64)))?;
+            return Ok(vec![null.clone(), null]);
+        }
+        let full = self.counts.iter().enumerate().filter(|(_, count)| **count != 0);
+        let (places, counts) = full.map(|(place, count)| (place as i64, *count)).unzip();
+        Ok(vec![list(places), list(counts)])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {

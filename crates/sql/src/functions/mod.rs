@@ -3,15 +3,17 @@
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
 //! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
 //! `plain.rs` what answers with numbers in a dictionary, `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
-//! times, `span_parts.rs` what is told of spans. What DataFusion can say already, only longer, is put into its words before a statement is planned
+//! times, `span_parts.rs` what is told of spans, `decades.rs` what is told of years, `arrays.rs` what texts are among times. What DataFusion can say already, only longer, is put into its words before a statement is planned
 //! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
 mod alike;
 mod amended;
+mod arrays;
 pub(crate) mod bounded;
 mod counters;
 mod date_bin;
 mod date_trunc;
+mod decades;
 mod forward;
 mod histogram;
 mod inner_names;
@@ -32,6 +34,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use alike::Alike;
 use amended::Amended;
 pub(crate) use amended::{NUMBERED_BYTES, amend_window, is_value_type};
+use arrays::MakeArray;
 use date_bin::DateBin;
 use date_trunc::DateTrunc;
 pub(crate) use date_trunc::{is_truncated, truncated};
@@ -39,7 +42,7 @@ pub(crate) use inner_names::InnerNames;
 use plain::Plain;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;
-use windows::Window;
+use windows::{Answers, Window};
 use years::Years;
 pub(crate) use years::with_whole_years;
 
@@ -49,7 +52,9 @@ pub(crate) fn register(context: &SessionContext) {
         context.register_udaf(AggregateUDF::new_from_impl(function));
     }
     context.register_udaf(AggregateUDF::new_from_impl(histogram::Histogram));
-    context.register_udwf(WindowUDF::new_from_impl(interpolate::Interpolate));
+    let interpolate = Arc::new(WindowUDF::new_from_impl(interpolate::Interpolate));
+    let interpolate = Window { inner: interpolate, answers: Answers::Plain };
+    context.register_udwf(WindowUDF::new_from_impl(interpolate));
     for name in amended::NAMES {
         if let Ok(inner) = context.udaf(name) {
             context.register_udaf(AggregateUDF::new_from_impl(Amended::of(&inner)));
@@ -69,6 +74,9 @@ pub(crate) fn register(context: &SessionContext) {
         if let Ok(inner) = context.udwf(name) {
             context.register_udwf(WindowUDF::new_from_impl(Window { inner, answers }));
         }
+    }
+    if let Ok(inner) = context.udf(arrays::NAME) {
+        context.register_udf(ScalarUDF::new_from_impl(MakeArray(inner)));
     }
     for name in bounded::names() {
         if let Some(bounded) = context.udf(name).ok().and_then(|inner| bounded::bounded(&inner)) {

@@ -18,6 +18,7 @@ use tidefall_types::{
     NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
 };
 
+use super::decades::Era;
 use crate::amend::length_ns;
 
 const MONTHS_PER_YEAR: i32 = 12;
@@ -54,6 +55,8 @@ enum Part {
     /// The nanoseconds of the minute.
     Nanosecond,
     Quarter,
+    /// Decades or more.
+    Era(Era),
     Whole(Unit),
 }
 
@@ -64,6 +67,9 @@ impl Part {
             "epoch" => return Some(Self::Epoch),
             "qtr" | "quarter" => return Some(Self::Quarter),
             _ => {}
+        }
+        if let Some(era) = Era::of(&name) {
+            return Some(Self::Era(era));
         }
         match name.parse::<Unit>().ok()? {
             Unit::Nanosecond => Some(Self::Nanosecond),
@@ -90,6 +96,11 @@ impl Part {
                     span.months % MONTHS_PER_YEAR / MONTHS_PER_QUARTER + 1
                 };
                 Arc::new(Int32Array::from_iter(spans.map(|span| span.map(quarter))))
+            }
+            Self::Era(era) => {
+                let whole =
+                    |span: IntervalMonthDayNano| span.months / MONTHS_PER_YEAR / era.count();
+                Arc::new(Int32Array::from_iter(spans.map(|span| span.map(whole))))
             }
             Self::Whole(unit) => {
                 let wholes = spans.map(|span| span.and_then(|span| whole(unit, span)));

@@ -6,11 +6,18 @@
 //!
 //! `row_number`, `rank`, `dense_rank` and `ntile` count without a sign, and what is computed of such a number and a usual
 //! one is a decimal. Here they are integers as all others.
+//!
+//! With `IGNORE NULLS`, `lead` and `lag` are computed in `shift.rs`, and values of windows in `valid.rs`.
+//!
+//! All of them look whether anybody still waits, and charge what they answer.
+
+mod shift;
+mod valid;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::{SortOptions, cast};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
@@ -26,10 +33,14 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use tidefall_types::Error;
 
+use self::shift::Shift;
+use self::valid::Valid;
 use crate::error::to_datafusion;
+use crate::over::bytes_of;
+use crate::over::watch::{self, heap_bytes};
 
 /// The functions, and what is done with their answers.
-pub(super) const FUNCTIONS: [(&str, Answers); 7] = [
+pub(super) const FUNCTIONS: [(&str, Answers); 11] = [
     ("first_value", Answers::Repeated),
     ("last_value", Answers::Repeated),
     ("nth_value", Answers::Repeated),
@@ -37,6 +48,10 @@ pub(super) const FUNCTIONS: [(&str, Answers); 7] = [
     ("rank", Answers::Numbers),
     ("dense_rank", Answers::Numbers),
     ("ntile", Answers::Numbers),
+    ("percent_rank", Answers::Plain),
+    ("cume_dist", Answers::Plain),
+    ("lead", Answers::Shifted),
+    ("lag", Answers::Shifted),
 ];
 
 /// What the answers of a function are.
@@ -46,6 +61,10 @@ pub(super) enum Answers {
     Repeated,
     /// Integers without a sign.
     Numbers,
+    /// Values of other rows, once each.
+    Shifted,
+    /// What needs nothing done.
+    Plain,
 }
 
 /// Bytes that long values may take in the rows of one window.
@@ -56,16 +75,7 @@ const SHORT_BYTES_MAX: usize = 1 << 10;
 
 /// Bytes that a value takes in each row that repeats it; none if it is short.
 pub(super) fn long_bytes(value: &ScalarValue) -> usize {
-    // Parts of a column share its buffers, which count as a whole otherwise.
-    let of = |array: &dyn Array| array.to_data().get_slice_memory_size().unwrap_or_default();
-    let bytes = match value {
-        ScalarValue::List(list) => of(&**list),
-        ScalarValue::LargeList(list) => of(&**list),
-        ScalarValue::FixedSizeList(list) => of(&**list),
-        ScalarValue::Struct(fields) => of(&**fields),
-        ScalarValue::Map(entries) => of(&**entries),
-        other => other.size().saturating_sub(size_of::<ScalarValue>()),
-    };
+    let bytes = heap_bytes(value);
     if bytes > SHORT_BYTES_MAX { bytes } else { 0 }
 }
 
@@ -97,7 +107,20 @@ impl WindowUDFImpl for Window {
         &self,
         args: PartitionEvaluatorArgs<'_>,
     ) -> Result<Box<dyn PartitionEvaluator>> {
-        let inner = self.inner.inner().partition_evaluator(args)?;
+        let shift = match self.answers {
+            Answers::Shifted => Shift::of(self.name(), &args)?,
+            _ => None,
+        };
+        let valid = match self.answers {
+            Answers::Repeated => Valid::of(self.name(), &args),
+            _ => None,
+        };
+        let plain = self.inner.inner().partition_evaluator(args)?;
+        let inner = match (shift, valid) {
+            (Some(shift), _) => Box::new(shift) as _,
+            (None, Some(valid)) => Box::new(valid) as _,
+            (None, None) => plain,
+        };
         let name = self.name().to_owned();
         Ok(Box::new(Partition { inner, answers: self.answers, name, bytes: 0 }))
     }
@@ -105,7 +128,7 @@ impl WindowUDFImpl for Window {
     fn field(&self, args: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
         let field = self.inner.inner().field(args)?;
         Ok(match self.answers {
-            Answers::Repeated => field,
+            Answers::Repeated | Answers::Shifted | Answers::Plain => field,
             Answers::Numbers => Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)),
         })
     }
@@ -133,7 +156,10 @@ impl WindowUDFImpl for Window {
     }
 
     fn limit_effect(&self, args: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
-        self.inner.inner().limit_effect(args)
+        match self.answers {
+            Answers::Shifted => shift::limit_effect(self.name(), args),
+            _ => self.inner.inner().limit_effect(args),
+        }
     }
 }
 
@@ -162,9 +188,10 @@ impl Partition {
     }
 
     fn column(&self, answers: ArrayRef) -> Result<ArrayRef> {
+        watch::took(bytes_of(&answers))?;
         match self.answers {
-            Answers::Repeated => Ok(answers),
             Answers::Numbers => Ok(cast(&answers, &DataType::Int64)?),
+            Answers::Repeated | Answers::Shifted | Answers::Plain => Ok(answers),
         }
     }
 }
@@ -184,13 +211,16 @@ impl PartitionEvaluator for Partition {
 
     fn evaluate(&mut self, columns: &[ArrayRef], rows: &Range<usize>) -> Result<ScalarValue> {
         let answer = self.inner.evaluate(columns, rows)?;
+        watch::answered(&answer)?;
         match self.answers {
             Answers::Repeated => self.counted(answer),
             Answers::Numbers => answer.cast_to(&DataType::Int64),
+            Answers::Shifted | Answers::Plain => Ok(answer),
         }
     }
 
     fn evaluate_all(&mut self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        watch::check()?;
         let answers = self.inner.evaluate_all(columns, rows)?;
         self.column(answers)
     }

@@ -1,6 +1,6 @@
 //! `date_part` of DataFusion, which makes a range of times of a condition on a year, and none at all of a year that
 //! begins or ends beyond what 64 bits of nanoseconds hold: here of the years in between alone. Parts of spans of time are
-//! those of `span_parts.rs`.
+//! those of `span_parts.rs`, decades and longer those of `decades.rs`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 
+use super::decades::Era;
 use super::forward::forward_identity;
 use super::span_parts::part_of;
 
@@ -48,11 +49,15 @@ impl ScalarUDFImpl for Years {
         self.0.return_field_from_args(args)
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let [part, spans] = &args.args[..]
             && let Some(found) = part_of(part, spans)?
         {
             return Ok(found);
+        }
+        if let Some(era) = args.args.first().and_then(Era::of_argument) {
+            args.args[0] = ColumnarValue::Scalar(ScalarValue::from("year"));
+            return era.numbers(&self.0.invoke_with_args(args)?);
         }
         self.0.invoke_with_args(args)
     }

@@ -16,6 +16,7 @@ use super::columns::ColumnsTable;
 use super::labels::Labels;
 use super::rows::RowsTable;
 use crate::error::to_datafusion;
+use crate::snapshots::snapshot;
 use crate::table::View;
 
 /// A layer as a table function.
@@ -41,7 +42,7 @@ impl TableFunctionImpl for LayerFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let args = Arguments::new(self.layer, args.exprs())?;
         let (table, sensors) = (args.table()?, args.texts("sensors")?);
-        let view = Arc::new(View::new(self.db.snapshot(&table).map_err(to_datafusion)?));
+        let view = Arc::new(View::new(snapshot(&self.db, &table).map_err(to_datafusion)?));
         match self.layer {
             Layer::Rows => {
                 let every = args.duration("every")?;

@@ -26,6 +26,7 @@ use tidefall_storage::Db;
 use tidefall_types::{ErrorKind, TimeRange};
 
 use crate::error::to_datafusion;
+use crate::snapshots::snapshot;
 use crate::table::View;
 
 pub(crate) use arguments::NamedArguments;
@@ -87,7 +88,7 @@ impl SchemaProvider for LayerSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let snapshot = match self.db.snapshot(name) {
+        let snapshot = match snapshot(&self.db, name) {
             Ok(snapshot) => snapshot,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(to_datafusion(error)),

@@ -4,6 +4,7 @@
 //! - `date + INTERVAL '8 hours'` is a time, as there; DataFusion leaves the hours out.
 //! - `7 // 2` and `7 DIV 2` divide whole numbers, as `7 / 2` does.
 //! - `7 / 2` is 3 also where one of both has a sign and the other has none: DataFusion makes decimals of four digits of them.
+//! - `b = 'true'`: the text beside a boolean is cast to one.
 //! - `INTERVAL '1 hour' * 3`, `(max(time) - min(time)) / count(*)`: spans of time times numbers, and divided by them
 //!   (`spans.rs`).
 
@@ -51,6 +52,12 @@ impl ExprPlanner for Operators {
                 Some(divide_whole(&expr, &left, &right)?)
             }
             BinaryOperator::Plus | BinaryOperator::Minus => with_time_of_day(&expr, &left, &right),
+            BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq => as_booleans(&expr, &left, &right),
             BinaryOperator::Divide if is_mixed(&left, &right) => Some(divide_mixed(&expr)),
             BinaryOperator::Multiply | BinaryOperator::Divide => spans::scale(&expr, &left, &right),
             _ => None,
@@ -71,6 +78,26 @@ fn concatenate(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Optio
         let (left, right) = (as_text(&expr.left, left), as_text(&expr.right, right));
         binary_expr(left, Operator::StringConcat, right)
     })
+}
+
+/// A boolean and a text.
+fn as_booleans(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let op = match expr.op {
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::NotEq => Operator::NotEq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        _ => return None,
+    };
+    let as_boolean = |side: &Expr| cast(side.clone(), DataType::Boolean);
+    let (left, right) = match (left, right) {
+        (DataType::Boolean, text) if is_text(text) => (expr.left.clone(), as_boolean(&expr.right)),
+        (text, DataType::Boolean) if is_text(text) => (as_boolean(&expr.left), expr.right.clone()),
+        _ => return None,
+    };
+    Some(binary_expr(left, op, right))
 }
 
 /// A date and an interval, which may have hours.

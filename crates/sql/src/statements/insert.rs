@@ -24,6 +24,7 @@ use super::{again, ident, table_name};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Fit, Slot, fit};
 use crate::names::named;
+use crate::snapshots::snapshot;
 use crate::table::Table;
 
 /// Plans a statement.
@@ -41,7 +42,7 @@ pub(crate) async fn plan_insert(
         return Err(Error::unsupported("INSERT goes into a table, by its name"));
     };
     let name = table_name(name)?;
-    let table = Table::new(db.clone(), db.snapshot(&name)?);
+    let table = Table::new(db.clone(), snapshot(db, &name)?);
     let slots = table.view().slots();
     let Some(mut source) = insert.source.take() else {
         return Err(Error::invalid("INSERT wants VALUES or a SELECT"));

@@ -182,7 +182,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Why there is no outcome: nothing stops such work but a panic, or the end of the program.
-fn lost(error: JoinError) -> Error {
+pub(crate) fn lost(error: JoinError) -> Error {
     match error.try_into_panic() {
         Ok(panic) => Error::of_panic(&*panic),
         Err(_) => Error::closed("the statement was cut off: the program stops"),

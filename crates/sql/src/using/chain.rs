@@ -268,7 +268,7 @@ fn name_of(factor: &TableFactor) -> Option<Name> {
     }
 }
 
-fn column_of(name: &ObjectName) -> Option<&Ident> {
+pub(super) fn column_of(name: &ObjectName) -> Option<&Ident> {
     match name.0.as_slice() {
         [part] => part.as_ident(),
         _ => None,

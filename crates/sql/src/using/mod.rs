@@ -1,6 +1,7 @@
 //! Joins with `USING`: which column a common one is.
 //!
-//! DataFusion does not know the common columns of a join in `WHERE`, in the `ON` of a later join, and beside other tables.
+//! DataFusion does not know the common columns of a join in `WHERE`, in the `ON` of a later join, beside other tables, and in
+//! subqueries around which there are columns of the same names.
 //! There they are named as those of a table that has a value in all rows: of the first one of inner and left joins.
 //!
 //! The common columns of `RIGHT JOIN ... USING` and `FULL JOIN ... USING` have a value in all rows, too, and more than two
@@ -23,25 +24,62 @@ use tidefall_types::{Error, Result};
 
 use crate::ast::{plain, selects};
 use crate::tuples::has_tuple;
-use chain::Chain;
+use chain::{Chain, column_of};
 
 /// Completes the joins of a statement.
-pub(crate) struct OuterUsing;
+#[derive(Default)]
+pub(crate) struct OuterUsing {
+    /// How many queries there are around the one that is completed whose columns it may see.
+    depth: usize,
+}
 
 impl VisitorMut for OuterUsing {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let is_within = self.depth > 0;
         let completed = match query.body.as_mut() {
-            SetExpr::Select(select) => complete(select, query.order_by.as_mut()),
+            SetExpr::Select(select) => complete(select, query.order_by.as_mut(), is_within),
             // The order of what sets are made of is one by the columns of the answer.
-            body => selects(body).into_iter().try_for_each(|select| complete(select, None)),
+            body => {
+                selects(body).into_iter().try_for_each(|select| complete(select, None, is_within))
+            }
         };
         match completed {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
     }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.depth += usize::from(has_query(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.depth -= usize::from(has_query(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.depth += usize::from(is_lateral(factor));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.depth -= usize::from(is_lateral(factor));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression is about the rows of a query, which sees the columns around it.
+const fn has_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+}
+
+/// Whether a table is a query that sees the columns around it.
+const fn is_lateral(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: true, .. })
 }
 
 /// The constraint of a join, and whether the join shows rows of its right side without a partner.
@@ -87,7 +125,7 @@ fn refused(why: &str) -> Error {
     ))
 }
 
-fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+fn complete(select: &mut Select, order: Option<&mut OrderBy>, is_within: bool) -> Result<()> {
     for from in &mut select.from {
         flatten(from)?;
     }
@@ -110,11 +148,16 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         select.from.push(TableWithJoins { relation, joins: Vec::new() });
         return Ok(());
     }
+    if is_within && names_any_natural(select) && has_bare_names(select) {
+        return Err(Error::unsupported(
+            "a NATURAL JOIN in a subquery that looks at the query around it takes columns without a table for those of that \
+             query; write USING (...) with the common columns, or a table before each column",
+        ));
+    }
     // Of a column that two tables have in common, DataFusion shows the one of the table whose name is the lesser one.
     let in_order = is_renamed || !shows_all(select);
     if !is_outer && in_order && !select.from.iter().any(Chain::repeats) {
-        qualify(select, order);
-        return Ok(());
+        return qualify(select, order, is_within);
     }
     let mut from = select.from.clone();
     let chains: Result<Vec<Chain>> = from.iter_mut().map(Chain::written_out).collect();
@@ -127,10 +170,7 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
                  a subquery",
             ));
         }
-        _ => {
-            qualify(select, order);
-            return Ok(());
-        }
+        _ => return qualify(select, order, is_within),
     };
     select.from = from;
     let common = unique(chains.iter().flat_map(Chain::values).collect());
@@ -147,24 +187,54 @@ fn complete(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     Ok(())
 }
 
-/// The common columns of inner and left joins where DataFusion does not know them.
-fn qualify(select: &mut Select, order: Option<&mut OrderBy>) {
+/// The common columns of inner and left joins where DataFusion does not know them: in a subquery it takes those of the query
+/// around it, if they have the same names.
+fn qualify(select: &mut Select, order: Option<&mut OrderBy>, is_within: bool) -> Result<()> {
     let chains: Vec<Chain> = select.from.iter_mut().map(Chain::qualified).collect();
     let common = unique(chains.iter().flat_map(Chain::values).collect());
+    if is_within {
+        check_known(select, &common)?;
+    }
     let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
     for condition in conditions.into_iter().flatten() {
         name_values(condition, &common);
     }
     // Tuples are looked for in subqueries of their own, whose columns may have the same names.
-    for item in select.projection.iter_mut().filter(|item| has_tuple(&**item)) {
+    if is_within {
+        name_values(&mut select.group_by, &common);
+    }
+    for item in select.projection.iter_mut().filter(|item| is_within || has_tuple(&**item)) {
         name_values(item, &common);
     }
     if let Some(OrderByKind::Expressions(exprs)) = order.map(|order| &mut order.kind) {
         let hidden = hidden(&common, &select.projection);
         let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_));
-        for order in exprs.iter_mut().filter(|order| !is_column(&order.expr)) {
+        for order in exprs.iter_mut().filter(|order| is_within || !is_column(&order.expr)) {
             name_values(order, &hidden);
         }
+    }
+    Ok(())
+}
+
+/// In a subquery common columns without a known value would be those of the query around it.
+fn check_known(select: &mut Select, common: &[(Ident, Expr)]) -> Result<()> {
+    let mut using: Vec<Ident> = Vec::new();
+    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+        if let Some((JoinConstraint::Using(names), _)) = constraint(&mut join.join_operator) {
+            using.extend(names.iter().filter_map(column_of).cloned());
+        }
+    }
+    using.retain(|name| !common.iter().any(|(known, _)| is_same(known, name)));
+    let is_lost = |name: &Ident| using.iter().any(|column| is_same(column, name));
+    let found = visit_expressions(&*select, |expr| match expr {
+        Expr::Identifier(name) if is_lost(name) => ControlFlow::Break(name.clone()),
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(name) => Err(Error::unsupported(format!(
+            "{name} is a common column of several joins of a subquery; write the table that is meant before it"
+        ))),
     }
 }
 
@@ -236,6 +306,24 @@ fn is_natural(from: &[TableWithJoins]) -> bool {
             | JoinOperator::Left(JoinConstraint::Natural)
             | JoinOperator::LeftOuter(JoinConstraint::Natural)
     )
+}
+
+/// Whether any join is by whatever columns there are in common.
+fn names_any_natural(select: &mut Select) -> bool {
+    let mut joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    joins.any(|join| {
+        constraint(&mut join.join_operator)
+            .is_some_and(|(constraint, _)| matches!(constraint, JoinConstraint::Natural))
+    })
+}
+
+/// Whether columns are named without a table.
+fn has_bare_names(select: &Select) -> bool {
+    let found = visit_expressions(select, |expr| match expr {
+        Expr::Identifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// Whether anything in a query, or in those within it, stands behind the name of a table.

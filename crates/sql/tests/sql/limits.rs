@@ -229,6 +229,40 @@ async fn long_lists_are_taken() {
     assert_eq!(test_db.text(&insert).await, "50000");
 }
 
+/// Nor are lists of tuples, in which a NULL is unknown as in short ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_of_tuples_are_taken() {
+    let test_db = table().await;
+    let many = |count: usize, tuple: &dyn Fn(usize) -> String| {
+        (0..count).map(tuple).collect::<Vec<_>>().join(", ")
+    };
+    let pairs = many(10_000, &|n| format!("('{n}', {n}.5)"));
+    let triples = many(10_000, &|n| format!("('{n}', {n}.5, 'aaaa')"));
+    let columns = many(2_000, &|n| format!("(x, v + {n})"));
+    for (condition, expected) in [
+        (format!("(a, v) IN ({pairs}, ('x', 1.5))"), "1"),
+        (format!("(a, v) IN ({pairs}, ('x', NULL), (NULL, 2.5))"), "0"),
+        (format!("(a, v) NOT IN ({pairs}, ('x', 1.5))"), "1"),
+        (format!("(a, v) NOT IN ({pairs}, ('x', NULL))"), "1"),
+        (format!("((a, v) IN ({pairs}, ('x', NULL))) IS NULL"), "1"),
+        (format!("(a, v) IN ({pairs}) IS NOT NULL AND v > 2"), "1"),
+        (format!("(nullif(a, 'x'), v) NOT IN ({pairs}, ('z', 1.5))"), "1"),
+        (format!("(a, v, x) IN ({triples}, ('x', 1.5, 'aaaa'))"), "1"),
+        (format!("(a, v, x) NOT IN ({triples}, ('x', NULL, 'aaaa'))"), "1"),
+        (format!("(a, v) IN ({columns})"), "0"),
+        (format!("(x, v) NOT IN ({columns})"), "0"),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        let (start, outcome) = in_time(&test_db, &sql).await;
+        match outcome {
+            Ok(batches) => assert_eq!(crate::lines(&batches), [expected], "{}", &condition[..40]),
+            Err(error) => panic!("{start}: {error}"),
+        }
+    }
+    let counted = format!("SELECT a FROM t GROUP BY a HAVING (a, max(v)) IN ({pairs}, ('x', 1.5))");
+    assert_eq!(test_db.text(&counted).await, "x");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_make_no_more_than_fits() {
     let test_db = table().await;

@@ -19,6 +19,7 @@ mod sensors;
 mod slt;
 mod threads;
 mod top;
+mod windows;
 
 use std::sync::Arc;
 

@@ -251,3 +251,32 @@ async fn a_layer_of_ten_thousand_sensors_plans_fast() {
     let all = "SELECT count(*), count(x77), max(x9998) FROM rows.plant";
     assert_eq!(test_db.text(all).await, "7 1 9998.0");
 }
+
+/// Columns without a name are called what is written, and casts are so in one form.
+#[tokio::test(flavor = "multi_thread")]
+async fn casts_are_called_what_they_are() {
+    let test_db = TestDb::new();
+    test_db.text("CREATE TABLE f (time TIMESTAMP, v DOUBLE, s TEXT, PRIMARY KEY (s, time))").await;
+    test_db.text("INSERT INTO f VALUES ('2024-01-01', 1.5, 'x')").await;
+    let sql = "SELECT v, (f.v), v::INT, CAST(f.v AS INT), TRY_CAST(s AS INT), f.time::DATE, v::REAL::INT + 1, [v::INT], \
+               f.time AT TIME ZONE 'UTC', sum(v::INT) OVER (), v::INT FROM f";
+    let batches = test_db.run(sql).await.expect(sql);
+    let schema = batches[0].schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "v",
+            "(f.v):1",
+            "CAST(v AS INT)",
+            "CAST(f.v AS INT)",
+            "TRY_CAST(s AS INT)",
+            "CAST(f.time AS DATE)",
+            "CAST(CAST(v AS REAL) AS INT) + 1",
+            "[CAST(v AS INT)]",
+            "f.time AT TIME ZONE 'UTC'",
+            "sum(CAST(v AS INT)) OVER ()",
+            "CAST(v AS INT):1",
+        ]
+    );
+}

@@ -1,6 +1,6 @@
 //! Which model owns which time.
 
-use tidefall_types::{Day, Month, TableOptions, TimeRange};
+use tidefall_types::{Day, Month, Result, TableOptions, TimeRange};
 
 use crate::manifest::Model;
 use crate::options::Target;
@@ -26,25 +26,35 @@ impl Boundaries {
         }
     }
 
-    /// Where rows within `time` go: to the objects of young rows, and all others to one for long columns.
-    pub(crate) fn spans(&self, time: &TimeRange) -> Vec<(Model, TimeRange)> {
-        let mut spans = self.young_spans(time);
+    /// Where rows within `time` go: to the objects of young rows, and all others to one for long columns. `days_of` says
+    /// as for [`Boundaries::young_spans`] which days have rows.
+    pub(crate) fn spans(
+        &self,
+        time: &TimeRange,
+        days_of: impl FnOnce(&TimeRange) -> Result<Vec<Day>>,
+    ) -> Result<Vec<(Model, TimeRange)>> {
+        let mut spans = self.young_spans(time, days_of)?;
         spans.push((Model::Long, self.range(Model::Long).intersect(time)));
         spans.retain(|(_, span)| !span.is_empty());
-        spans
+        Ok(spans)
     }
 
     /// Where rows within `time` go that are too young for long columns: days of short columns, and what stays in
-    /// the key-value model.
-    pub(crate) fn young_spans(&self, time: &TimeRange) -> Vec<(Model, TimeRange)> {
+    /// the key-value model. `days_of` a stretch of time says which of its days have rows: one reading in a far future
+    /// does not make an object of each day until then.
+    pub(crate) fn young_spans(
+        &self,
+        time: &TimeRange,
+        days_of: impl FnOnce(&TimeRange) -> Result<Vec<Day>>,
+    ) -> Result<Vec<(Model, TimeRange)>> {
         let short = self.range(Model::Short).intersect(time);
         let mut spans = vec![(Model::Kv, self.range(Model::Kv).intersect(time))];
         if !short.is_empty() {
-            let days = Day::of(short.first_ns).0..=Day::of(short.last_ns).0;
-            spans.extend(days.map(|day| (Model::Short, Day(day).range().intersect(&short))));
+            let days = days_of(&short)?.into_iter();
+            spans.extend(days.map(|day| (Model::Short, day.range().intersect(&short))));
         }
         spans.retain(|(_, span)| !span.is_empty());
-        spans
+        Ok(spans)
     }
 
     /// The times of a model; empty when it owns none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidefall_types::{FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::series::{extent, write_series};
+use super::series::{days_of, extent, write_series};
 use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
 use crate::manifest::{Drained, Edit};
@@ -85,7 +85,10 @@ fn drain_batch(
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
-    let spans = extent(&series).map_or(Vec::new(), |time| boundaries.spans(&time));
+    let spans = match extent(&series) {
+        Some(time) => boundaries.spans(&time, |short| Ok(days_of(&series, short)))?,
+        None => Vec::new(),
+    };
     let written = engine.written();
     let mut outputs =
         write_series(engine, table, &schema, &series, &spans, drained.upto, &written)?;

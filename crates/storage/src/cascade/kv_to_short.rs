@@ -1,17 +1,20 @@
 //! From the key-value model's run files to short columns, and of several parts of one day to one.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidefall_types::{Day, Result, TimeRange};
 
 use super::boundaries::Boundaries;
+use super::drain::only;
 use super::order::{has_writes_between, with_writes_between};
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Model;
 use crate::options::CascadeReport;
-use crate::read::LiveObject;
+use crate::read::{Deletes, Fetched, LiveObject, ReadStats, SensorStream};
 use crate::table::Table;
+use crate::upkeep::between_parts;
 
 /// Run files beyond which young ones are laid together, so that a point read does not open many.
 const RUN_FILES_MAX: usize = 8;
@@ -30,12 +33,12 @@ pub(crate) fn kv_to_short(
         others.extend(table.live().objects_of(Model::Long));
         let inputs = with_writes_between(runs, others);
         if !has_writes_between(&inputs, table) {
-            report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries))?;
+            report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries)?)?;
         }
     }
     let short = table.live().objects_of(Model::Short);
     for day in crowded_days(&short) {
-        engine.steps.check()?;
+        between_parts(engine)?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
         if !has_writes_between(&day, table) {
@@ -50,17 +53,49 @@ fn whole_days(time: &TimeRange) -> TimeRange {
 }
 
 /// The objects to write of some others.
-fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Vec<(Model, TimeRange)> {
+fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Result<Vec<(Model, TimeRange)>> {
     let times = inputs.iter().map(|object| object.entry.time);
-    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
-    let mut spans = boundaries.spans(&time);
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Ok(Vec::new()) };
+    let mut spans = boundaries.spans(&time, |short| days_of(inputs, short))?;
     spans.retain(|(_, span)| inputs.iter().any(|object| object.entry.time.overlaps(span)));
-    spans
+    Ok(spans)
+}
+
+/// The days within a stretch of time that have rows in some objects, whatever deletes hide. There are no more of them than
+/// rows, or about as many: of a chunk with fewer rows than days the times are read.
+fn days_of(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
+    let mut days = BTreeSet::new();
+    let (stats, no_fields) = (Arc::new(ReadStats::default()), Arc::from(Vec::new()));
+    let mut fetched = Fetched::default();
+    for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        let alone = only(vec![Arc::clone(object)], Arc::new(Deletes::default()));
+        for position in 0..object.segment.index_block_count()? {
+            let index = object.segment.index_block_at(position)?;
+            for (place, &sensor) in index.sensors().iter().enumerate() {
+                let chunk = index.chunk(place);
+                let within = chunk.time().intersect(time);
+                if within.is_empty() {
+                    continue;
+                }
+                let (first, last) = (Day::of(within.first_ns), Day::of(within.last_ns));
+                if i64::from(last.0) - i64::from(first.0) <= i64::from(chunk.meta.rows) {
+                    days.extend((first.0..=last.0).map(Day));
+                    continue;
+                }
+                let mut stream = SensorStream::new(&alone, sensor, &within, &no_fields, &stats)?;
+                while let Some(rows) = stream.next(&mut fetched)? {
+                    let of_chunk = rows.times.iter().filter(|at| within.contains(**at));
+                    days.extend(of_chunk.map(|at| Day::of(*at)));
+                }
+            }
+        }
+    }
+    Ok(days.into_iter().collect())
 }
 
 /// Days with more than one object.
 fn crowded_days(short: &[Arc<LiveObject>]) -> Vec<Vec<Arc<LiveObject>>> {
-    let mut by_day: std::collections::BTreeMap<Day, Vec<Arc<LiveObject>>> = Default::default();
+    let mut by_day: BTreeMap<Day, Vec<Arc<LiveObject>>> = BTreeMap::new();
     for object in short {
         by_day.entry(Day::of(object.entry.time.first_ns)).or_default().push(Arc::clone(object));
     }

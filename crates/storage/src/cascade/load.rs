@@ -12,7 +12,7 @@ use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::drain::{Take, drain};
-use super::series::{extent, within, write_series};
+use super::series::{days_of, extent, months_of, within, write_series};
 use super::short_to_long::segment_spans;
 use crate::engine::Engine;
 use crate::ingest::commit::{Change, Commit};
@@ -37,12 +37,19 @@ pub(crate) fn load(
     series.sort_unstable_by_key(|(sensor, _)| *sensor);
     let Some(time) = extent(&series) else { return Ok(None) };
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
-    let spans = spans(&boundaries, &series, &time, schema.fields.len());
+    let spans = spans(&boundaries, &series, &time, schema.fields.len())?;
     let written = engine.written();
     let mut entries =
         write_series(engine, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);
     let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+    // Nobody drops it from here on.
+    if table.live().is_dropped {
+        return Err(Error::not_found(format!(
+            "table {} was dropped during a load into it; nothing was written",
+            schema.name
+        )));
+    }
     let seq = take_place(engine, table)?;
     if table.live().all_runs().any(|run| run.last_seq < seq && run.range.overlaps(&time)) {
         drain(engine, table, &boundaries, Take::WrittenBefore(seq))?;
@@ -60,8 +67,8 @@ fn spans(
     series: &impl SeriesSet,
     time: &TimeRange,
     fields: usize,
-) -> Vec<(Model, TimeRange)> {
-    let mut spans = boundaries.young_spans(time);
+) -> Result<Vec<(Model, TimeRange)>> {
+    let mut spans = boundaries.young_spans(time, |short| Ok(days_of(series, short)))?;
     let long = boundaries.range(Model::Long).intersect(time);
     if !long.is_empty() {
         let value_bytes = fields.max(1) as f64 * VALUE_BYTES;
@@ -69,11 +76,12 @@ fn spans(
             let rows = |place| within(series, place, month).len();
             (0..series.sensors()).map(rows).sum::<usize>() as f64
         };
-        for span in segment_spans(&long, |month| rows_within(month) * value_bytes) {
+        let months = months_of(series, &long);
+        for span in segment_spans(months, |month| rows_within(month) * value_bytes) {
             spans.push((Model::Long, span.intersect(&long)));
         }
     }
-    spans
+    Ok(spans)
 }
 
 fn take_place(engine: &Engine, table: &Arc<Table>) -> Result<Seq> {

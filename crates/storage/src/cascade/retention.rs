@@ -1,4 +1,7 @@
 //! Readings that are older than a table keeps them are dropped.
+//!
+//! Objects go in the order in which they were written, as far as they share times: of two values of a reading the earlier
+//! one must not be what is left.
 
 use std::sync::Arc;
 
@@ -16,18 +19,18 @@ use crate::table::Table;
 pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut report = drop_old(engine, table)?;
     let Some(limit_ns) = limit_ns(engine, table) else { return Ok(report) };
-    let straddling: Vec<Arc<LiveObject>> = table
-        .live()
-        .objects
-        .iter()
-        .filter(|object| object.entry.time.first_ns < limit_ns.saturating_sub(SLACK_NS))
-        .cloned()
-        .collect();
+    let objects = table.live().objects.clone();
+    let straddling = to_cut(&objects, limit_ns);
+    let is_any_cut = !straddling.is_empty();
     for object in straddling {
         engine.steps.check()?;
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
         report += rewrite(engine, table, &[object], &[(model, kept)])?;
+    }
+    if is_any_cut {
+        // What had to stay while one of them held earlier values.
+        report += drop_old(engine, table)?;
     }
     Ok(report)
 }
@@ -36,13 +39,8 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
 pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
     let Some(limit_ns) = limit_ns(engine, table) else { return Ok(report) };
-    let old: Vec<Arc<LiveObject>> = table
-        .live()
-        .objects
-        .iter()
-        .filter(|object| object.entry.time.last_ns < limit_ns)
-        .cloned()
-        .collect();
+    let objects = table.live().objects.clone();
+    let old = to_drop(&objects, limit_ns);
     if !old.is_empty() {
         report.steps += 1;
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();
@@ -50,6 +48,45 @@ pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRep
         engine.install(table, engine.written(), edits.collect(), |_| {})?;
     }
     Ok(report)
+}
+
+/// The objects that are too old as a whole, but for those whose values stand in place of what an earlier one, which stays, has
+/// for the same times: that would come back.
+fn to_drop(objects: &[Arc<LiveObject>], limit_ns: i64) -> Vec<Arc<LiveObject>> {
+    let is_old = |object: &&Arc<LiveObject>| object.entry.time.last_ns < limit_ns;
+    let (mut old, mut staying): (Vec<_>, Vec<_>) = objects.iter().partition(is_old);
+    // An object stays also for one that does.
+    let mut next = 0;
+    while next < staying.len() {
+        let earlier = staying[next];
+        staying.extend(old.extract_if(.., |object| is_over(object, earlier, limit_ns)));
+        next += 1;
+    }
+    old.into_iter().cloned().collect()
+}
+
+/// The objects to cut in their order: those that reach far over the limit, and before them those that have earlier values
+/// for the times that are cut away.
+fn to_cut(objects: &[Arc<LiveObject>], limit_ns: i64) -> Vec<Arc<LiveObject>> {
+    let straddling = objects.iter().filter(|object| object.entry.time.first_ns < limit_ns);
+    let is_far =
+        |object: &&Arc<LiveObject>| object.entry.time.first_ns < limit_ns.saturating_sub(SLACK_NS);
+    let (mut cut, mut others): (Vec<_>, Vec<_>) = straddling.partition(is_far);
+    let mut next = 0;
+    while next < cut.len() {
+        let later = cut[next];
+        cut.extend(others.extract_if(.., |object| is_over(later, object, limit_ns)));
+        next += 1;
+    }
+    cut.sort_by_key(|object| object.entry.last_seq);
+    cut.into_iter().cloned().collect()
+}
+
+/// Whether an object has later values than another for some times before a limit.
+fn is_over(object: &LiveObject, other: &LiveObject, limit_ns: i64) -> bool {
+    let shared = object.entry.time.intersect(&other.entry.time);
+    let is_later = object.entry.last_seq > other.entry.last_seq;
+    is_later && !shared.is_empty() && shared.first_ns < limit_ns
 }
 
 /// Readings from before are too old; nothing when all are kept.

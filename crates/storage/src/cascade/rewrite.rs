@@ -21,6 +21,7 @@ use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interv
 use crate::store::names;
 use crate::table::Table;
 use crate::texts::STRETCH_TEXT_BYTES;
+use crate::upkeep::between_parts;
 use crate::written::Written;
 
 /// What kind of object is written.
@@ -217,6 +218,7 @@ pub(super) fn rewrite(
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
     let written = engine.written();
     let mut outputs = write_in_turn(&written, spans, |(model, time)| {
+        between_parts(engine)?;
         let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);

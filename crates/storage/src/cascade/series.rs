@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidefall_types::{Result, Seq, TableSchema, TimeRange};
+use tidefall_types::{Day, Month, Result, Seq, TableSchema, TimeRange};
 
 use super::pieces::PIECE_ROWS;
 use super::rewrite::{Estimate, Output, write_in_turn, write_object, write_side_by_side};
@@ -28,6 +28,38 @@ pub(super) fn within(series: &impl SeriesSet, place: usize, time: &TimeRange) ->
     let first = partition_point(series, place, |at| at < time.first_ns);
     let end = partition_point(series, place, |at| at <= time.last_ns);
     first..end.max(first)
+}
+
+/// The days within a stretch of time that have rows.
+pub(super) fn days_of(series: &impl SeriesSet, time: &TimeRange) -> Vec<Day> {
+    occupied(series, time, |at| (Day::of(at), Day::of(at).range()))
+}
+
+/// The months within a stretch of time that have rows.
+pub(super) fn months_of(series: &impl SeriesSet, time: &TimeRange) -> Vec<Month> {
+    occupied(series, time, |at| (Month::of(at), Month::of(at).range()))
+}
+
+/// Goes from one row to the next behind the day or month in which it lies, as there may be centuries between them.
+fn occupied<T>(
+    series: &impl SeriesSet,
+    time: &TimeRange,
+    at: impl Fn(i64) -> (T, TimeRange),
+) -> Vec<T> {
+    let mut found = Vec::new();
+    let mut from_ns = Some(time.first_ns);
+    while let Some(from) = from_ns {
+        let next = |place| {
+            let row = partition_point(series, place, |time| time < from);
+            (row < series.rows(place)).then(|| series.time(place, row))
+        };
+        let first_ns = (0..series.sensors()).filter_map(next).min();
+        let Some(first_ns) = first_ns.filter(|first_ns| *first_ns <= time.last_ns) else { break };
+        let (stretch, range) = at(first_ns);
+        found.push(stretch);
+        from_ns = range.last_ns.checked_add(1);
+    }
+    found
 }
 
 /// The first row of a sensor of whose time something does not hold that holds of all earlier ones.
@@ -141,4 +173,49 @@ fn pieces(
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use tidefall_types::NS_PER_DAY;
+
+    use super::*;
+    use crate::rows::SensorRows;
+
+    fn series(times: Vec<Vec<i64>>) -> Vec<(u32, SensorRows)> {
+        let rows = |times: Vec<i64>| SensorRows { times: times.into(), fields: Vec::new() };
+        (0..).zip(times.into_iter().map(rows)).collect()
+    }
+
+    #[test]
+    fn days_and_months_are_those_with_rows() {
+        let mut rng = SmallRng::seed_from_u64(6);
+        for round in 0..300 {
+            let mut time = || match round % 3 {
+                0 => rng.random(),
+                1 => rng.random_range(-90..90) * NS_PER_DAY,
+                _ => [i64::MIN, i64::MAX, 0, -1][rng.random_range(0..4)],
+            };
+            let (one, other) = (time(), time());
+            let range = TimeRange::new(one.min(other), one.max(other));
+            let mut times: Vec<Vec<i64>> =
+                (0..4).map(|_| (0..6).map(|_| time()).collect()).collect();
+            for times in &mut times {
+                times.sort_unstable();
+                times.dedup();
+            }
+            let mut within: Vec<i64> = times.concat();
+            within.retain(|time| range.contains(*time));
+            within.sort_unstable();
+            let mut days: Vec<Day> = within.iter().map(|time| Day::of(*time)).collect();
+            days.dedup();
+            let mut months: Vec<Month> = within.iter().map(|time| Month::of(*time)).collect();
+            months.dedup();
+            let series = series(times);
+            assert_eq!(days_of(&series, &range), days);
+            assert_eq!(months_of(&series, &range), months);
+        }
+    }
 }

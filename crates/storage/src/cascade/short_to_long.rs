@@ -12,6 +12,7 @@ use crate::manifest::Model;
 use crate::options::{CascadeReport, Target};
 use crate::read::{LiveObject, LiveTombstone};
 use crate::table::Table;
+use crate::upkeep::between_parts;
 
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late.
@@ -34,7 +35,7 @@ pub(crate) fn short_to_long(
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
     let mut report = CascadeReport::default();
     for group in groups(objects) {
-        engine.steps.check()?;
+        between_parts(engine)?;
         let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
         let deletes = deletes_in(&group, table);
         let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
@@ -98,26 +99,33 @@ fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
             })
             .sum()
     };
-    segment_spans(&all, bytes_of).into_iter().map(|span| (Model::Long, span)).collect()
+    let (first, last) = months(&all);
+    let has_rows = |month: &Month| group.iter().any(|o| o.entry.time.overlaps(&month.range()));
+    let months = (first.0..=last.0).map(Month).filter(has_rows);
+    segment_spans(months, bytes_of).into_iter().map(|span| (Model::Long, span)).collect()
 }
 
-/// Stretches of whole months that will hold about [`SEGMENT_BYTES`] each, a month at least.
+/// Stretches of whole months, those of `months` and what lies between them, that will hold about [`SEGMENT_BYTES`] each,
+/// a month at least.
 pub(super) fn segment_spans(
-    all: &TimeRange,
+    months: impl IntoIterator<Item = Month>,
     month_bytes: impl Fn(&TimeRange) -> f64,
 ) -> Vec<TimeRange> {
-    let (first, last) = months(all);
-    let mut spans = Vec::new();
-    let mut start = first;
+    let mut spans: Vec<TimeRange> = Vec::new();
     let mut bytes = 0.0;
-    for month in (first.0..=last.0).map(Month) {
-        let month_bytes = month_bytes(&month.range());
-        if bytes > 0.0 && bytes + month_bytes > SEGMENT_BYTES {
-            spans.push(start.range().union(&Month(month.0 - 1).range()));
-            (start, bytes) = (month, 0.0);
+    for month in months {
+        let month = month.range();
+        let month_bytes = month_bytes(&month);
+        match spans.last_mut() {
+            Some(span) if bytes <= 0.0 || bytes + month_bytes <= SEGMENT_BYTES => {
+                *span = span.union(&month);
+                bytes += month_bytes;
+            }
+            _ => {
+                spans.push(month);
+                bytes = month_bytes;
+            }
         }
-        bytes += month_bytes;
     }
-    spans.push(start.range().union(&last.range()));
     spans
 }

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
@@ -69,6 +70,8 @@ pub(crate) struct CommitQueue {
     applied: AtomicU64,
     /// Whether anything, not only the log, could not be made durable.
     disk: SyncFailure,
+    /// The committing thread.
+    committer: OnceLock<ThreadId>,
 }
 
 #[derive(Default)]
@@ -124,6 +127,26 @@ impl CommitQueue {
         self.has_room.notify_all();
     }
 
+    /// Refuses what waits for the committing thread, or for somebody who does, on that thread itself: in what it calls back
+    /// when a write is done.
+    ///
+    /// # Errors
+    /// `Unsupported` there.
+    pub(crate) fn check_may_wait(&self) -> Result<()> {
+        match self.is_committer() {
+            false => Ok(()),
+            true => Err(Error::unsupported(
+                "this would wait for itself: it was asked for by what the database calls when a write is done; ask for it \
+                 on another thread",
+            )),
+        }
+    }
+
+    /// Whether this is the thread that commits.
+    pub(crate) fn is_committer(&self) -> bool {
+        self.committer.get() == Some(&std::thread::current().id())
+    }
+
     /// Adds a change behind all others.
     ///
     /// # Errors
@@ -132,8 +155,14 @@ impl CommitQueue {
     pub(crate) fn submit(&self, commit: Commit) -> Result<()> {
         check_record_bytes(commit.record.as_ref().map_or(0, LogRecord::size_bytes))?;
         let size_bytes = commit.size_bytes();
+        // Nobody else would make room.
+        let may_wait = !self.is_committer();
         let mut inner = self.lock();
-        while inner.bytes > QUEUE_BYTES_MAX && inner.failure.is_none() && !inner.is_closed {
+        while may_wait
+            && inner.bytes > QUEUE_BYTES_MAX
+            && inner.failure.is_none()
+            && !inner.is_closed
+        {
             inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(failure) = inner.failure.clone().or_else(|| self.disk.get()) {
@@ -159,6 +188,8 @@ impl CommitQueue {
 
     /// The committing thread: runs until the queue is closed.
     pub(crate) fn run(&self, wal: &Mutex<Option<Wal>>, on_rows: impl Fn(usize)) {
+        // A queue has one.
+        let _ = self.committer.set(std::thread::current().id());
         while let Some(mut group) = self.take_group() {
             let logged = caught(|| self.log(wal, &mut group));
             let (mut logged, mut refused) = match logged.inspect_err(|error| self.fail(error)) {

@@ -220,16 +220,20 @@ impl Edit {
 }
 
 impl State {
-    /// Whether records of the log mean to this state what they mean to an earlier one, and none of those that
-    /// it needed is gone.
+    /// Whether records of the log mean to this state what they mean to an earlier one, none of those that
+    /// it needed is gone, and nothing came to objects that the log does not have: who reads a record must see what was
+    /// written before it.
     pub(crate) fn reads_log_as(&self, earlier: &Self) -> bool {
         // Rows in the log may be of sensors that are only in objects.
         self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
     }
 
-    /// What records of the log depend on.
-    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32)> {
-        self.tables.values().map(|table| (&table.schema, table.sensor_count()))
+    /// What records of the log depend on, and up to where writes are in objects.
+    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Drained])> {
+        self.tables.values().map(|table| {
+            let last_seq = table.objects.values().map(|entry| entry.last_seq).max();
+            (&table.schema, table.sensor_count(), last_seq, &table.drained[..])
+        })
     }
 
     /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while

@@ -265,15 +265,8 @@ impl Opened<'_> {
 impl Times {
     /// Times with one step, from their ends and their count.
     fn regular(chunk: &Chunk<'_>) -> Result<Self> {
-        let (first_ns, last_ns) = (chunk.meta.first_ns, chunk.meta.last_ns);
-        let rows = chunk.meta.rows as usize;
-        let steps = i64::from(chunk.meta.rows) - 1;
-        let span_ns = last_ns.checked_sub(first_ns);
-        let step_ns = match (span_ns, steps) {
-            (Some(0), 0) => Some(0),
-            (Some(span_ns), 1..) if span_ns % steps == 0 => Some(span_ns / steps),
-            _ => None,
-        };
+        let (first_ns, rows) = (chunk.meta.first_ns, chunk.meta.rows as usize);
+        let step_ns = chunk.meta.step_ns();
         let step_ns =
             step_ns.ok_or_else(|| Error::corrupt("regular times without a whole step"))?;
         Ok(Self::Regular { first_ns, step_ns, rows })
@@ -290,7 +283,7 @@ impl Times {
     #[inline]
     pub(super) fn at(&self, row: usize) -> i64 {
         match self {
-            Self::Regular { first_ns, step_ns, .. } => first_ns + row as i64 * step_ns,
+            Self::Regular { first_ns, step_ns, .. } => regular_time(*first_ns, *step_ns, row),
             Self::Listed(times) => times[row],
         }
     }
@@ -298,7 +291,7 @@ impl Times {
     fn slice(self, rows: Range<usize>) -> Self {
         match self {
             Self::Regular { first_ns, step_ns, .. } => Self::Regular {
-                first_ns: first_ns + rows.start as i64 * step_ns,
+                first_ns: regular_time(first_ns, step_ns, rows.start),
                 step_ns,
                 rows: rows.len(),
             },
@@ -329,7 +322,7 @@ impl Times {
         match self {
             Self::Listed(times) => out.extend_from_slice(&times[rows]),
             Self::Regular { first_ns, step_ns, .. } => {
-                out.extend(rows.map(|row| first_ns + row as i64 * step_ns));
+                out.extend(rows.map(|row| regular_time(*first_ns, *step_ns, row)));
             }
         }
     }
@@ -344,4 +337,10 @@ impl Times {
             }
         }
     }
+}
+
+/// The time of a row of regular times. Its distance from the first one may be more than i64 holds.
+#[inline]
+fn regular_time(first_ns: i64, step_ns: i64, row: usize) -> i64 {
+    first_ns.wrapping_add(step_ns.wrapping_mul(row as i64))
 }

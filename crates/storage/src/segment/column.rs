@@ -1,7 +1,7 @@
 //! Columns of metrics. Sensors with few readings have most of them alike, such as the number of rows, and then these take the
 //! memory of one.
 
-use std::ops::Index;
+use std::ops::{Index, Range};
 
 /// Values, of which only one is kept while all are the same.
 #[derive(Debug, Clone, Default)]
@@ -44,16 +44,27 @@ impl<T: Copy + PartialEq> Column<T> {
         self.len += times;
     }
 
-    pub(crate) fn extend(&mut self, other: &Self) {
+    /// Adds some values of another column.
+    pub(crate) fn extend_from(&mut self, other: &Self, range: Range<usize>) {
         if other.is_constant() {
             if let Some(value) = other.values.first() {
-                self.push_times(*value, other.len);
+                self.push_times(*value, range.len());
             }
             return;
         }
-        self.spread_out();
-        self.values.extend_from_slice(&other.values);
-        self.len += other.len;
+        let values = &other.values[range];
+        match values {
+            [] => {}
+            // What they have in common may be what all of these have.
+            [first, rest @ ..] if rest.iter().all(|value| value == first) => {
+                self.push_times(*first, values.len());
+            }
+            _ => {
+                self.spread_out();
+                self.values.extend_from_slice(values);
+                self.len += values.len();
+            }
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = T> {
@@ -126,8 +137,10 @@ mod tests {
                         let more: Vec<_> = (0..rng.random_range(0..4))
                             .map(|_| rng.random_range(0..kinds))
                             .collect();
-                        column.extend(&more.clone().into());
-                        model.extend(more);
+                        let start = rng.random_range(0..=more.len());
+                        let range = start..rng.random_range(start..=more.len());
+                        column.extend_from(&more.clone().into(), range.clone());
+                        model.extend_from_slice(&more[range]);
                     }
                     2 => column = Column::from(model.clone()),
                     _ => {

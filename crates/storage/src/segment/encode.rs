@@ -40,6 +40,20 @@ pub(crate) struct ChunkMeta {
     pub(crate) time_bytes: u32,
 }
 
+impl ChunkMeta {
+    /// The step of regular times, from their ends and their count; 0 for a single one. Nothing when there is no whole step.
+    pub(crate) fn step_ns(&self) -> Option<i64> {
+        // Few readings may be further apart than i64 reaches; the step is not.
+        let span_ns =
+            (self.last_ns >= self.first_ns).then(|| self.last_ns.abs_diff(self.first_ns))?;
+        match u64::from(self.rows).checked_sub(1)? {
+            0 => (span_ns == 0).then_some(0),
+            steps if span_ns < steps || span_ns % steps != 0 => None,
+            steps => i64::try_from(span_ns / steps).ok(),
+        }
+    }
+}
+
 /// A stretch of one sensor's rows, encoded.
 #[derive(Debug)]
 pub(crate) struct Piece {

@@ -12,7 +12,10 @@ use super::encode::{ChunkMeta, Piece};
 use super::frame::{FrameReader, FrameWriter};
 
 /// Chunks after which an index frame is closed: some 10 KiB, decoded in tens of microseconds.
-pub(super) const CHUNKS_PER_FRAME: usize = 1024;
+const CHUNKS_PER_FRAME: usize = 1024;
+/// Bytes of a frame of index or metrics before it is packed, unless one piece or one block has more: a table may have
+/// thousands of fields, and whoever wants a few of them reads the frame as a whole. Tests, which run with assertions, have less.
+pub(super) const FRAME_BYTES_MAX: usize = if cfg!(debug_assertions) { 32 << 10 } else { 4 << 20 };
 
 /// Where a frame lies and what it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,12 @@ impl IndexBuilder {
 
     pub(super) fn len(&self) -> usize {
         self.sensor.len()
+    }
+
+    /// Chunks after which the frame is closed, where others are to follow.
+    pub(super) fn chunks_max(&self) -> usize {
+        let chunk_bytes = (self.page_bytes.len() + 6) * size_of::<i64>();
+        (FRAME_BYTES_MAX / chunk_bytes).clamp(1, CHUNKS_PER_FRAME)
     }
 
     pub(super) fn append(&mut self, piece: &Piece) {
@@ -253,14 +262,7 @@ fn check_times(chunk: &ChunkMeta) -> Result<()> {
     if chunk.first_ns > chunk.last_ns {
         return Err(Error::corrupt("a chunk ends before it begins"));
     }
-    let steps = i64::from(chunk.rows) - 1;
-    let is_stepped = || {
-        let span = chunk.last_ns.checked_sub(chunk.first_ns);
-        span.is_some_and(
-            |span| if steps == 0 { span == 0 } else { span >= steps && span % steps == 0 },
-        )
-    };
-    if chunk.time_bytes == 0 && !is_stepped() {
+    if chunk.time_bytes == 0 && chunk.step_ns().is_none() {
         return Err(Error::corrupt("regular times without a whole step"));
     }
     Ok(())

@@ -164,33 +164,42 @@ impl Blocks {
         }
     }
 
-    pub(crate) fn append(&mut self, other: Self) {
-        self.sensor.extend(other.sensor);
-        self.block.extend(&other.block);
-        self.rows.extend(&other.rows);
-        self.first_offset_ns.extend(&other.first_offset_ns);
-        self.last_offset_ns.extend(&other.last_offset_ns);
-        for (mine, theirs) in self.fields.iter_mut().zip(other.fields) {
-            let all = 0..theirs.count.len();
-            mine.count.extend(&theirs.count);
-            mine.first_delay_ns.extend(&theirs.first_delay_ns);
-            mine.last_lead_ns.extend(&theirs.last_lead_ns);
-            mine.is_exact.extend(&theirs.is_exact);
+    /// Bytes of memory that a block takes at most.
+    pub(super) fn bytes_per_block(&self) -> usize {
+        let of_field = |field: &FieldBlocks| match field.numbers {
+            NumberBlocks::None => 3 * size_of::<i64>(),
+            _ => 10 * size_of::<i64>() + size_of::<bool>(),
+        };
+        let fields: usize = self.fields.iter().map(of_field).sum();
+        size_of::<u32>() + 4 * size_of::<i64>() + fields
+    }
+
+    /// Adds some of other blocks, which are behind all of these.
+    pub(crate) fn extend_from(&mut self, other: &Self, range: Range<usize>) {
+        self.sensor.extend_from_slice(&other.sensor[range.clone()]);
+        self.block.extend_from(&other.block, range.clone());
+        self.rows.extend_from(&other.rows, range.clone());
+        self.first_offset_ns.extend_from(&other.first_offset_ns, range.clone());
+        self.last_offset_ns.extend_from(&other.last_offset_ns, range.clone());
+        for (mine, theirs) in self.fields.iter_mut().zip(&other.fields) {
+            let range = range.clone();
+            mine.count.extend_from(&theirs.count, range.clone());
+            mine.first_delay_ns.extend_from(&theirs.first_delay_ns, range.clone());
+            mine.last_lead_ns.extend_from(&theirs.last_lead_ns, range.clone());
             match (&mut mine.numbers, &theirs.numbers) {
+                (NumberBlocks::None, NumberBlocks::None) => continue,
                 (NumberBlocks::Float(mine), NumberBlocks::Float(theirs)) => {
-                    mine.extend_from(theirs, all)
+                    mine.extend_from(theirs, range.clone());
                 }
                 (NumberBlocks::Int(mine), NumberBlocks::Int(theirs)) => {
-                    mine.extend_from(theirs, all)
+                    mine.extend_from(theirs, range.clone());
                 }
                 (NumberBlocks::UInt(mine), NumberBlocks::UInt(theirs)) => {
-                    mine.extend_from(theirs, all)
+                    mine.extend_from(theirs, range.clone());
                 }
-                (mine, theirs) => debug_assert!(
-                    matches!((mine, theirs), (NumberBlocks::None, NumberBlocks::None)),
-                    "blocks of different schemas are joined"
-                ),
+                _ => debug_assert!(false, "blocks of different schemas are joined"),
             }
+            mine.is_exact.extend_from(&theirs.is_exact, range);
         }
     }
 

@@ -50,3 +50,6 @@ struct Description {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     text_bytes: Vec<u64>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,18 +69,26 @@ pub(crate) use with_numbers;
 
 /// A number of one of the domains.
 pub(crate) trait Number: Copy + Default + PartialOrd {
+    /// Whether sums are rounded.
+    const IS_FLOAT: bool;
     fn to_f64(self) -> f64;
     fn plus(self, other: Self) -> Self;
+    /// As [`Number::plus`]; what is lost by rounding is added to `lost`.
+    fn plus_exactly(self, other: Self, lost: &mut f64) -> Self;
+    /// With a float added, which only floats are.
+    fn plus_float(self, other: f64) -> Self;
     /// The order of numbers, with NaN behind all others as in SQL.
     fn is_below(self, other: Self) -> bool;
-    /// The sum as it shall be stored: floats are rounded within their rounding error, because
-    /// short decimals pack well and are no less right.
-    fn settle_sum(self, count: usize, magnitude: f64) -> Self;
+    /// The sum as it shall be stored: floats are rounded to a shorter decimal beside them, if there is one, because short
+    /// decimals pack well and are no less right.
+    fn settle_sum(self) -> Self;
     /// Whether sums of `count` numbers up to `magnitude` are exact enough to answer from.
     fn is_exact(count: usize, magnitude: f64) -> bool;
 }
 
 impl Number for f64 {
+    const IS_FLOAT: bool = true;
+
     fn to_f64(self) -> f64 {
         self
     }
@@ -89,12 +97,26 @@ impl Number for f64 {
         self + other
     }
 
+    #[inline]
+    fn plus_float(self, other: f64) -> Self {
+        self + other
+    }
+
+    /// Knuth's `TwoSum`: without branches, so that the lanes of [`Totals`] stay side by side.
+    #[inline]
+    fn plus_exactly(self, other: Self, lost: &mut f64) -> Self {
+        let sum = self + other;
+        let added = sum - self;
+        *lost += (self - (sum - added)) + (other - added);
+        sum
+    }
+
     fn is_below(self, other: Self) -> bool {
         self < other || (other.is_nan() && !self.is_nan())
     }
 
-    fn settle_sum(self, count: usize, magnitude: f64) -> Self {
-        shortest_decimal(self, magnitude * count as f64 * count as f64 * f64::EPSILON)
+    fn settle_sum(self) -> Self {
+        shortest_decimal(self, self.abs() * SUM_PRECISION)
     }
 
     fn is_exact(_count: usize, magnitude: f64) -> bool {
@@ -118,6 +140,10 @@ fn shortest_decimal(value: f64, error: f64) -> f64 {
     value
 }
 
+/// The share of itself by which a sum may be rounded, two to four times the distance to the next float. Sums are right up to
+/// half of that, and the decimals that were added were rounded, too, when they became floats.
+const SUM_PRECISION: f64 = 2.0 * f64::EPSILON;
+
 /// The share of itself by which a sum of squared differences may be rounded: deviations keep 12
 /// digits and take five bytes instead of eight.
 const M2_PRECISION: f64 = 1e-12;
@@ -127,6 +153,8 @@ const POWERS_OF_TEN: [f64; 7] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
 macro_rules! integers {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
+            const IS_FLOAT: bool = false;
+
             fn to_f64(self) -> f64 {
                 self as f64
             }
@@ -135,11 +163,19 @@ macro_rules! integers {
                 self.wrapping_add(other)
             }
 
+            fn plus_float(self, _other: f64) -> Self {
+                self
+            }
+
+            fn plus_exactly(self, other: Self, _lost: &mut f64) -> Self {
+                self.plus(other)
+            }
+
             fn is_below(self, other: Self) -> bool {
                 self < other
             }
 
-            fn settle_sum(self, _count: usize, _magnitude: f64) -> Self {
+            fn settle_sum(self) -> Self {
                 self
             }
 
@@ -159,8 +195,12 @@ const LANES: usize = 8;
 pub(crate) struct Totals<T> {
     pub(crate) min: T,
     pub(crate) max: T,
+    /// Of floats the float next to what they come to, or one beside that, however much of it cancels out.
     pub(crate) sum: T,
     pub(crate) sum_f64: f64,
+    /// What the additions have lost by rounding, until it is added to the sum (Kahan's sum in the form of Ogita, Rump and
+    /// Oishi, 2005).
+    lost: f64,
     /// The sum of the squared differences from the mean.
     pub(crate) m2: f64,
 }
@@ -183,6 +223,7 @@ impl<T: Number> Totals<T> {
         // To lay the lanes together takes longer than to go through so few values one by one.
         let mut totals =
             if values.len() < 2 * LANES { Self::of_few(values) } else { Self::of_many(values) };
+        totals.add_lost();
         if totals.sum_f64.is_nan() {
             // Comparisons pass over NaN, which has its own place in the order.
             let first: T = values[0].into();
@@ -198,7 +239,7 @@ impl<T: Number> Totals<T> {
     #[inline]
     fn of_few<N: Copy + Into<T>>(values: &[N]) -> Self {
         let first: T = values[0].into();
-        let mut totals = Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, m2: 0.0 };
+        let mut totals = Self::none(first);
         for value in values {
             totals.take((*value).into());
         }
@@ -207,8 +248,7 @@ impl<T: Number> Totals<T> {
 
     fn of_many<N: Copy + Into<T>>(values: &[N]) -> Self {
         let first: T = values[0].into();
-        let none = Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, m2: 0.0 };
-        let mut lanes = [none; LANES];
+        let mut lanes = [Self::none(first); LANES];
         let (groups, rest) = values.as_chunks::<LANES>();
         for group in groups {
             lanes.iter_mut().zip(group).for_each(|(lane, value)| lane.take((*value).into()));
@@ -218,18 +258,36 @@ impl<T: Number> Totals<T> {
         for lane in others {
             all.min = if lane.min < all.min { lane.min } else { all.min };
             all.max = if lane.max > all.max { lane.max } else { all.max };
-            all.sum = all.sum.plus(lane.sum);
+            all.sum = all.sum.plus_exactly(lane.sum, &mut all.lost);
             all.sum_f64 += lane.sum_f64;
+            all.lost += lane.lost;
         }
         all
+    }
+
+    #[inline]
+    fn none(first: T) -> Self {
+        Self { min: first, max: first, sum: T::default(), sum_f64: 0.0, lost: 0.0, m2: 0.0 }
+    }
+
+    /// Adds what was lost by rounding; nothing is known of that where a sum is not finite.
+    #[inline]
+    fn add_lost(&mut self) {
+        if T::IS_FLOAT {
+            let lost = if self.lost.is_finite() { self.lost } else { 0.0 };
+            self.sum = self.sum.plus_float(lost);
+            self.sum_f64 = self.sum.to_f64();
+        }
     }
 
     #[inline]
     fn take(&mut self, value: T) {
         self.min = if value < self.min { value } else { self.min };
         self.max = if value > self.max { value } else { self.max };
-        self.sum = self.sum.plus(value);
-        self.sum_f64 += value.to_f64();
+        self.sum = self.sum.plus_exactly(value, &mut self.lost);
+        if !T::IS_FLOAT {
+            self.sum_f64 += value.to_f64();
+        }
     }
 
     /// How far the values are from 0 at most.
@@ -292,11 +350,11 @@ impl<T: Number> Columns<T> {
             return true;
         };
         let totals = Totals::of(values);
-        let (exact, magnitude) = (totals.is_exact(values.len()), totals.magnitude());
+        let exact = totals.is_exact(values.len());
         self.min.push(totals.min);
         self.max.push(totals.max);
         let sum = totals.sum;
-        let sum = if exact { sum.settle_sum(values.len(), magnitude) } else { sum };
+        let sum = if exact { sum.settle_sum() } else { sum };
         self.sum.push(sum);
         self.sum_f64.push(if exact { sum.to_f64() } else { totals.sum_f64 });
         self.first.push(first.into());
@@ -443,3 +501,6 @@ impl<T: Number> Columns<T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,12 @@ use tidefall_types::{Error, FieldType, Result, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Piece};
 use super::frame::FrameWriter;
-use super::index::{CHUNKS_PER_FRAME, Fence, IndexBuilder};
+use super::index::{FRAME_BYTES_MAX, Fence, IndexBuilder};
 use super::metrics::Blocks;
 use super::{Content, Description, MAGIC, encode_header};
 use crate::store::ObjectWriter;
 
-/// Blocks after which a metrics frame is closed at the next sensor. Small enough that one
+/// Blocks after which a metrics frame is closed at the next sensor, or earlier where it would have too many bytes. Small enough that one
 /// sensor's metrics are decoded without many of its neighbours', large enough to pack well.
 const BLOCKS_PER_FRAME: usize = 2048;
 
@@ -84,7 +84,8 @@ impl SegmentWriter {
                 self.close_metrics()?;
             }
         }
-        if self.index.len() >= CHUNKS_PER_FRAME {
+        let chunks_max = self.index.chunks_max();
+        if self.index.len() >= chunks_max {
             self.close_index()?;
         }
         self.out.append(&piece.bytes)?;
@@ -94,18 +95,25 @@ impl SegmentWriter {
             *all += bytes;
         }
         self.index.append(&piece);
-        for fence in [&mut self.index_fence, &mut self.metrics_fence] {
-            fence
-                .get_or_insert(Fence {
-                    first_sensor: piece.sensor,
-                    last_sensor: piece.sensor,
-                    time,
-                    offset: 0,
-                    bytes: 0,
-                })
-                .extend(piece.sensor, time);
+        let (first_sensor, last_sensor) = (piece.sensor, piece.sensor);
+        let fence = Fence { first_sensor, last_sensor, time, offset: 0, bytes: 0 };
+        self.index_fence.get_or_insert(fence).extend(piece.sensor, time);
+        self.append_blocks(&piece.blocks, fence)
+    }
+
+    /// Appends the blocks of a piece to the frame of metrics, and to others when that is full.
+    fn append_blocks(&mut self, blocks: &Blocks, fence: Fence) -> Result<()> {
+        let blocks_max = (FRAME_BYTES_MAX / blocks.bytes_per_block()).max(1);
+        let mut first = 0;
+        while first < blocks.len() {
+            if self.metrics.len() >= blocks_max {
+                self.close_metrics()?;
+            }
+            let next = blocks.len().min(first + blocks_max - self.metrics.len());
+            self.metrics_fence.get_or_insert(fence).extend(fence.last_sensor, fence.time);
+            self.metrics.extend_from(blocks, first..next);
+            first = next;
         }
-        self.metrics.append(piece.blocks);
         Ok(())
     }
 

@@ -221,3 +221,74 @@ fn rows_after_a_crash(disk: &MemDisk) -> usize {
     let db = Db::open_on(Arc::new(disk.crash(0)), options()).unwrap();
     read(&db, "plant").len()
 }
+
+/// What is called when a write is done, on a thread of the database, with the last handle of it.
+#[test]
+fn the_last_handle_may_be_dropped_by_what_the_database_calls() {
+    for number in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), options()).unwrap();
+        write(&db, "plant", &[(0, 0)]);
+        let ack = if number % 2 == 0 { Ack::Memory } else { Ack::Durable };
+        let write_options = WriteOptions { ack, ..WriteOptions::default() };
+        let last = db.clone();
+        let (send, told) = std::sync::mpsc::channel();
+        let (go, goes) = std::sync::mpsc::channel::<()>();
+        let done = move |outcome: Result<_>| {
+            goes.recv().unwrap();
+            drop(last);
+            send.send(outcome.map(drop)).unwrap();
+        };
+        db.submit("plant", &batch(1..2), &write_options, done).unwrap();
+        drop(db);
+        go.send(()).unwrap();
+        within_a_minute("the callback", move || told.recv().unwrap()).unwrap();
+        let reopened = within_a_minute("the close", move || {
+            loop {
+                match Db::open(dir.path(), options()) {
+                    Err(error) if error.kind() == ErrorKind::Locked => std::thread::yield_now(),
+                    opened => break opened.map(|db| read(&db, "plant")),
+                }
+            }
+        });
+        assert_eq!(reopened.unwrap(), [(0, 0), (1, 1)]);
+    }
+}
+
+#[test]
+fn what_waits_for_writes_is_refused_where_they_are_committed() {
+    let db = Db::open_on(Arc::new(MemDisk::new()), options()).unwrap();
+    write(&db, "plant", &[(0, 0)]);
+    let inner = db.clone();
+    let (send, told) = std::sync::mpsc::channel();
+    let done = move |outcome: Result<_>| {
+        let create = WriteOptions::default();
+        send.send(vec![
+            outcome.map(drop),
+            inner.write("plant", &batch(2..3), &create).map(drop),
+            inner.load("plant", &series(3..4), Unknown::Create).map(drop),
+            inner.delete("plant", &TagFilter::All, TimeRange::ALL),
+            inner.flush().map(drop),
+            cascade(&inner, "plant"),
+            inner.drop_table("plant"),
+            inner.close(),
+            // This one does not wait.
+            inner.submit("plant", &batch(4..5), &create, |_| {}),
+        ])
+        .unwrap();
+    };
+    db.submit("plant", &batch(1..2), &WriteOptions::default(), done).unwrap();
+    let outcomes = within_a_minute("the callback", move || told.recv().unwrap());
+    for (place, outcome) in outcomes.iter().enumerate() {
+        match place {
+            0 | 8 => assert_eq!(*outcome, Ok(()), "{place}"),
+            _ => {
+                let error = outcome.as_ref().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{place}: {error}");
+                assert!(error.message().contains("on another thread"), "{place}: {error}");
+            }
+        }
+    }
+    db.flush().unwrap();
+    assert_eq!(read(&db, "plant"), [(0, 0), (1, 1), (4, 4)]);
+}

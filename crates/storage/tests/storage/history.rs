@@ -212,9 +212,6 @@ impl History {
                 keys.extend(rows.keys());
             }
         }
-        if self.forgetful.contains(table) {
-            keys.retain(|(_, time)| *time >= self.forgotten_ns);
-        }
         for key in &keys {
             let possible = self.possible(table, *key, when, None);
             if !possible.contains(&found.get(key).copied()) {
@@ -268,7 +265,15 @@ impl History {
         decided: Option<(usize, bool)>,
     ) -> Vec<Option<Values>> {
         let base = self.base.get(table).and_then(|rows| rows.get(&key)).copied();
+        // What was forgotten is gone, and not what it was before; what is written later is laid over nothing.
+        let may_be_gone = self.forgetful.contains(table) && key.1 < self.forgotten_ns;
+        let forget = |possible: &mut Vec<Option<Values>>| {
+            if may_be_gone && !possible.contains(&None) {
+                possible.push(None);
+            }
+        };
         let mut possible = vec![base];
+        forget(&mut possible);
         for (place, (op, fate)) in self.asked.iter().enumerate() {
             let Some(change) = change(op, table, key) else { continue };
             let changed: Vec<Option<Values>> =
@@ -286,6 +291,7 @@ impl History {
                 possible.extend(changed);
                 possible.dedup();
             }
+            forget(&mut possible);
         }
         possible
     }

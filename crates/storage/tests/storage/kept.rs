@@ -286,3 +286,36 @@ fn readings(disk: &MemDisk) -> usize {
     let is_one = |name: &&String| !name.ends_with(".sensors") && !name.ends_with(".tmp");
     files(disk, "objects").iter().filter(is_one).count()
 }
+
+/// It left objects that nothing named, and said that all was well.
+#[test]
+fn a_load_into_a_table_that_is_dropped_meanwhile_fails_and_leaves_nothing() {
+    for comes_again in [false, true] {
+        let disk = MemDisk::new();
+        let other = Arc::new(std::sync::Mutex::new(None::<Db>));
+        let dropping = Arc::clone(&other);
+        let hooked = HookDisk::new(disk.clone(), move |does, name| {
+            if does == Does::Create && name.starts_with("objects/") {
+                let Some(db) = dropping.lock().unwrap().take() else { return };
+                db.drop_table(TABLE).unwrap();
+                if comes_again {
+                    write(&db, TABLE, &[(START_NS, 7)]);
+                }
+            }
+        });
+        let db = open(hooked, &clock()).unwrap();
+        write(&db, TABLE, &[(START_NS, 1)]);
+        *other.lock().unwrap() = Some(db.clone());
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let series = vec![Series { time: vec![1, 2].into(), fields: vec![values] }];
+        let batch = SeriesBatch { tags: Vec::new(), fields: vec!["value".into()], series };
+        let error = db.load(TABLE, &batch, Unknown::Refuse).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.message().contains("table plant was dropped"), "{error}");
+        assert_eq!(disk.list("objects").unwrap(), Vec::new());
+        match comes_again {
+            true => assert_eq!(read(&db, TABLE), [(START_NS, 7)]),
+            false => assert!(db.tables().is_empty()),
+        }
+    }
+}

@@ -30,6 +30,7 @@ mod retention;
 mod schema;
 mod sensors;
 mod small;
+mod times;
 mod upkeep;
 
 use arrow_array::StringArray;

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -12,12 +13,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, FieldMetrics,
-    Keep, ReadStats, ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target, Unknown,
-    WriteOptions,
+    IfExists, Keep, ReadStats, ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target,
+    Unknown, WriteOptions,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
-    SeriesBatch, TagColumn, TagId, TimeRange, WriteBatch,
+    SeriesBatch, TableSchema, TagColumn, TagId, TimeRange, WriteBatch,
 };
 
 use crate::{checked, rounds};
@@ -25,6 +26,8 @@ use crate::{checked, rounds};
 const TABLE: &str = "plant";
 /// 2024-03-10: the last 70 days reach into all three models.
 const NOW_NS: i64 = 19_792 * NS_PER_DAY;
+/// What half of the tables keep.
+const RETENTION_NS: i64 = 40 * NS_PER_DAY;
 
 type Values = (Option<f64>, Option<i64>);
 
@@ -84,6 +87,8 @@ struct World {
     model: Model,
     rng: SmallRng,
     sensors: usize,
+    /// Whether readings are dropped that are older than that.
+    limit_ns: Option<i64>,
     /// Behind the database, which writes to it until its end.
     dir: tempfile::TempDir,
 }
@@ -99,8 +104,16 @@ impl World {
             model: Model::default(),
             rng,
             sensors,
+            limit_ns: None,
         };
         world.reopen();
+        if world.rng.random_bool(0.5) {
+            world.limit_ns = Some(NOW_NS - RETENTION_NS);
+            let mut schema = TableSchema::new(Default::default(), TABLE, "time");
+            schema.add_tag("sensor").unwrap();
+            schema.options.retention_ns = Some(RETENTION_NS);
+            world.db().create_table(&schema, IfExists::Fail).unwrap();
+        }
         world
     }
 
@@ -112,10 +125,18 @@ impl World {
         self.db = None;
         let clock: Arc<ManualClock> = Arc::clone(&self.clock);
         let options = DbOptions { clock, memory_bytes: 64 << 20, ..DbOptions::default() };
+        // Readings are only dropped when the model knows.
+        let options = DbOptions { cascade_pause: Duration::MAX, ..options };
         self.db = Some(Db::open(self.dir.path(), options).unwrap());
     }
 
     fn time(&mut self) -> i64 {
+        if let Some(limit_ns) = self.limit_ns
+            && self.rng.random_bool(0.3)
+        {
+            // Objects that reach over the limit, and others that do not.
+            return limit_ns - self.rng.random_range(-60..180) * NS_PER_MINUTE;
+        }
         let back = match self.rng.random_range(0..10) {
             0..5 => self.rng.random_range(0..3 * 24 * 60),
             5..8 => self.rng.random_range(0..70 * 24 * 60),
@@ -252,6 +273,7 @@ impl World {
                     _ => Target::Long,
                 };
                 let report = self.db().cascade(&CascadeRequest { table: None, target }).unwrap();
+                self.forget();
                 format!("cascade {target:?}: {report:?}")
             }
             _ => {
@@ -261,6 +283,33 @@ impl World {
                 "reopen".into()
             }
         }
+    }
+
+    /// Takes over which of the old readings are gone, or have lost values that were written long before the others.
+    fn forget(&mut self) {
+        let Some(limit_ns) = self.limit_ns else { return };
+        let mut found: BTreeMap<(String, i64), Values> = BTreeMap::new();
+        {
+            let snapshot = self.db().snapshot(TABLE).unwrap();
+            let fields = (0..snapshot.schema().fields.len() as u16).map(FieldId).collect();
+            let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
+            let time = TimeRange::ALL;
+            let request =
+                ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+            for batch in snapshot.scan(&request).unwrap() {
+                let batch = batch.unwrap();
+                found.extend(to_model(&snapshot, &batch.sensors, &batch.time, &batch.fields));
+            }
+        }
+        self.model.rows.retain(|key, values| {
+            let Some(left) = found.get(key).filter(|_| key.1 < limit_ns) else {
+                return key.1 >= limit_ns;
+            };
+            assert!(left.0.is_none() || left.0 == values.0, "{key:?}: {left:?}, not {values:?}");
+            assert!(left.1.is_none() || left.1 == values.1, "{key:?}: {left:?}, not {values:?}");
+            *values = *left;
+            true
+        });
     }
 
     fn check(&mut self) {

@@ -8,14 +8,14 @@ use arrow_array::Int64Array;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::{Disk, Fault, FaultDisk, MemDisk, Times};
-use tidefall_storage::{CascadeRequest, Db, DbOptions, Target, WriteOptions};
+use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target, WriteOptions};
 use tidefall_types::{
     Clock, ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, NS_PER_SECOND, Result, WriteBatch,
 };
 
 use crate::hooks::{Does, Gate, HookDisk};
 use crate::rounds;
-use crate::small::{read, write};
+use crate::small::{batch_of, load, read, write};
 
 /// 2024-03-10; the rows are of a day in January, which falls to long columns.
 const NOW_NS: i64 = 19_792 * NS_PER_DAY;
@@ -61,6 +61,12 @@ impl Writer {
         self.rows += 1;
     }
 
+    /// A row that the log never has.
+    fn load(&mut self) {
+        load(self.db(), "plant", &[row(self.rows)]);
+        self.rows += 1;
+    }
+
     fn cascade(&self, target: Target) {
         self.db().cascade(&CascadeRequest { table: None, target }).unwrap();
     }
@@ -73,7 +79,7 @@ impl Writer {
 type Deed = (&'static str, fn(&mut Writer));
 
 /// What a writer may do while somebody opens its database and reads.
-const DEEDS: [Deed; 8] = [
+const DEEDS: [Deed; 11] = [
     ("flushes", |writer| {
         writer.db().flush().unwrap();
     }),
@@ -83,6 +89,20 @@ const DEEDS: [Deed; 8] = [
     }),
     ("writes, flushes and writes", |writer| {
         writer.write();
+        writer.db().flush().unwrap();
+        writer.write();
+    }),
+    ("loads", Writer::load),
+    ("writes, loads and writes", |writer| {
+        writer.write();
+        writer.load();
+        writer.write();
+    }),
+    ("writes to memory, flushes and writes", |writer| {
+        let options = WriteOptions { ack: Ack::Memory, ..WriteOptions::default() };
+        let row = batch_of(&[row(writer.rows)]);
+        writer.db().write("plant", &row, &options).unwrap();
+        writer.rows += 1;
         writer.db().flush().unwrap();
         writer.write();
     }),

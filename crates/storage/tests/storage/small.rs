@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use tidefall_storage::{Db, DbOptions, ScanRequest, TagFilter, Unknown, WriteOptions};
-use tidefall_types::{FieldColumn, FieldId, TimeRange, WriteBatch};
+use tidefall_types::{FieldColumn, FieldId, Series, SeriesBatch, TimeRange, WriteBatch};
 
 pub fn open(dir: &tempfile::TempDir) -> Db {
     Db::open(dir.path(), DbOptions { memory_bytes: 64 << 20, ..DbOptions::default() }).unwrap()
@@ -17,7 +17,8 @@ pub fn batch(rows: std::ops::Range<i64>) -> WriteBatch {
     batch_of(&rows.map(|row| (row, row)).collect::<Vec<_>>())
 }
 
-fn batch_of(rows: &[(i64, i64)]) -> WriteBatch {
+/// These times with their values.
+pub fn batch_of(rows: &[(i64, i64)]) -> WriteBatch {
     let (times, values): (Vec<i64>, Vec<i64>) = rows.iter().copied().unzip();
     let values = Arc::new(Int64Array::from(values)) as ArrayRef;
     let fields = vec![FieldColumn { name: "value".into(), values }];
@@ -29,6 +30,18 @@ pub fn write(db: &Db, table: &str, rows: &[(i64, i64)]) {
     let batch = batch_of(rows);
     let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
     db.write(table, &batch, &options).unwrap();
+}
+
+/// Loads times, which are in order, with their values.
+pub fn load(db: &Db, table: &str, rows: &[(i64, i64)]) {
+    let batch = batch_of(rows);
+    let series = Series {
+        time: batch.time,
+        fields: batch.fields.iter().map(|field| Arc::clone(&field.values)).collect(),
+    };
+    let fields = batch.fields.into_iter().map(|field| field.name).collect();
+    let batch = SeriesBatch { tags: Vec::new(), fields, series: vec![series] };
+    db.load(table, &batch, Unknown::Create).unwrap();
 }
 
 /// All times with their values.

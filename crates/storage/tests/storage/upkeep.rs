@@ -1,8 +1,8 @@
 //! What a database does by itself, when memory is full, when writers do not stop, and when the disk fails: nobody waits
 //! for ever, and nothing starves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
@@ -181,4 +181,64 @@ fn writers_that_do_not_stop_keep_nothing_from_being_tended() {
     });
     is_over.store(true, Ordering::SeqCst);
     println!("{} rows were written meanwhile", writer.join().unwrap());
+}
+
+/// Who cascades keeps others from draining memory: writers waited until all tables were through.
+#[test]
+fn a_long_cascade_drains_memory_that_fills_up_meanwhile() {
+    const TABLES: [&str; 4] = ["a", "b", "c", "d"];
+    const WRITES: i64 = 14;
+    let db: Arc<Mutex<Option<Db>>> = Arc::default();
+    let (is_cascading, is_written) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let (begin, begins) = mpsc::channel();
+    let begin = Mutex::new(begin);
+    let hooked = {
+        let (db, is_cascading, found) = (db.clone(), is_cascading.clone(), found.clone());
+        let is_written: Arc<AtomicBool> = Arc::clone(&is_written);
+        HookDisk::new(MemDisk::new(), move |does, name| {
+            let is_long = name.starts_with("objects/") && name.contains(".long");
+            if does != Does::Create || !is_long || !is_cascading.load(Ordering::SeqCst) {
+                return;
+            }
+            let mut found = found.lock().unwrap();
+            // The writer may be through already.
+            let _ = begin.lock().unwrap().send(());
+            let db = db.lock().unwrap().clone().unwrap();
+            let is_so = || match found.len() {
+                // The first table: the writer comes to where it waits.
+                0 => !db.is_ready_for("writer", &batch(0, 1)),
+                // The last one.
+                3 => is_written.load(Ordering::SeqCst),
+                _ => true,
+            };
+            let tries = (0..4_000).take_while(|_| !is_so()).map(|_| std::thread::sleep(PAUSE));
+            let tries = tries.count();
+            found.push(tries < 4_000);
+        })
+    };
+    *db.lock().unwrap() = Some(open(hooked, &clock(), LONG));
+    let opened = db.lock().unwrap().clone().unwrap();
+    write(&opened, "writer", &[(NOW_NS, 0)]);
+    for part in 0..2 {
+        for table in TABLES {
+            write(&opened, table, &[(NOW_NS - 400 * NS_PER_DAY + part, 0)]);
+        }
+        opened.flush().unwrap();
+    }
+    is_cascading.store(true, Ordering::SeqCst);
+    let writer = {
+        let (opened, is_written) = (opened.clone(), Arc::clone(&is_written));
+        std::thread::spawn(move || {
+            begins.recv().unwrap();
+            for number in 0..WRITES {
+                opened.write("writer", &batch(NOW_NS + number * ROWS, ROWS), &MEMORY).unwrap();
+            }
+            is_written.store(true, Ordering::SeqCst);
+        })
+    };
+    opened.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    within_a_minute("the writer", move || writer.join().unwrap());
+    assert_eq!(found.lock().unwrap()[..TABLES.len()], [true; TABLES.len()]);
+    db.lock().unwrap().take();
 }

@@ -111,7 +111,7 @@ impl Seen {
             self.negative += usize::from(text[0] == b'-');
         } else if numerals.read(text, scalar::parse_u64).is_some() {
             self.large += 1;
-        } else if numerals.read(text, scalar::parse_f64).is_some() {
+        } else if numerals.read(text, scalar::is_number).is_some() {
             self.decimal += 1;
         } else if scalar::parse_bool(text).is_some() {
             self.boolean += 1;

@@ -12,6 +12,8 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, AggregateUDF};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
+use crate::over::bytes_of;
+
 /// A call of an aggregate, which makes accumulators of it.
 #[derive(Debug)]
 struct Call {
@@ -122,7 +124,7 @@ impl Accumulator for Anew {
 
     fn size(&self) -> usize {
         let columns = self.rows.iter().flatten();
-        size_of_val(self) + columns.map(Array::get_array_memory_size).sum::<usize>()
+        size_of_val(self) + columns.map(|column| bytes_of(column)).sum::<usize>()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

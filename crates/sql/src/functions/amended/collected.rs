@@ -15,6 +15,7 @@ use tidefall_types::Error;
 
 use crate::error::to_datafusion;
 use crate::functions::windows::long_bytes;
+use crate::over::watch;
 
 /// Bytes that the answers for the rows of a window may have together, beyond the first of them: windows do not charge
 /// the memory of queries for what they answer.
@@ -49,7 +50,8 @@ impl Whole {
                 "the answers of {name} would take more than {REPEATED_BYTES_MAX} bytes in the rows of their windows; \
                  compute them once for each group, and join them"
             )))),
-            false => Ok(()),
+            // They are laid out in all rows next.
+            false => watch::took(bytes),
         }
     }
 }

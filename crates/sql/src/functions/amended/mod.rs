@@ -13,26 +13,32 @@
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
 //!   `collected.rs`.
 //! - Extremes of intervals are those of their lengths, see `spans.rs`.
+//! - Sums, means and percentiles of times and spans, which DataFusion has not or lets wrap, see `times.rs`.
 //! - What cannot forget is computed anew for each place of a window that slides, see `anew.rs`.
+//! - Over windows all of them can be stopped, and their memory is charged, see `over.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
 
 mod anew;
+mod centroids;
 mod collected;
 mod distinct;
 mod distinct_values;
 mod moments;
 mod outcome;
+mod over;
 mod percentile;
 mod sliding;
 mod spans;
+mod times;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrowPrimitiveType;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, IntervalUnit};
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, Float32Type, Float64Type, IntervalUnit,
+};
 use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
@@ -43,21 +49,24 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
 use anew::Anew;
+use centroids::check_centroids;
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
 use distinct_values::DistinctValues;
 pub(crate) use distinct_values::{NUMBERED_BYTES, is_value_type};
 use moments::{SlidingMoments, Statistic};
 use outcome::InOneForm;
+use over::Over;
+pub(crate) use over::amend_window;
 use percentile::{Frame, Part};
 use sliding::SlidingSum;
 use spans::ExtremeSpan;
+use times::{Question, Times};
 
 /// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, of those
 /// that collect what they are given, and of those that cannot forget it.
@@ -119,36 +128,11 @@ enum Amendment {
 pub(super) struct Amended {
     inner: AggregateUDF,
     amendment: Amendment,
+    signature: Signature,
     /// Of a call over windows that are whole partitions.
     whole: Option<Whole>,
-}
-
-/// Lets a call over windows that are whole partitions know it: its answer is repeated in each of their rows.
-pub(crate) fn amend_window(expr: Expr) -> Transformed<Expr> {
-    let Expr::WindowFunction(mut window) = expr else { return Transformed::no(expr) };
-    let WindowFunctionDefinition::AggregateUDF(function) = &window.fun else {
-        return Transformed::no(Expr::WindowFunction(window));
-    };
-    match function.inner().downcast_ref::<Amended>() {
-        Some(Amended { inner, amendment, whole: None }) if is_whole(&window.params) => {
-            let whole = Some(Whole::new(window.params.filter.is_some()));
-            let amended = Amended { inner: inner.clone(), amendment: *amendment, whole };
-            let function = Arc::new(AggregateUDF::new_from_impl(amended));
-            window.fun = WindowFunctionDefinition::AggregateUDF(function);
-            Transformed::yes(Expr::WindowFunction(window))
-        }
-        _ => Transformed::no(Expr::WindowFunction(window)),
-    }
-}
-
-/// Whether each row of a partition has all of it for its window.
-fn is_whole(params: &WindowFunctionParams) -> bool {
-    let frame = &params.window_frame;
-    let all_are_peers = frame.units == WindowFrameUnits::Range && params.order_by.is_empty();
-    [&frame.start_bound, &frame.end_bound].into_iter().all(|bound| match bound {
-        WindowFrameBound::CurrentRow => all_are_peers,
-        bound => bound.is_unbounded(),
-    })
+    /// It is called over windows, which others may stop.
+    is_over: bool,
 }
 
 /// Whether values of a type may be long.
@@ -170,7 +154,8 @@ impl Amended {
             "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
-        Self { inner: inner.clone(), amendment, whole: None }
+        let signature = times::signature(amendment, inner.signature());
+        Self { inner: inner.clone(), amendment, signature, whole: None, is_over: false }
     }
 
     fn inner(&self) -> &Arc<dyn AggregateUDFImpl> {
@@ -204,6 +189,24 @@ impl Amended {
         }
     }
 
+    /// The type of the answer about times or spans that are added up or ordered, if the function does so.
+    fn type_of_times(&self, of: Option<&DataType>) -> Option<DataType> {
+        of.and_then(|of| times::answer_type(self.amendment, of))
+    }
+
+    /// What adds up or orders times or spans, if that is what the function is about.
+    fn times(&self, args: &AccumulatorArgs<'_>, frame: Frame) -> Result<Option<Times>> {
+        let of = args.expr_fields.first().map(|field| field.data_type());
+        let Some(data_type) = self.type_of_times(of) else { return Ok(None) };
+        let question = match self.amendment {
+            Amendment::Sum => Question::Sum,
+            Amendment::Mean => Question::Mean,
+            Amendment::Percentile => Question::Percentile(Part::of(args)?),
+            _ => Question::Percentile(Part::HALF),
+        };
+        Ok(Some(Times::new(question, frame, data_type)))
+    }
+
     /// What finds extremes of intervals, if that is what the function is about.
     fn extreme_span(&self, data_type: &DataType, slides: bool) -> Option<Box<dyn Accumulator>> {
         let wanted = match (self.amendment, data_type) {
@@ -223,6 +226,70 @@ impl Amended {
 
     fn collected(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         Box::new(Collected::new(self.inner().name(), plain))
+    }
+
+    fn amended_sliding(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        check_centroids(self.name(), &args)?;
+        if let Some(part) = self.part(&args)? {
+            return Ok(percentile::of_one(
+                part,
+                args.return_type(),
+                Frame::Slides(args.is_distinct),
+            ));
+        }
+        if let Some(extreme) = self.extreme_span(args.return_type(), true) {
+            return Ok(extreme);
+        }
+        if let Some(times) = self.times(&args, Frame::Slides(args.is_distinct))? {
+            return Ok(Box::new(times));
+        }
+        let is_double =
+            args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
+        let statistic = Statistic::of(self.inner.name());
+        let statistic = statistic.filter(|_| is_double && !args.is_distinct);
+        let is_float = is_float(args.return_type());
+        let plain: Box<dyn Accumulator> = match self.amendment {
+            Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
+            Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
+            Amendment::Collect => self.collected(self.sliding(args)?),
+            _ => match statistic {
+                Some(statistic) => Box::new(SlidingMoments::new(statistic)),
+                None => self.sliding(args)?,
+            },
+        };
+        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+    }
+
+    fn amended(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        check_centroids(self.name(), &args)?;
+        if let Some(part) = self.part(&args)? {
+            return Ok(percentile::of_one(
+                part,
+                args.return_type(),
+                Frame::Grows(args.is_distinct),
+            ));
+        }
+        if let Some(extreme) = self.extreme_span(args.return_type(), false) {
+            return Ok(extreme);
+        }
+        if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
+            return Ok(Box::new(times));
+        }
+        let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
+        let plain = self.inner().accumulator(args)?;
+        Ok(match (self.amendment, &self.whole) {
+            (_, Some(whole)) if is_long => {
+                Box::new(Repeated::new(self.inner().name(), plain, whole.clone()))
+            }
+            (Amendment::Collect, _) => self.collected(plain),
+            _ if is_float => Box::new(InOneForm(plain)),
+            _ => plain,
+        })
+    }
+
+    /// An accumulator that can be stopped, over windows.
+    fn watched(&self, plain: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+        if self.is_over { Box::new(Over::new(plain)) } else { plain }
     }
 
     fn extremes<T>(&self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>>
@@ -275,6 +342,7 @@ impl AggregateUDFImpl for Amended {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
+        check_centroids(self.name(), &args)?;
         if let Some(part) = self.part(&args)? {
             return Ok(percentile::of_groups(part, args.return_type()));
         }
@@ -303,56 +371,12 @@ impl AggregateUDFImpl for Amended {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        if let Some(part) = self.part(&args)? {
-            return Ok(percentile::of_one(
-                part,
-                args.return_type(),
-                Frame::Slides(args.is_distinct),
-            ));
-        }
-        if let Some(extreme) = self.extreme_span(args.return_type(), true) {
-            return Ok(extreme);
-        }
-        let is_double =
-            args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
-        let statistic = Statistic::of(self.inner.name());
-        let statistic = statistic.filter(|_| is_double && !args.is_distinct);
-        let is_float = is_float(args.return_type());
-        let plain: Box<dyn Accumulator> = match self.amendment {
-            Amendment::Sum if is_double && !args.is_distinct => Box::new(SlidingSum::new(false)),
-            Amendment::Mean if is_double && !args.is_distinct => Box::new(SlidingSum::new(true)),
-            Amendment::Collect => self.collected(self.sliding(args)?),
-            _ => match statistic {
-                Some(statistic) => Box::new(SlidingMoments::new(statistic)),
-                None => self.sliding(args)?,
-            },
-        };
-        Ok(if is_float { Box::new(InOneForm(plain)) } else { plain })
+        Ok(self.watched(self.amended_sliding(args)?))
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        if let Some(part) = self.part(&args)? {
-            return Ok(percentile::of_one(
-                part,
-                args.return_type(),
-                Frame::Grows(args.is_distinct),
-            ));
-        }
-        if let Some(extreme) = self.extreme_span(args.return_type(), false) {
-            return Ok(extreme);
-        }
-        let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
-        let plain = self.inner().accumulator(args)?;
-        Ok(match (self.amendment, &self.whole) {
-            (_, Some(whole)) if is_long => {
-                Box::new(Repeated::new(self.inner().name(), plain, whole.clone()))
-            }
-            (Amendment::Collect, _) => self.collected(plain),
-            _ if is_float => Box::new(InOneForm(plain)),
-            _ => plain,
-        })
+        Ok(self.watched(self.amended(args)?))
     }
-
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
         match self.amendment {
             // It would become the extreme of DataFusion.
@@ -378,15 +402,21 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner().signature()
+        &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner().return_type(types)
+        match self.type_of_times(types.first()) {
+            Some(data_type) => Ok(data_type),
+            None => self.inner().return_type(types),
+        }
     }
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
-        self.inner().return_field(fields)
+        match self.type_of_times(fields.first().map(|field| field.data_type())) {
+            Some(data_type) => Ok(Arc::new(Field::new(self.name(), data_type, true))),
+            None => self.inner().return_field(fields),
+        }
     }
 
     fn is_nullable(&self) -> bool {
@@ -418,13 +448,18 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner().state_fields(args)
+        match self.type_of_times(args.input_fields.first().map(|field| field.data_type())) {
+            Some(_) => Ok(times::state_fields(self.amendment, args.name, args.is_distinct)),
+            None => self.inner().state_fields(args),
+        }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
-        let of_spans = self.extreme_span(args.return_type(), false).is_some();
+        let of = args.expr_fields.first().map(|field| field.data_type());
+        let of_spans = self.extreme_span(args.return_type(), false).is_some()
+            || self.type_of_times(of).is_some();
         self.distinct_texts(&args).is_some()
             || self.distinct_values(&args).is_some()
             || (is_exact && !of_spans && self.inner().groups_accumulator_supported(args))
@@ -450,11 +485,22 @@ impl AggregateUDFImpl for Amended {
         literal: &Expr,
         arg_is_left: bool,
     ) -> Result<Option<Expr>> {
-        self.inner().simplify_expr_op_literal(function, arg, op, literal, arg_is_left)
+        // It would count spans, to multiply them with others.
+        let of = literal.as_literal().map(ScalarValue::data_type);
+        match self.type_of_times(of.as_ref()) {
+            Some(_) => Ok(None),
+            None => self.inner().simplify_expr_op_literal(function, arg, op, literal, arg_is_left),
+        }
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner().reverse_expr()
+        match self.inner().reverse_expr() {
+            ReversedUDAF::Reversed(other) if self.is_over => {
+                let other = Self { whole: self.whole.clone(), is_over: true, ..Self::of(&other) };
+                ReversedUDAF::Reversed(Arc::new(AggregateUDF::new_from_impl(other)))
+            }
+            other => other,
+        }
     }
 
     fn is_descending(&self) -> Option<bool> {

@@ -7,6 +7,7 @@
 //! NaN is the greatest value. Between a number and NaN there is NaN, between a number and an infinity there is that
 //! infinity, and between both infinities there is NaN.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem::size_of_val;
@@ -72,18 +73,42 @@ impl Part {
 
     /// The value at this part of `values`, which come into another order.
     fn pick<N: Narrow>(self, values: &mut [N]) -> Option<N> {
+        Some(match self.neighbours(values, N::order)? {
+            (lower, None) => lower,
+            (lower, Some((upper, way))) => N::narrow(way.between(lower.into(), upper.into())),
+        })
+    }
+
+    /// The value at or below this part of `values`, which come into another order; where it is below, also the next one,
+    /// and which part of the way to that lies between.
+    pub(super) fn neighbours<N: Copy>(
+        self,
+        values: &mut [N],
+        order: impl Fn(&N, &N) -> Ordering + Copy,
+    ) -> Option<(N, Option<(N, Self)>)> {
         let last = values.len().checked_sub(1)?;
         let place = self.over * last as u128;
         let (at, rest) = ((place / self.under) as usize, place % self.under);
-        let (_, lower, above) = values.select_nth_unstable_by(at, N::order);
+        let (_, lower, above) = values.select_nth_unstable_by(at, order);
         let lower = *lower;
         if rest == 0 {
-            return Some(lower);
+            return Some((lower, None));
         }
         // What lies above one place is not in order.
-        let upper = above.iter().copied().min_by(N::order)?;
+        let upper = above.iter().copied().min_by(order)?;
         let way = Self { over: rest, under: self.under }.in_lowest_terms();
-        Some(N::narrow(way.between(lower.into(), upper.into())))
+        Some((lower, Some((upper, way))))
+    }
+
+    /// This part of a whole number, cut off.
+    pub(super) fn of_whole(self, whole: i128) -> i128 {
+        let parts = (i128::try_from(self.over), i128::try_from(self.under));
+        let (Ok(over), Ok(under)) = parts else { return whole };
+        match whole.checked_mul(over) {
+            Some(product) => product / under,
+            // Of more digits than there are, as many as floats have.
+            None => (whole as f64 * (over as f64 / under as f64)) as i128,
+        }
     }
 
     fn in_lowest_terms(self) -> Self {
@@ -114,7 +139,7 @@ impl Part {
 trait Narrow: OneForm + Into<f64> + Default + fmt::Debug + Send + Sync + 'static {
     fn narrow(value: f64) -> Self;
     /// NaN is the greatest.
-    fn order(left: &Self, right: &Self) -> std::cmp::Ordering;
+    fn order(left: &Self, right: &Self) -> Ordering;
 }
 
 macro_rules! narrow {
@@ -124,7 +149,7 @@ macro_rules! narrow {
                 value as Self
             }
 
-            fn order(left: &Self, right: &Self) -> std::cmp::Ordering {
+            fn order(left: &Self, right: &Self) -> Ordering {
                 left.total_cmp(right)
             }
         }

@@ -7,6 +7,7 @@
 //!    may not fit alone, or more in all than fits, is an error.
 
 mod growth;
+mod joined;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 use tidefall_types::Error;
 
@@ -103,7 +104,7 @@ pub(crate) fn bounded(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
     (!is_bounded).then(|| ScalarUDF::new_from_impl(Bounded(Arc::clone(function), growth)))
 }
 
-/// Bounds a call that the planner made of something else, such as `||` between lists.
+/// Bounds a call that the planner made of something else, such as `||` between lists, and `||` between texts.
 pub(crate) fn amend(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::ScalarFunction(call) => match bounded(&call.func) {
@@ -113,6 +114,9 @@ pub(crate) fn amend(expr: Expr) -> Transformed<Expr> {
             })),
             None => Transformed::no(Expr::ScalarFunction(call)),
         },
+        Expr::BinaryExpr(operation) if operation.op == Operator::StringConcat => {
+            Transformed::yes(joined::call(operation))
+        }
         other => Transformed::no(other),
     }
 }

@@ -1,0 +1,58 @@
+//! What one statement sees: of each table the readings of one moment, whichever layers of it, and under whichever names, the
+//! statement reads.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use tidefall_storage::{Db, TableSnapshot};
+use tidefall_types::Result;
+
+tokio::task_local! {
+    /// The tables that the statement which is being planned has asked for.
+    static SEEN: RefCell<HashMap<String, TableSnapshot>>;
+}
+
+/// Plans one statement.
+pub(crate) async fn of_one_moment<T>(planning: impl Future<Output = T>) -> T {
+    SEEN.scope(RefCell::default(), planning).await
+}
+
+/// A table as the statement that is being planned sees it; as it is now where none is.
+///
+/// # Errors
+/// Those of [`Db::snapshot`].
+pub(crate) fn snapshot(db: &Db, table: &str) -> Result<TableSnapshot> {
+    let known = SEEN.try_with(|seen| seen.borrow().get(table).cloned());
+    if let Ok(Some(known)) = known {
+        return Ok(known);
+    }
+    let taken = db.snapshot(table)?;
+    // Outside of a statement there is nothing to remember it for.
+    let _ = SEEN.try_with(|seen| seen.borrow_mut().insert(table.to_owned(), taken.clone()));
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Session;
+    use tidefall_storage::DbOptions;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_statement_sees_one_moment_of_a_table() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let db = Db::open(directory.path(), DbOptions::default()).expect("a database");
+        let session = Session::new(db.clone());
+        let create =
+            "CREATE TABLE t (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time))";
+        session.collect(create).await.expect("a table");
+        let insert = "INSERT INTO t VALUES ('2024-01-01', 'a', 1.0)";
+        of_one_moment(async {
+            assert_eq!(snapshot(&db, "t").expect("a snapshot").sensor_count(), 0);
+            session.collect(insert).await.expect("a row");
+            assert_eq!(snapshot(&db, "t").expect("a snapshot").sensor_count(), 0);
+        })
+        .await;
+        assert_eq!(snapshot(&db, "t").expect("a snapshot").sensor_count(), 1);
+    }
+}

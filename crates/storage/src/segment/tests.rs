@@ -1,0 +1,84 @@
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array};
+use tidefall_codec::Profile;
+use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, TimeRange};
+
+use super::encode::{EncodeParams, Stretch, encode_piece};
+use super::index::FRAME_BYTES_MAX;
+use super::{Segment, SegmentCaches, SegmentWriter, verify_segment};
+use crate::manifest::{Model, ObjectEntry};
+use crate::rows::SensorRows;
+use crate::store::{LocalIo, MemDisk, ObjectIo};
+use crate::verify::VerifyReport;
+
+/// Writes the rows of sensors, one each hour, and opens them.
+fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
+    let params = EncodeParams {
+        fields: (0..fields).map(|field| (FieldId(field), FieldType::F64)).collect(),
+        block_ns: NS_PER_HOUR,
+        profile: Profile::Fast,
+    };
+    let io: Arc<dyn ObjectIo> =
+        Arc::new(LocalIo::open(Arc::new(MemDisk::new()), &["objects"]).unwrap());
+    let name = "objects/1.long";
+    let mut writer =
+        SegmentWriter::new(io.writer(name).unwrap(), TableId(0), params.clone()).unwrap();
+    for sensor in 0..sensors {
+        // Two pieces, of which none ends where a frame does.
+        for part in [0..rows / 3, rows / 3..rows] {
+            let values: ArrayRef =
+                Arc::new(Float64Array::from_iter_values(part.clone().map(|row| row as f64)));
+            let times = part.map(|row| row * NS_PER_HOUR).collect();
+            let rows = SensorRows { times, fields: vec![Some(values); usize::from(fields)] };
+            let piece = encode_piece(sensor, &[Stretch::Rows(rows)], &params).unwrap();
+            writer.append(piece).unwrap();
+        }
+    }
+    let summary = writer.finish().unwrap();
+    let entry = ObjectEntry {
+        id: ObjectId(1),
+        model: Model::Long,
+        last_seq: Seq(1),
+        last_delete: Seq(0),
+        time: summary.time,
+        first_sensor: summary.first_sensor,
+        last_sensor: summary.last_sensor,
+        rows: summary.rows,
+        bytes: summary.bytes,
+    };
+    let caches = Arc::new(SegmentCaches::new(64 << 20));
+    let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
+    (entry, segment)
+}
+
+/// A frame had as many blocks whatever a block takes, and all of a sensor's.
+#[test]
+fn frames_are_bounded_by_bytes() {
+    for (fields, sensors, rows) in [(1, 3, 9_000), (40, 60, 30), (700, 3, 90), (3_000, 2, 3)] {
+        let (entry, segment) = segment(fields, sensors, rows);
+        let what = format!("{fields} fields, {sensors} sensors, {rows} rows");
+        // One block of many fields may be more than a frame should be.
+        let block_bytes = usize::from(fields) * 160 + 200;
+        let of_fields = usize::from(fields) * size_of::<super::metrics::FieldBlocks>();
+        let frame_bytes = FRAME_BYTES_MAX.max(2 * block_bytes) + of_fields + 1_000;
+        let mut found = 0;
+        for position in 0..segment.metrics_block_count().unwrap() {
+            let blocks = segment.metrics_block_at(position).unwrap();
+            let bytes = blocks.size_bytes();
+            assert!(bytes <= frame_bytes, "{what}: {bytes} bytes of {} blocks", blocks.len());
+            found += blocks.len();
+        }
+        assert_eq!(found as i64, i64::from(sensors) * rows, "{what}");
+        for position in 0..segment.index_block_count().unwrap() {
+            let bytes = segment.index_block_at(position).unwrap().size_bytes();
+            // Offsets and lengths of pages take twice what is written of them.
+            assert!(bytes <= 3 * FRAME_BYTES_MAX.max(2 * block_bytes), "{what}: {bytes} bytes");
+        }
+        let mut report = VerifyReport::default();
+        verify_segment(TableId(0), &entry, &segment, &mut report);
+        assert_eq!(report.damages, Vec::new(), "{what}");
+        assert_eq!(report.rows as i64, i64::from(sensors) * rows, "{what}");
+        assert_eq!(entry.time, TimeRange::new(0, (rows - 1) * NS_PER_HOUR));
+    }
+}
