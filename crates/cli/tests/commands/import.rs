@@ -46,7 +46,10 @@ fn an_import_that_stops_says_what_it_wrote() {
 fn an_import_that_finds_no_room_says_that_rows_are_lost() {
     let place = Place::new();
     // Values that cannot be packed.
-    let value = |row: u64| row * 2_654_435_761 % 4_294_967_291;
+    let value = |row: u64| {
+        let mixed = (row + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 34
+    };
     let line = |row| format!("{},{}\n", 1_700_000_000 + row, value(row));
     let lines: String = (0..50_000).map(line).collect();
     place.write("a.csv", &format!("time,v\n{lines}"));
