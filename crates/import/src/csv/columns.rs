@@ -179,6 +179,13 @@ impl Values<'_, '_> {
         let name = self.column.name;
         let is_number = self.column.numerals.read(text.trim_ascii(), scalar::parse_f64).is_some();
         let is_plain = self.column.numerals == Numerals::PLAIN;
+        let is_float = matches!(self.ty, FieldType::F32 | FieldType::F64);
+        let is_digits =
+            || self.column.numerals.read(text.trim_ascii(), scalar::is_number).is_some();
+        let expected = match is_float && is_digits() {
+            true => "a number within the range of its type",
+            false => scalar::expected(self.ty),
+        };
         let hint = match self.ty {
             FieldType::Bool | FieldType::Text | FieldType::Timestamp => String::new(),
             _ if is_number => "; a DOUBLE takes it, by --type in a new table".to_owned(),
@@ -189,7 +196,7 @@ impl Values<'_, '_> {
             "column {name:?}: {} is not {}, and the column is {}; correct it, or name the text as \
              a missing value{hint}",
             quoted(text),
-            scalar::expected(self.ty),
+            expected,
             self.ty.sql_name()
         ))
     }
