@@ -8,8 +8,7 @@ import pytest
 
 import tidefall
 
-# Its windows begin behind their end, which the query engine does not look for.
-PANICS = "SELECT sum(value) OVER (ORDER BY value::DOUBLE RANGE BETWEEN '-5' PRECEDING AND CURRENT ROW) AS v FROM generate_series(1, 30)"
+PANICS = "SELECT CASE WHEN panic_where(value = 30) THEN 0 ELSE value END AS v FROM generate_series(1, 30)"
 # The first rows may be there before the fault.
 LATER = f"SELECT value AS v FROM generate_series(1, 1000000) UNION ALL {PANICS}"
 
@@ -17,6 +16,8 @@ LATER = f"SELECT value AS v FROM generate_series(1, 1000000) UNION ALL {PANICS}"
 @pytest.fixture
 def db(tmp_path):
     with tidefall.open(str(tmp_path / "db")) as db:
+        if db.sql("SELECT 1 FROM information_schema.routines WHERE routine_name = 'panic_where'").to_dict() == {}:
+            pytest.skip("faults on purpose are only in builds with debug assertions")
         yield db
         assert db.sql("SELECT 1 AS one").to_dict() == {"one": [1]}
         assert db.write("plant", {"time": [1], "value": [1.5]}, time="time") == 1

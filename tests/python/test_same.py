@@ -325,3 +325,126 @@ def test_bins(both, every):
     of_fields = ask_both(both, "fields", lambda db: db.table("t").resample(every, {"value": ["sum", "count"], "n": "max"}), False).to_pandas()
     assert list(of_fields.columns) == [(sensor, *part) for sensor in "ab" for part in (("value", "sum"), ("value", "count"), ("n", "max"))]
     pandas.testing.assert_frame_equal(of_fields.xs("value", axis=1, level=1), several)
+
+
+def test_columns_called_as_an_answer_could_call_its_own(both):
+    random = numpy.random.default_rng(11)
+    names = ["bin", "value", "moment", "times", "times_", "first", "last", "rows", "sensors", "value0", "count", "found"]
+    for place, tag in enumerate(names):
+        field, other = names[place - 1], names[place - 2]
+        data = readings(random, pyarrow.int32(), 60, 0.2, ("a", "b")).rename_columns(["time", tag, field])
+        data = data.append_column(other, pyarrow.array(values_of(random, pyarrow.float64(), 60)))
+        ask_both(both, f"write {tag}", lambda db: db.write(f"of {tag}", data, tags=tag))
+        ask_table(both, f"of {tag}", [field, other], (["b"],), (WHOLE,))
+    ask_both(both, "create", lambda db: db.sql('CREATE TABLE clock (bin TIMESTAMP, times TEXT, moment REAL, PRIMARY KEY (times, bin))'))
+    data = readings(random, pyarrow.float32(), 60, 0).rename_columns(["bin", "times", "moment"])
+    ask_both(both, "write", lambda db: db.table("clock").write(data, time="bin"))
+    ask_table(both, "clock", [None], (None, ["b"]), (WHOLE,))
+
+
+@pytest.mark.parametrize("type_", [pyarrow.int64(), pyarrow.uint64()])
+def test_sums_of_whole_numbers_beyond_64_bits(both, type_):
+    limits = numpy.iinfo(type_.to_pandas_dtype())
+    numbers = {"high": [limits.max] * 5, "low": [limits.min] * 5, "ends": [limits.max, limits.min, limits.max, 1, 2], "both": [limits.max, limits.max - 7, 7, limits.min, limits.min],
+               "small": [1, 2, 3, 4, 5], "exact": [2**53, 1, 0, 0, 0]}
+    times = pyarrow.array(pandas.date_range(START, periods=5, freq="10min"))
+    rows = [pyarrow.table({"time": times, "sensor": [name] * 5, "value": pyarrow.array(values, type_)}) for name, values in numbers.items()]
+    ask_both(both, "write", lambda db: db.write("t", pyarrow.concat_tables(rows), tags="sensor"))
+    for every, parts in (("1h", [slice(0, 5)]), ("20min", [slice(0, 2), slice(2, 4), slice(4, 5)]), ("1M", [slice(0, 5)])):
+        found = ask_both(both, f"sum {every}", lambda db: db.table("t").resample(every, "sum"), False)
+        ask_both(both, f"several {every}", lambda db: db.table("t").resample(every, AGGREGATES), False)
+        for sensor, values in found.to_dict().items():
+            if sensor != "time":
+                numpy.testing.assert_allclose(values, [float(sum(numbers[sensor][part])) for part in parts], rtol=1e-15, err_msg=f"{sensor} {every}")
+
+
+def test_sensors_whose_labels_tell_little(both):
+    times = pandas.date_range(START, periods=12, freq="7min")
+    frame = pandas.DataFrame({"site": ["a%", "ab", "%", "a", "b", "a%"] * 2, "value": numpy.arange(12.0), "note": list("abcdefghijkl"), "flag": [True, None] * 6, "n": range(12)}, index=times)
+    ask_both(both, "write", lambda db: db.write("like", frame, tags="site"))
+    ask_table(both, "like", ["value", "note", "flag", "n"], (None, ["a%"], ["%", "a"], ["nobody%"]), (WHOLE, PART, NEVER))
+    assert both[1].table("like").rows("a%", field="value").values.tolist() == [[0.0, 5.0, 6.0, 11.0]]
+
+    data = pandas.DataFrame({"site": ["x", "x,y", "x,y", "x,y", "z"], "room": ["y,z", "z", "z#2", "gone", None], "value": numpy.arange(5.0), "seen": times[:5]}, index=times[:5])
+    ask_both(both, "write", lambda db: db.write("shared", data, tags=["site", "room"]))
+    ask_table(both, "shared", ["value", "seen"], (None, {"room": "z"}, {"site": ["x,y", "x"]}), (WHOLE, PART))
+    ask_both(both, "delete", lambda db: db.sql("DELETE FROM shared WHERE room = 'y,z'").to_dict())
+    ask_table(both, "shared", ["value", "seen"], (None, {"room": "z"}), (WHOLE,))
+
+
+def test_sensors_of_one_label_have_the_same_names_everywhere(both):
+    data = pandas.DataFrame({"site": ["x", "x,y", "x,y"], "room": ["y,z", "z", "z#2"], "value": [1.0, 2.0, 3.0]}, index=pandas.date_range(START, periods=3, freq="1min"))
+    ask_both(both, "write", lambda db: db.write("shared", data, tags=["site", "room"]))
+    of_layer = ask_both(both, "layer", lambda db: db.sql("SELECT * FROM rows.shared").schema.names)
+    assert of_layer == ["time", "x,y,z", "x,y,z#3", "x,y,z#2"]
+    for read in (lambda t: t.rows(), lambda t: t.columns(), lambda t: t.latest(), lambda t: t.resample("1h")):
+        assert ask_both(both, "read", lambda db: read(db.table("shared"))).sensors == of_layer[1:]
+
+
+def test_tags_called_as_the_columns_beside_them(both):
+    data = pandas.DataFrame({"time": ["p", "q"], "value": ["r", None], "time#2": "s", "number": [1.5, 2.5]}, index=pandas.DatetimeIndex([START, START + pandas.Timedelta("1min")], name="when"))
+    ask_both(both, "write", lambda db: db.write("t", data, time="when", tags=["time", "value", "time#2"]))
+    ask_table(both, "t", [None], (None, {"time": "q"}), (WHOLE,))
+    for table in (db.table("t") for db in both):
+        for found in (table.columns(), table.latest()):
+            assert list(found.to_pandas().columns) == found.to_arrow().column_names == found.to_polars().columns == ["time#3", "value#2", "time#2", "time", "value"]
+            rows = found.to_pandas().sort_values("time")
+            assert rows["time"].tolist() == data.index.tolist() and rows["value"].tolist() == [1.5, 2.5]
+            assert rows["time#3"].tolist() == ["p", "q"] and rows["value#2"].tolist() == ["r", None]
+            assert list(found.tags) == ["time", "value", "time#2"]
+
+
+def test_wide_frames_under_any_names(both):
+    frame = pandas.DataFrame({"a": [1.5, 2.5, None], "b": [None, 3.5, 4.5]}, index=pandas.date_range(START, periods=3, freq="1min", name="when"))
+    for number, (tag, field) in enumerate([("time", "value"), ("sensor", "time"), ("time", "time_"), ("_time", "value"), ("sensor", "_time"), ("when", "time"), ("a", "b"), ("", "value"), ("sensor", "")]):
+        table = f"t{number}"
+        ask_both(both, f"write {tag} {field}", lambda db: db.write_wide(table, frame, tag=tag, field=field))
+        ask_both(both, f"tables after {tag} {field}", lambda db: sorted(db.tables()))
+        if table in both[0].tables():
+            assert tag and field
+            ask_table(both, table, [None], (None, ["b"]), (WHOLE,))
+    for db in both:
+        with pytest.raises(tidefall.InvalidError, match="tag 'value' and the field 'value'"):
+            db.write_wide("same", frame, tag="value")
+        assert "same" not in db.tables()
+    for tags, time in (("", None), (["a", ""], None), (["a", "a"], None), ("a", "")):
+        assert isinstance(ask_both(both, f"tags {tags} time {time!r}", lambda db: db.write("same", frame, tags=tags, time=time)), tidefall.InvalidError)
+    here, there = both
+    long = pandas.DataFrame({"x,y": ["p", "q", "p"], "value": [1.0, 2.0, 3.0]}, index=frame.index)
+    assert (here.write("comma", long, tags="x,y"), here.write_wide("wide", frame, tag="x,y")) == (3, 4)
+    for write in (lambda: there.write("comma", long, tags="x,y"), lambda: there.write_wide("wide", frame, tag="x,y")):
+        with pytest.raises(tidefall.UnsupportedError, match="'x,y'.*rename the column"):
+            write()
+
+
+def test_columns_that_are_alike_as_texts(both):
+    times = pandas.date_range(START, periods=2, freq="1min")
+    alike = {"dictionary": {"time": times, 1: [1.0, 2.0], "1": [3.0, 4.0]}, "pandas": pandas.DataFrame([[1.0, 3.0], [2.0, 4.0]], index=times, columns=[1, "1"])}
+    for what, data in alike.items():
+        for db in both:
+            for write in (db.write, db.write_wide):
+                with pytest.raises(tidefall.InvalidError, match="columns 1 and '1' have the same name"):
+                    write(what, data)
+            with pytest.raises(tidefall.InvalidError, match="columns 'a' and 'a' have the same name"):
+                db.write_wide("twice", alike["pandas"].set_axis(["a", "a"], axis=1))
+            assert db.tables() == []
+    numbered = {"time": times, 1: [1.0, 2.0], 2: [3.0, 4.0]}
+    for data in (numbered, pandas.DataFrame(numbered).set_index("time")):
+        ask_both(both, "write", lambda db: db.write_wide("t", data))
+        assert ask_both(both, "rows", lambda db: db.table("t").rows()).sensors == ["1", "2"]
+
+
+def test_pieces_from_the_first_to_the_last_nanosecond(both):
+    last = 2**63 - 1
+    times_of = lambda table, **options: [time for piece in table.frames(**options) for time in piece.time.view("i8").tolist()]
+    times = numpy.array([last - 10_000, last - 5, last - 1, last])
+    ask_both(both, "write", lambda db: db.write("t", {"time": times, "sensor": list("abab"), "value": [1.0, 2.0, 3.0, 4.0]}, time="time", tags="sensor"))
+    for rows in (None, 1, 2, 100):
+        for start, end in ((None, None), (last - 5, None), (last, None), (None, last), (last - 1, last)):
+            found = ask_both(both, f"pieces of {rows} from {start} to {end}", lambda db: times_of(db.table("t"), start=start, end=end, rows=rows))
+            assert found == [time for time in times.tolist() if (start is None or time >= start) and (end is None or time < end)]
+    ask_table(both, "t", [None], (None, ["b"]), (WHOLE, (last - 5, last)))
+    ends = numpy.array([-(2**63), 1 - 2**63, 0, last])
+    ask_both(both, "write", lambda db: db.write("ends", {"time": ends, "value": [1.0, 2.0, 3.0, 4.0]}, time="time"))
+    for rows in (None, 1, 2):
+        assert ask_both(both, f"pieces of {rows}", lambda db: times_of(db.table("ends"), rows=rows)) == ends.tolist()

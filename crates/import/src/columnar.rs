@@ -254,9 +254,9 @@ impl Source {
         let stored_bytes = file.metadata().map_err(failed)?.len();
         let form = Form::of(path, &file)?;
         let tags = tags(form.schema(), options);
-        let columns =
+        let (columns, time) =
             wanted_columns(form.schema(), options, &tags).map_err(|error| error.context(&name))?;
-        let arrow = ArrowOptions { time: options.time.clone(), tags };
+        let arrow = ArrowOptions { time: Some(time), tags };
         let mut source = Self {
             name,
             path: path.to_owned(),
@@ -320,7 +320,7 @@ impl Source {
     /// in their order, each once; the third part is how many times clocks showed twice.
     fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>, u64)> {
         let (local, mut bad, mut twice) = match self.zone {
-            Some(zone) => moments(batch, zone, time_column(batch.schema_ref(), &self.arrow)?)?,
+            Some(zone) => moments(batch, zone, &self.arrow, |name| self.is_text(name))?,
             None => (batch.clone(), Vec::new(), 0),
         };
         let parser = self.time_format.as_ref().map(TimeFormat::parser).transpose()?;
@@ -336,12 +336,18 @@ impl Source {
         batch.check()?;
         for field in &mut batch.fields {
             if let Some(ty) = self.types.get(&field.name) {
-                field.values = retype(&field.name, &field.values, *ty, &mut bad)?;
+                field.values = retype(&field.name, &field.values, *ty, self.zone, &mut bad)?;
             }
         }
         bad.sort_by_key(|bad| bad.row);
         bad.dedup_by_key(|bad| bad.row);
         Ok((batch, bad, twice))
+    }
+
+    /// Whether a column, whatever it is in the file, becomes text.
+    fn is_text(&self, name: &str) -> bool {
+        let is_tag = self.arrow.tags.iter().any(|tag| tag == name);
+        is_tag || self.types.get(name) == Some(&FieldType::Text)
     }
 
     /// The fields that batches of this file have; a conversion of no rows tells.
@@ -485,11 +491,12 @@ fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Vec<String> {
     table.tags.iter().filter(is_tag).cloned().collect()
 }
 
+/// The positions of the columns that are read, and the name of the one that is the time, which all batches share.
 fn wanted_columns(
     schema: &SchemaRef,
     options: &ColumnarOptions,
     tags: &[String],
-) -> Result<Vec<usize>> {
+) -> Result<(Vec<usize>, String)> {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let given = options.time.iter().chain(tags).chain(&options.skip);
     let missing =
@@ -499,18 +506,18 @@ fn wanted_columns(
             "there is no column {name:?}; the columns are {names:?}"
         )));
     }
-    let is_time = |name: &str| match &options.time {
-        Some(time) => time == name,
-        None => schema.field_with_name(name).is_ok_and(|field| field.data_type().is_temporal()),
-    };
     let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
-    let wanted = |name: &str| {
-        !has(&options.skip, name)
-            && (has(tags, name)
-                || is_time(name)
-                || options.fields.as_ref().is_none_or(|fields| has(fields, name)))
+    let there = (0..names.len()).filter(|&column| !has(&options.skip, names[column]));
+    let there: Vec<usize> = there.collect();
+    let left = schema.project(&there).map_err(|error| Error::invalid(error.to_string()))?;
+    let arrow = ArrowOptions { time: options.time.clone(), tags: tags.to_vec() };
+    let time = left.field(time_column(&left, &arrow)?).name().clone();
+    let is_wanted = |name: &str| {
+        name == time
+            || has(tags, name)
+            || options.fields.as_ref().is_none_or(|fields| has(fields, name))
     };
-    Ok((0..names.len()).filter(|&column| wanted(names[column])).collect())
+    Ok((there.into_iter().filter(|&column| is_wanted(names[column])).collect(), time))
 }
 
 /// Starts the threads; the receivers are those of the row groups, in order.

@@ -32,7 +32,7 @@ use parse::{BlockParser, ParsedBlock};
 pub use infer::CsvSchema;
 pub(crate) use infer::{SeenType, format_of};
 pub(crate) use parse::constant_tag;
-pub(crate) use scalar::{EXACT_MAX, POWERS_OF_TEN};
+pub(crate) use scalar::{EXACT_MAX, POWERS_OF_TEN, quoted};
 pub(crate) use time::TimeParser;
 pub use time::{TimeFormat, TimeUnit};
 

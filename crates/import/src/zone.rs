@@ -11,7 +11,8 @@ use arrow_schema::{DataType, Field, Schema};
 use chrono::{DateTime, LocalResult, Offset, TimeZone};
 use tidefall_types::{Error, FieldType, NS_PER_SECOND, Result, RowError};
 
-use crate::arrow::cast_plain;
+use crate::ArrowOptions;
+use crate::arrow::{cast_plain, time_column};
 
 /// The zone of times that name none.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,12 @@ impl LocalZone {
                 "{name:?} is not a time zone: write a name such as Europe/Berlin, or a distance from UTC such as +01:00"
             ))
         })
+    }
+
+    /// The zone of a place, such as `Europe/Berlin`. Names of other kinds may mean several: `CST` is one of America and one
+    /// of China, and `CET` has summer time in the database of time zones, but not on clocks.
+    pub(crate) fn of_place(name: &str) -> Option<Self> {
+        name.contains('/').then(|| name.parse().ok()).flatten().map(Self)
     }
 
     /// The moment at which clocks showed a time, both in nanoseconds since 1970, and adds one to `twice` when they
@@ -57,21 +64,23 @@ impl LocalZone {
     }
 }
 
-/// The batch with all timestamps that name no zone as moments, and so the date that is the time. The rows of the second part
-/// have one that clocks never showed, which is null then; the third part is how many values of the time they showed twice.
+/// The batch with all dates and timestamps that name no zone as moments, but for fields and tags of `are_texts`, which
+/// stay what the file says. The rows of the second part have one that clocks never showed, which is null then; the third
+/// part is how many values of the time they showed twice.
 pub(crate) fn moments(
     batch: &RecordBatch,
     zone: LocalZone,
-    time: usize,
+    options: &ArrowOptions,
+    are_texts: impl Fn(&str) -> bool,
 ) -> Result<(RecordBatch, Vec<RowError>, u64)> {
+    let time = time_column(batch.schema_ref(), options)?;
     let schema = batch.schema();
     let (mut fields, mut columns) = (schema.fields().to_vec(), batch.columns().to_vec());
     let (mut bad, mut twice) = (Vec::new(), 0);
     for (place, (field, column)) in fields.iter_mut().zip(&mut columns).enumerate() {
-        match field.data_type() {
-            DataType::Timestamp(_, None) => {}
-            DataType::Date32 | DataType::Date64 if place == time => {}
-            _ => continue,
+        let is_text = place != time && are_texts(field.name());
+        if is_text || !is_local(field.data_type()) {
+            continue;
         }
         let local = cast_plain(field.name(), column, &FieldType::Timestamp.arrow())?;
         let mut of_column = 0;
@@ -91,6 +100,15 @@ pub(crate) fn moments(
     let batch = RecordBatch::try_new(schema, columns)
         .map_err(|error| Error::invalid(format!("times in {zone}: {error}")))?;
     Ok((batch, bad, twice))
+}
+
+/// Whether values of a type are dates or timestamps that name no zone.
+fn is_local(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 => true,
+        DataType::Dictionary(_, values) => is_local(values),
+        _ => false,
+    }
 }
 
 impl fmt::Display for LocalZone {

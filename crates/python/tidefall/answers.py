@@ -23,17 +23,22 @@ def labels(tags: Tags) -> list[str]:
 
 
 def make_unique(names: list[str]) -> list[str]:
-    """The names, with a number behind all but the first that are the same, as in the layer `rows`."""
-    used: set[str] = set()
-    unique = []
+    """The names, with a number behind all but the first that are the same, as in the layer `rows`. Names that were unique
+    stay."""
+    taken, counts, unique = set(names), dict.fromkeys(names, 0), []
     for name in names:
-        candidate, count = name, 1
-        while candidate in used:
-            count += 1
-            candidate = f"{name}#{count}"
-        used.add(candidate)
-        unique.append(candidate)
+        counts[name] += 1
+        if counts[name] > 1:
+            while f"{name}#{counts[name]}" in taken:
+                counts[name] += 1
+            taken.add(f"{name}#{counts[name]}")
+        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return unique
+
+
+def _beside(tags: dict[str, Any]) -> dict[str, Any]:
+    """Tags under the names that they have beside the columns time and value."""
+    return dict(zip(make_unique(["time", "value", *tags])[2:], tags.values()))
 
 
 class Written(int):
@@ -153,7 +158,7 @@ class Frame(_Notebook):
         self.tags = {tag: [value for value in column for _ in what or [()]] for tag, column in tags}
         # The parts of the name of each line.
         self._parts = [(sensor, *part) for sensor in make_unique(labels(tags)) for part in what or [()]]
-        self.sensors = [".".join(parts) for parts in self._parts] if what else [parts[0] for parts in self._parts]
+        self.sensors = make_unique([".".join(parts) for parts in self._parts])
 
     def _names(self) -> list[str]:
         """The names of the sensors beside a column called time."""
@@ -196,7 +201,11 @@ class Frame(_Notebook):
 
 
 class Columns(_Notebook):
-    """Every sensor by itself: `series` has its times and values, in the order of `sensors`."""
+    """Every sensor by itself: `series` has its times and values, in the order of `sensors`.
+
+    In frames and tables the tags stand beside columns called "time" and "value": there, a tag called so is "time#2" or
+    "value#2".
+    """
 
     def __init__(self, tags: Tags, series: list[tuple[numpy.ndarray, numpy.ndarray]], tz: str | None = None):
         self.tags, self.sensors, self.series, self._tz = dict(tags), make_unique(labels(tags)), series, tz
@@ -217,7 +226,7 @@ class Columns(_Notebook):
 
     def to_arrow(self) -> pyarrow.Table:
         """A row for each sensor: its tags, a list of times and one of values."""
-        tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in self.tags.items()}
+        tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in _beside(self.tags).items()}
         offsets = pyarrow.array(numpy.cumsum([0, *(len(time) for time, _ in self.series)]))
         time, values = self._together()
         lists = lambda column: pyarrow.LargeListArray.from_arrays(offsets, column)
@@ -228,7 +237,7 @@ class Columns(_Notebook):
         import pandas
 
         counts = [len(time) for time, _ in self.series]
-        tags = {name: numpy.repeat(numpy.array(values, dtype=object), counts) for name, values in self.tags.items()}
+        tags = {name: numpy.repeat(numpy.array(values, dtype=object), counts) for name, values in _beside(self.tags).items()}
         time, values = self._together()
         return pandas.DataFrame({**tags, "time": _index(time, self._tz), "value": _series(values, self._tz)})
 
@@ -239,7 +248,7 @@ class Columns(_Notebook):
 
 
 class Values(_Notebook):
-    """One value a sensor: `values` and their `time`, in the order of `sensors`."""
+    """One value a sensor: `values` and their `time`, in the order of `sensors`. Tags are named as by `Columns`."""
 
     def __init__(self, tags: Tags, time: numpy.ndarray, values: numpy.ndarray, tz: str | None = None):
         self.tags, self.time, self.values, self._tz = dict(tags), time, values, tz
@@ -263,14 +272,14 @@ class Values(_Notebook):
 
     def to_arrow(self) -> pyarrow.Table:
         """A row for each sensor: its tags, the time and the value."""
-        tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in self.tags.items()}
+        tags = {name: pyarrow.array(values, pyarrow.string()) for name, values in _beside(self.tags).items()}
         return pyarrow.table({**tags, "time": _times(self.time, self._tz), "value": _column(self.values, self._tz)})
 
     def to_pandas(self) -> Any:
         """A data frame with a row for each sensor."""
         import pandas
 
-        return pandas.DataFrame({**self.tags, "time": _index(self.time, self._tz), "value": _series(self.values, self._tz)})
+        return pandas.DataFrame({**_beside(self.tags), "time": _index(self.time, self._tz), "value": _series(self.values, self._tz)})
 
 
 class Rows(_Notebook):

@@ -1,6 +1,6 @@
 """Data as people have it, on its way in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy
@@ -14,9 +14,13 @@ def to_arrow(data: Any) -> Any:
     """Something that offers its rows by Arrow's C interface."""
     try:
         if isinstance(data, Mapping):
-            return pyarrow.table({str(name): _to_array(values) for name, values in data.items()})
+            names = _differing(data, map(str, data))
+            return pyarrow.table([_to_array(values) for values in data.values()], names=names)
         if type(data).__module__.partition(".")[0] == "pandas":
-            return pyarrow.Table.from_pandas(_plain_columns(_with_index(data)).rename(columns=str), preserve_index=False)
+            data = _with_index(data)
+            named = data.rename(columns=str)
+            _differing(data.columns, map(str, named.columns))
+            return pyarrow.Table.from_pandas(_plain_columns(named), preserve_index=False)
         if isinstance(data, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([data])
         if hasattr(data, "__arrow_c_stream__"):
@@ -25,6 +29,16 @@ def to_arrow(data: Any) -> Any:
     except (pyarrow.ArrowException, OverflowError, ValueError) as error:
         raise _tidefall.InvalidError(f"the data cannot be written: {error}") from error
     raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
+
+
+def _differing(labels: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """The names that are made of the labels of columns, if no two are the same."""
+    label_of: dict[str, Any] = {}
+    for label, name in zip(labels, names):
+        if name in label_of:
+            raise _tidefall.InvalidError(f"the columns {label_of[name]!r} and {label!r} have the same name: rename one of them")
+        label_of[name] = label
+    return list(label_of)
 
 
 def _with_index(data: Any) -> Any:

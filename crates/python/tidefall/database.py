@@ -19,6 +19,9 @@ Bounds = tuple[float | None, float | None]
 Chosen = list[tuple[str, list[str]]]
 Range = tuple[int | None, int | None]
 
+# The first and the last nanosecond that there are.
+TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
+
 # What a piece of `Table.frames` takes, if nobody says how many rows it shall have.
 FRAME_BYTES = 16 << 20
 
@@ -125,6 +128,8 @@ class Database:
         many values. In this process all of it is written or nothing. A field that is new has the type that holds the
         values of all columns. `existing` means the same as for `write`.
         """
+        if tag == field:
+            raise _tidefall.InvalidError(f"the tag {tag!r} and the field {field!r} have the same name: say another tag= or field=")
         wide, name = to_wide(data, time, of_one_type=not self._has_field(table, field))
         return Written(*self._core.write_wide(table, wide, name, (tag, field), _existing(existing)))
 
@@ -210,7 +215,10 @@ class Table:
             raise _tidefall.InvalidError("a piece must have at least one row")
         width = max(-(-(last - first + 1) * rows // max(rows_max, 1)), 1)
         for begin in range(first, last + 1, width):
-            piece = self._frame(chosen, field, (begin, min(begin + width, last + 1)), None)
+            behind = min(begin + width, last + 1)
+            # At the ends of time there is nothing that a bound could leave out.
+            bounds = begin if begin > TIME_MIN else None, behind if behind <= TIME_MAX else None
+            piece = self._frame(chosen, field, bounds, None)
             if len(piece):
                 yield piece
 

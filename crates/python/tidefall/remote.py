@@ -11,7 +11,7 @@ import threading
 import time as clock
 import urllib.parse
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy
@@ -42,6 +42,9 @@ ERRORS = {
     "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "full": _tidefall.FullError, "limit": _tidefall.LimitError,
     "locked": _tidefall.LockedError, "closed": _tidefall.ClosedError, "unsupported": _tidefall.UnsupportedError,
 }
+# The sum of a field of 64 bits, which wraps around: how often, is told by its average, which is one of floats.
+AROUND = "1.8446744073709552e19::DOUBLE"
+SUM_UNWRAPPED = f"sum({{0}})::DOUBLE + round((avg({{0}}) * count({{0}}) - sum({{0}})::DOUBLE) / {AROUND}) * {AROUND}"
 # How a server says what `Table.resample` asks for.
 AGGREGATES = {
     "mean": "avg({})", "count": "count({})", "std": "stddev({})", "sum": "sum({})", "min": "min({})", "max": "max({})",
@@ -83,23 +86,37 @@ def together(tables: list[pyarrow.Table]) -> pyarrow.Table:
     return pyarrow.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
+def free(wanted: str, taken: Iterable[str]) -> str:
+    """A name that is not taken: the wanted one, or with as many _ behind it as that needs."""
+    taken = set(taken)
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
 def keys(tags: Tags) -> list[tuple[str | None, ...]]:
     """The tags of each sensor."""
     return list(zip(*(values for _, values in tags))) if tags else [()]
 
 
-def may_share_labels(tags: Tags) -> bool:
-    """Whether a sensor may have the label of another one: its tags then have a comma, or nothing, in them."""
-    return any(not value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
+def sensors_in(found: pyarrow.Table, tags: list[str]) -> list[tuple[str | None, ...]]:
+    """The sensor of each row of an answer whose first columns are the tags."""
+    return list(zip(*(column.to_pylist() for column in found.columns[:len(tags)]))) if tags else [()] * len(found)
 
 
-def as_asked(found: pyarrow.Table, chosen: Chosen) -> pyarrow.Table:
-    """Sensors ordered by their tags; when a single tag chooses, in the order of its values."""
+def label_tells(tags: Tags) -> bool:
+    """Whether labels tell which sensors are meant: one with a comma, or nothing, in its tags may have that of another one,
+    and one with % stands for all that are like it."""
+    return not any(not value or "%" in value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
+
+
+def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.Table:
+    """Sensors, whose tags are the first columns, ordered by these; when a single tag chooses, in the order of its values."""
     if len(chosen) != 1:
         return found
     tag, values = chosen[0]
     places = {value: place for place, value in reversed(list(enumerate(values)))}
-    sensors = found[tag].to_pylist()
+    sensors = found.column(tags.index(tag)).to_pylist()
     order = sorted(range(len(sensors)), key=lambda row: places[sensors[row]])
     return found.take(pyarrow.array(order, pyarrow.int64()))
 
@@ -132,6 +149,15 @@ class Asked:
         if self.dtype is None:
             raise _tidefall.UnsupportedError(f'field "{self.field}" holds no numbers; read it with SQL')
         return self
+
+    def free(self, wanted: str) -> str:
+        """A name that no column of the table has; the layer `columns` names its times so."""
+        return free(wanted, [self.time, *self.tags, *(known for known, _ in self.fields)])
+
+    def aggregate(self, how: str) -> str:
+        """How a server says an aggregate of the field, as a float."""
+        form = SUM_UNWRAPPED if how == "sum" and self.dtype in ("i8", "u8") else AGGREGATES[how]
+        return form.format(name(self.field), name(self.time))
 
     def empty(self) -> numpy.ndarray:
         """No values, of the type of the field."""
@@ -340,7 +366,13 @@ class Database:
         return time, [row["column"] for row in kinds("tag")], [(row["column"], row["type"]) for row in kinds("field")]
 
     def write(self, table: str, data: Any, time: str | None, tags: list[str], existing: str) -> tuple[int, int | None]:
-        parameters = {"table": table, "tags": ",".join(tags), "existing": existing, **({"time": time} if time else {})}
+        if "" in tags:
+            raise _tidefall.InvalidError("a tag needs a name, this one is empty")
+        if strange := [tag for tag in tags if "," in tag]:
+            raise _tidefall.UnsupportedError(
+                f"the tag {strange[0]!r} cannot be written through a server, which is told their names with commas in between: "
+                "rename the column, or write its rows with INSERT")
+        parameters = {"table": table, "tags": ",".join(tags), "existing": existing, **({} if time is None else {"time": time})}
         target = "/api/v1/write?" + urllib.parse.urlencode(parameters)
         rows, replaced = 0, 0
         for part in parts(pyarrow.RecordBatchReader.from_stream(data)):
@@ -365,7 +397,7 @@ class Database:
     def write_wide(self, table: str, data: pyarrow.Table, time: str, names: tuple[str, str], existing: str) -> tuple[int, int | None]:
         rows, replaced = 0, 0
         for long in self.long(data, time, names):
-            more, more_replaced = self.write(table, long, "time", [names[0]], existing)
+            more, more_replaced = self.write(table, long, long.column_names[0], [names[0]], existing)
             rows += more
             replaced = None if replaced is None or more_replaced is None else replaced + more_replaced
         return rows, replaced if existing != "replace" else None
@@ -382,7 +414,7 @@ class Database:
                 column = column.cast(pyarrow.large_string())
             sensor = pyarrow.DictionaryArray.from_arrays(numpy.zeros(len(wide), dtype=numpy.int32), [field.name])
             sensor = pyarrow.chunked_array([sensor])
-            long = pyarrow.table({"time": wide.column(time), names[0]: sensor, names[1]: column})
+            long = pyarrow.table([wide.column(time), sensor, column], names=[free("time", names), *names])
             long = long.filter(pyarrow.compute.is_valid(column))
             if waiting and (waiting[0].schema != long.schema or sum(map(len, waiting)) + len(long) > WRITE_ROWS):
                 yield together(waiting)
@@ -427,8 +459,8 @@ class Database:
             return []
         columns = ", ".join(map(name, tags))
         found = self.ask(f"SELECT DISTINCT {columns} FROM {name(table)} WHERE {where} ORDER BY {columns}")
-        found = as_asked(found, chosen)
-        return [(tag, found[tag].to_pylist()) for tag in tags]
+        found = as_asked(found, tags, chosen)
+        return [(tag, column.to_pylist()) for tag, column in zip(tags, found.columns)]
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
         asked = self.asked(table, field)
@@ -437,8 +469,7 @@ class Database:
             asked.numeric()
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        found = self.side_by_side(asked, tags, time)
-        times, columns = plain(found.column(0)), found.columns[1:]
+        times, columns = self.side_by_side(asked, tags, time) if label_tells(tags) else self.laid_together(asked, tags, chosen, time)
         if asked.dtype is None:
             return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
         values, is_there = numbers(columns, asked.dtype)
@@ -451,44 +482,56 @@ class Database:
         values, missing = with_gaps(values, is_there)
         return tags, times, values, missing
 
-    def side_by_side(self, asked: Asked, tags: Tags, time: Range) -> pyarrow.Table:
+    def side_by_side(self, asked: Asked, tags: Tags, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
         """The times at which one of the sensors has a reading, and a column of the field for each of them."""
         chosen = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
-        rows, everyone, where = f"rows({literal(asked.table)}, sensors => {chosen})", tags, within(asked.time, time)
-        if may_share_labels(tags):
-            # Labels do not tell which sensors are meant.
-            rows, everyone = f"rows.{name(asked.table)}", self.sensors_of(asked.table, asked.tags, [])
         fields = [known for known, _ in asked.fields]
-        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(everyone) for known in fields]
-        names = list(map(name, make_unique([asked.time, *names])[1:]))
-        names_of = {sensor: names[first:first + len(fields)] for sensor, first in zip(keys(everyone), range(0, len(names), len(fields)))}
-        mine = [names_of[sensor] for sensor in keys(tags)]
-        if everyone is not tags:
-            # Others have rows there, too. A list of conditions may be longer than a chain of OR.
-            where += f" AND true IN ({', '.join(f'{column} IS NOT NULL' for columns in mine for column in columns)})"
-        place = fields.index(asked.field)
-        return self.ask(f"SELECT {', '.join([name(asked.time), *(columns[place] for columns in mine)])} FROM {rows} WHERE {where}")
+        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(tags) for known in fields]
+        names = make_unique([asked.time, *names])
+        mine = names[1 + fields.index(asked.field)::len(fields)]
+        found = self.ask(
+            f"SELECT {', '.join(map(name, [asked.time, *mine]))} FROM rows({literal(asked.table)}, sensors => {chosen}) "
+            f"WHERE {within(asked.time, time)}")
+        return plain(found.column(0)), found.columns[1:]
+
+    def laid_together(self, asked: Asked, tags: Tags, chosen: Chosen, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
+        """The same for sensors whose labels do not tell which are meant."""
+        found = self.lists(asked, chosen, time)
+        none = pyarrow.array([], pyarrow.timestamp("ns")), pyarrow.array(asked.empty())
+        lists = [found.get(sensor, none) for sensor in keys(tags)]
+        moments = [plain(times) for times, _ in lists]
+        times = numpy.unique(numpy.concatenate(moments))
+        columns = []
+        for mine, (_, values) in zip(moments, lists):
+            rows = numpy.full(len(times), -1)
+            rows[numpy.searchsorted(times, mine)] = numpy.arange(len(mine))
+            columns.append(pyarrow.chunked_array([values.take(pyarrow.array(rows, mask=rows < 0))]))
+        return times, columns
+
+    def lists(self, asked: Asked, chosen: Chosen, time: Range) -> dict[tuple[str | None, ...], tuple[pyarrow.Array, pyarrow.Array]]:
+        """The times and values of each sensor that has any."""
+        bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
+        found = self.ask(
+            f"SELECT {', '.join(map(name, [*asked.tags, asked.free('times'), asked.field]))} FROM columns({literal(asked.table)}{bounds}) "
+            f"WHERE {self.chosen(asked.table, asked.tags, chosen)}")
+        times, values = found.columns[-2:]
+        return {sensor: (times[row].values, values[row].values) for row, sensor in enumerate(sensors_in(found, asked.tags))}
 
     def extent(self, table: str, chosen: Chosen, time: Range) -> tuple[int, int, int, int] | None:
         time_name, tags, _ = self.schema(table)
         where = f"{self.chosen(table, tags, chosen)} AND {within(time_name, time)}"
         groups = f"GROUP BY {', '.join(map(name, tags))}" if tags else ""
         found = self.ask(
-            f"SELECT min(first) AS first, max(last) AS last, max(rows) AS rows, count(*) AS sensors FROM (SELECT min({name(time_name)}) AS first, "
-            f"max({name(time_name)}) AS last, count(*) AS rows FROM {name(table)} WHERE {where} {groups}) WHERE rows > 0")
-        first, last, rows, sensors = (found[column][0] for column in ("first", "last", "rows", "sensors"))
+            f"SELECT min(first), max(last), max(rows), count(*) FROM (SELECT min({name(time_name)}), max({name(time_name)}), count(*) "
+            f"FROM {name(table)} WHERE {where} {groups}) AS found(first, last, rows) WHERE rows > 0")
+        first, last, rows, sensors = (column[0] for column in found.columns)
         return (first.value, last.value, rows.as_py(), sensors.as_py()) if first.is_valid else None
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
         asked = self.asked(table, field)
-        tags, where = self.sensors_of(table, asked.tags, chosen), self.chosen(table, asked.tags, chosen)
-        times = "times" if "times" not in (known for known, _ in asked.fields) else "times_"
-        bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
-        found = self.ask(f"SELECT {', '.join([*map(name, asked.tags), name(times), name(asked.field)])} FROM columns({literal(table)}{bounds}) WHERE {where}")
-        rows = zip(*(found[tag].to_pylist() for tag in asked.tags)) if asked.tags else [()] * len(found)
-        lists = {sensor: self.line(asked, found[times][row].values, found[asked.field][row].values) for row, sensor in enumerate(rows)}
+        tags, lists = self.sensors_of(table, asked.tags, chosen), self.lists(asked, chosen, time)
         none = numpy.array([], "datetime64[ns]"), asked.empty().reshape(1, 0), 0
-        return tags, [lists.get(sensor, none) for sensor in keys(tags)]
+        return tags, [self.line(asked, *lists[sensor]) if sensor in lists else none for sensor in keys(tags)]
 
     def line(self, asked: Asked, times: pyarrow.Array, values: pyarrow.Array) -> tuple[Any, Any, int]:
         if asked.dtype is None:
@@ -497,17 +540,17 @@ class Database:
         return plain(times), values, missing
 
     def moments(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
-        found = as_asked(found, chosen)
-        values = plain(found["value"])
+        *tags, times, values = as_asked(found, asked.tags, chosen).columns
+        values = plain(values)
         values = values.astype(asked.dtype) if asked.dtype is not None else values
-        return [(tag, found[tag].to_pylist()) for tag in asked.tags], plain(found["moment"]), values
+        return [(tag, column.to_pylist()) for tag, column in zip(asked.tags, tags)], plain(times), values
 
     def at(self, table: str, chosen: Chosen, field: str | None, time_ns: int) -> tuple[Tags, Any, Any]:
         asked = self.asked(table, field)
         columns = "".join(f"{name(tag)}, " for tag in asked.tags)
         order = f"ORDER BY {columns[:-2]}" if columns else ""
         return self.moments(asked, chosen, self.ask(
-            f"SELECT {columns}{name(asked.time)} AS moment, {name(asked.field)} AS value FROM {name(table)} "
+            f"SELECT {columns}{name(asked.time)}, {name(asked.field)} FROM {name(table)} "
             f"WHERE {self.where(asked, chosen, (None, None))} AND {name(asked.time)} = {moment(time_ns)} AND {name(asked.field)} IS NOT NULL {order}"))
 
     def grouped(self, asked: Asked, where: str, what: str) -> pyarrow.Table:
@@ -518,7 +561,7 @@ class Database:
     def latest(self, table: str, chosen: Chosen, field: str | None) -> tuple[Tags, Any, Any]:
         asked = self.asked(table, field)
         value, time = name(asked.field), name(asked.time)
-        what = f"max({time}) AS moment, last_value({value} ORDER BY {time}) AS value"
+        what = f"max({time}), last_value({value} ORDER BY {time})"
         where = f"{self.where(asked, chosen, (None, None))} AND {value} IS NOT NULL"
         return self.moments(asked, chosen, self.grouped(asked, where, what))
 
@@ -527,7 +570,7 @@ class Database:
         where = self.where(asked, chosen, time)
         value, time_name = name(asked.numeric().field), name(asked.time)
         order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {time_name}"
-        what = f"first_value({time_name} {order}) AS moment, first_value({value} {order}) AS value"
+        what = f"first_value({time_name} {order}), first_value({value} {order})"
         where += f" AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
         return self.moments(asked, chosen, self.grouped(asked, where, what))
 
@@ -541,15 +584,17 @@ class Database:
             asked.numeric()
         columns = "".join(f"{name(tag)}, " for tag in asked.tags)
         interval = f"INTERVAL '{width} {'months' if is_months else 'nanoseconds'}'"
-        values = ", ".join(f"{AGGREGATES[how].format(name(asked.field), name(asked.time))} AS value{place}" for place, how in enumerate(what))
+        bin_ = name(asked.free("bin"))
         found = self.ask(
-            f"SELECT {columns}date_bin({interval}, {name(asked.time)}, {moment(origin_ns)}) AS bin, {values} FROM {name(table)} "
-            f"WHERE {self.where(asked, chosen, time)} GROUP BY {columns}bin")
-        bins, places = numpy.unique(plain(found["bin"]), return_inverse=True)
+            f"SELECT {columns}date_bin({interval}, {name(asked.time)}, {moment(origin_ns)}) AS {bin_}, {', '.join(map(asked.aggregate, what))} "
+            f"FROM {name(table)} WHERE {self.where(asked, chosen, time)} GROUP BY {columns}{bin_}")
         lines = {sensor: line for line, sensor in enumerate(keys(tags))}
-        rows = zip(*(found[tag].to_pylist() for tag in asked.tags)) if asked.tags else [()] * len(found)
-        sensors = [lines[sensor] for sensor in rows]
+        sensors = numpy.array([lines.get(sensor, -1) for sensor in sensors_in(found, asked.tags)], int)
+        # Sensors may come between two questions.
+        found, sensors = found.filter(pyarrow.array(sensors >= 0)), sensors[sensors >= 0]
+        times, *columns = found.columns[len(asked.tags):]
+        bins, places = numpy.unique(plain(times), return_inverse=True)
         values = numpy.full((len(lines), len(what), len(bins)), numpy.nan)
-        for place in range(len(what)):
-            values[sensors, place, places] = plain(found[f"value{place}"]).astype(float)
+        for place, column in enumerate(columns):
+            values[sensors, place, places] = plain(column).astype(float)
         return tags, bins, values.reshape(len(lines) * len(what), len(bins)), int(numpy.isnan(values).sum())

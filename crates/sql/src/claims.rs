@@ -4,14 +4,15 @@
 //! followed each other:
 //!
 //! - Rows of an inner join by hash come in the order of the right side. It goes on with that of the left side, as if no
-//!   two rows of the right side were equal in their order. A merge join claims the same with its sides exchanged.
+//!   two rows of the right side were equal in their order.
 //! - Sorts are put below joins that keep the order of their right side, and left out there where a column is constant. The
 //!   join then drops that it is constant, and the sort is missed. Here constants become an order, which the join keeps.
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!
 //! A column that is constant in each part of a `UNION ALL` is not constant in all of it. DataFusion leaves sorts by it out in the
-//! parts, and then takes the first rows of one for those of all.
+//! parts, and then takes the first rows of one for those of all. Two columns that are equal in the parts are, but it no longer
+//! knows that above, and refuses the order that it has made below.
 //!
 //! Of `n / 10 = 1` or `v::INT = 1` it makes that `n` is 10 and `v` 1 in all rows, as if numbers were not cut off, and leaves out
 //! sorts by them. Columns are constant here if the condition says so as it stands.
@@ -25,21 +26,18 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::BinaryExpr;
-use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{
-    HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
-};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::unknown::{Forget, Unknown};
 
-/// Puts [`Unknown`] below joins by hash and by nested loops and below unions, and above joins that merge, when the sides of
-/// joins are chosen.
+/// Puts [`Unknown`] below joins by hash and by nested loops and below unions, when the sides of joins are chosen.
 #[derive(Debug)]
 pub(crate) struct ModestJoins;
 
@@ -50,16 +48,17 @@ impl PhysicalOptimizerRule for ModestJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            if let Some(forget) = forgotten_above(&*node) {
-                return Ok(Transformed::yes(Arc::new(Unknown::new(node, forget)) as _));
-            }
             let sides = match node.downcast_ref::<UnionExec>() {
                 Some(union) => vec![Some(Forget::Constants); union.children().len()],
                 None => forgotten_below(&*node).to_vec(),
             };
+            let knows = match node.is::<UnionExec>() {
+                true => knows_equal_values,
+                false => knows_constants,
+            };
             let is_less = |(side, forget): (&&Arc<dyn ExecutionPlan>, &Option<Forget>)| match forget
             {
-                Some(Forget::Constants) => !side.equivalence_properties().constants().is_empty(),
+                Some(Forget::Constants) => knows(side),
                 forget => forget.is_some(),
             };
             if !node.children().iter().zip(&sides).any(is_less) {
@@ -67,9 +66,7 @@ impl PhysicalOptimizerRule for ModestJoins {
             }
             let children = node.children().into_iter().zip(sides);
             let children = children.map(|(side, forget)| match forget {
-                Some(Forget::Constants) if side.equivalence_properties().constants().is_empty() => {
-                    Arc::clone(side)
-                }
+                Some(Forget::Constants) if !knows(side) => Arc::clone(side),
                 Some(forget) => Arc::new(Unknown::new(Arc::clone(side), forget)) as _,
                 None => Arc::clone(side),
             });
@@ -89,23 +86,47 @@ impl PhysicalOptimizerRule for ModestJoins {
     }
 }
 
+fn knows_constants(node: &Arc<dyn ExecutionPlan>) -> bool {
+    !node.equivalence_properties().constants().is_empty()
+}
+
+/// Whether something is known to be constant, or equal to something else.
+fn knows_equal_values(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.equivalence_properties().eq_group().iter().next().is_some()
+}
+
 /// Whether columns are taken for constant of which the condition does not say that they are equal to a value.
 fn takes_too_much_for_constant(filter: &FilterExec) -> bool {
     let constants_of =
         |node: &dyn ExecutionPlan| node.properties().equivalence_properties().constants();
-    let before = constants_of(&**filter.input());
-    let said: Vec<_> = split_conjunction(filter.predicate())
+    let before = constants_of(&**filter.input()).into_iter();
+    let mut known: Vec<_> = before.map(|constant| constant.expr).collect();
+    let mut equal: Vec<_> = split_conjunction(filter.predicate())
         .into_iter()
         .filter_map(|part| part.downcast_ref::<BinaryExpr>())
         .filter(|part| *part.op() == Operator::Eq)
-        .flat_map(|part| [part.left(), part.right()])
+        .map(|part| (part.left(), part.right()))
         .collect();
+    // What is equal to a value is known, and so is what is equal to that; two columns may be equal and differ from row to row.
+    loop {
+        let before = known.len();
+        equal.retain(|(left, right)| {
+            let tells = |side: &Arc<dyn PhysicalExpr>| side.is::<Literal>() || known.contains(side);
+            let told = match (tells(left), tells(right)) {
+                (true, _) => right,
+                (_, true) => left,
+                _ => return true,
+            };
+            known.push(Arc::clone(told));
+            false
+        });
+        if known.len() == before {
+            break;
+        }
+    }
     // Where columns are left out their places are others.
     let has_all = filter.projection().is_none();
-    constants_of(filter).iter().any(|constant| {
-        let is_known = before.iter().any(|known| known.expr.eq(&constant.expr));
-        !(has_all && (is_known || said.contains(&&constant.expr)))
-    })
+    constants_of(filter).iter().any(|constant| !(has_all && known.contains(&constant.expr)))
 }
 
 /// Puts [`Unknown`] above filters that take too much for constant, before sorts are left out.
@@ -144,9 +165,8 @@ fn forgotten_below(node: &dyn ExecutionPlan) -> [Option<Forget>; 2] {
             other => without_partners(*other),
         };
     }
-    let nested = node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type());
-    let other = node.downcast_ref::<PiecewiseMergeJoinExec>().map(|join| join.join_type());
-    nested.or(other).map_or([None, None], without_partners)
+    let nested = node.downcast_ref::<NestedLoopJoinExec>();
+    nested.map_or([None, None], |join| without_partners(*join.join_type()))
 }
 
 /// Everything of the sides whose columns may become NULL.
@@ -156,14 +176,5 @@ const fn without_partners(join_type: JoinType) -> [Option<Forget>; 2] {
         JoinType::Right => [Some(Forget::Values), Some(Forget::Constants)],
         JoinType::Full => [Some(Forget::Values), Some(Forget::Values)],
         _ => [None, None],
-    }
-}
-
-/// What is forgotten of the rows of a merge join, which wants its sides in order.
-fn forgotten_above(node: &dyn ExecutionPlan) -> Option<Forget> {
-    match node.downcast_ref::<SortMergeJoinExec>()?.join_type() {
-        JoinType::Inner => Some(Forget::Order),
-        JoinType::Left | JoinType::Right | JoinType::Full => Some(Forget::Values),
-        _ => None,
     }
 }

@@ -96,6 +96,11 @@ fn plain(message: &str) -> String {
         return "a subquery looks at columns of the query around it in a way that cannot be run, as beside LIMIT; a join may say the same"
             .to_owned();
     }
+    if message.contains("Cannot access field at argument") {
+        return "a name with a dot stands for a part of a column that has no parts; if it is a column of a table of the query \
+                around, give that table an alias that is not the name of a column"
+            .to_owned();
+    }
     const PLACES: [&str; 11] = [
         "Error during planning: ",
         "Execution error: ",

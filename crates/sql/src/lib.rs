@@ -59,6 +59,7 @@ mod scan;
 mod script;
 mod session;
 mod settings;
+mod simplify;
 mod sink;
 mod size;
 mod snapshots;
@@ -69,6 +70,7 @@ mod tuples;
 mod unique;
 mod unknown;
 mod using;
+mod window_limits;
 mod with_names;
 
 pub use flat::flat;

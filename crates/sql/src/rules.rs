@@ -29,6 +29,7 @@ use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
+use crate::{simplify, window_limits};
 
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
@@ -49,7 +50,7 @@ pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let known = Optimizer::new().rules.into_iter();
     let known = known.map(|rule| OneGrouping::instead_of(rule, query_bytes));
-    let known = known.map(null_keys::instead_of);
+    let known = known.map(null_keys::instead_of).map(simplify::instead_of);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
         known.map(PushGroupFilters::instead_of).collect();
     rules.push(Arc::new(SameKeys::default()));
@@ -66,6 +67,7 @@ pub(crate) fn physical() -> Vec<PhysicalRule> {
     let answers = AggregateStatistics::new();
     let known = PhysicalOptimizer::new().rules.into_iter();
     let known = known.filter(|rule| rule.name() != answers.name());
+    let known = known.map(window_limits::instead_of);
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
     insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
@@ -107,7 +109,9 @@ mod tests {
     use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
     use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
     use datafusion::optimizer::push_down_filter::PushDownFilter;
+    use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
     use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
+    use datafusion::physical_optimizer::limit_pushdown_past_window::LimitPushPastWindows;
     use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 
     use super::*;
@@ -120,7 +124,8 @@ mod tests {
     #[test]
     fn anchors_are_there() {
         let known = PhysicalOptimizer::new().rules;
-        let expected: [(&dyn PhysicalOptimizerRule, usize); 6] = [
+        let expected: [(&dyn PhysicalOptimizerRule, usize); 7] = [
+            (&LimitPushPastWindows::new(), 1),
             (&AggregateStatistics::new(), 1),
             (&JoinSelection::new(), 1),
             (&EnsureRequirements::new(), 1),
@@ -143,6 +148,7 @@ mod tests {
             SingleDistinctToGroupBy::new().name(),
             ExtractEquijoinPredicate::new().name(),
             EliminateCrossJoin::new().name(),
+            SimplifyExpressions::new().name(),
         ] {
             assert_eq!(known.iter().filter(|rule| rule.name() == name).count(), 1, "{name}");
         }

@@ -156,6 +156,13 @@ impl Source for RowScan {
         Some(self.view.snapshot().rows_about(sensors, &self.time))
     }
 
+    fn distinct_about(&self, column: usize) -> Option<usize> {
+        match self.columns[column] {
+            ColumnKind::Tag(tag) => Some(self.view.tag(tag).value_count().min(self.sensors.len())),
+            ColumnKind::Time | ColumnKind::Field(_) => None,
+        }
+    }
+
     fn is_narrowed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
         self.live_columns().can_tell(filter)
     }

@@ -17,24 +17,14 @@ impl ConfigExtension for Settings {
     const PREFIX: &'static str = "tidefall";
 }
 
-/// Settings that change how a session plans or shows, and never what the process may use: memory
-/// and threads belong to whoever runs the process, not to who sends a statement.
-const FREE: [&str; 5] = [
+/// Settings that change how a session reads names and times or shows plans. How plans are made is not among them: many of the
+/// ways that DataFusion can be told to go have wrong answers, and none is as fast. What the process may use, memory and
+/// threads, belongs to whoever runs it, not to who sends a statement.
+const FREE: [&str; 4] = [
     "tidefall.",
     "datafusion.explain.",
-    "datafusion.optimizer.",
     "datafusion.sql_parser.enable_ident_normalization",
     "datafusion.execution.time_zone",
-];
-
-/// What DataFusion would do wrong if it were set otherwise; see `session.rs`.
-const FIXED: [&str; 6] = [
-    "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
-    "datafusion.optimizer.enable_piecewise_merge_join",
-    "datafusion.optimizer.enable_topk_aggregation",
-    "datafusion.optimizer.max_passes",
-    "datafusion.optimizer.skip_failed_rules",
-    "datafusion.optimizer.subset_repartition_threshold",
 ];
 
 /// Checks that a statement may change the setting.
@@ -43,13 +33,11 @@ const FIXED: [&str; 6] = [
 /// `Unsupported`, naming what can be set.
 pub(crate) fn check_free(variable: &str) -> Result<()> {
     let name = variable.to_ascii_lowercase();
-    let is_free = FREE.iter().any(|prefix| name.starts_with(prefix)) || name == "timezone";
-    if is_free && !FIXED.contains(&name.as_str()) {
+    if FREE.iter().any(|prefix| name.starts_with(prefix)) || name == "timezone" {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "{variable} cannot be set by a statement; tidefall.metrics, datafusion.explain.*, \
-         most of datafusion.optimizer.* and the time zone can"
+        "{variable} cannot be set by a statement; tidefall.metrics, datafusion.explain.* and the time zone can"
     )))
 }
 

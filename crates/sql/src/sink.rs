@@ -3,23 +3,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, AsArray, RecordBatch, StringArray};
-use datafusion::arrow::compute::{cast, concat_batches};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array,
+};
+use datafusion::arrow::compute::{cast, concat};
 use datafusion::arrow::datatypes::{
     DataType, Field, Schema, SchemaRef, TimestampNanosecondType, UInt32Type,
 };
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use tidefall_storage::{Db, WriteOptions};
-use tidefall_types::{
-    ColumnKind, FieldColumn, NO_TAG, TableSchema, TagColumn, WriteBatch, text_bytes,
-};
+use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TagColumn, WriteBatch, text_bytes};
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
+use crate::over::bytes_of;
 use crate::table::View;
 
 /// Rows that one write takes at most. All rows of an `INSERT ... VALUES` up to here are written
@@ -30,6 +32,9 @@ const ROWS_PER_WRITE: usize = 256 * 1024;
 /// Bytes of texts that one write takes at most; all rows of an `INSERT ... VALUES` within it are written whole or not
 /// at all, too. The log takes as much at once with the least memory budget.
 const TEXT_BYTES_PER_WRITE: usize = 16 << 20;
+
+/// Bytes of all columns that one write takes at most, as a table may have thousands of them.
+const BYTES_PER_WRITE: usize = 64 << 20;
 
 /// Where inserted rows go.
 pub(crate) struct Sink {
@@ -59,10 +64,9 @@ impl Sink {
             .map_err(|error| from_datafusion(error.into()))
     }
 
-    async fn write(&self, batches: Vec<RecordBatch>) -> Result<u64> {
-        let all = concat_batches(&self.arrow, &batches)?;
-        let write = to_write_batch(&all, self.view.schema())?;
-        drop((all, batches));
+    async fn write(&self, batches: Vec<Rows>) -> Result<u64> {
+        let write = self.write_batch(&batches)?;
+        drop(batches);
         let (db, table) = (self.db.clone(), self.view.schema().name.clone());
         let written = tokio::task::spawn_blocking(move || {
             // A batch may have many long texts alone.
@@ -76,6 +80,37 @@ impl Sink {
             .map_err(|error| DataFusionError::External(Box::new(error)))?
             .map_err(to_datafusion)?;
         Ok(rows as u64)
+    }
+}
+
+impl Sink {
+    /// All rows of some batches. A field of which none of them says anything needs no column.
+    fn write_batch(&self, batches: &[Rows]) -> Result<WriteBatch> {
+        let mut write = WriteBatch::default();
+        for (place, column) in self.view.schema().columns.iter().enumerate() {
+            let is_told = batches.iter().any(|batch| batch.columns[place].is_some());
+            if !is_told && matches!(column.kind, ColumnKind::Field(_)) {
+                continue;
+            }
+            let data_type = &self.slots[place].data_type;
+            let values = |batch: &Rows| match &batch.columns[place] {
+                Some(values) => Arc::clone(values),
+                None => new_null_array(data_type, batch.rows),
+            };
+            let parts: Vec<ArrayRef> = batches.iter().map(values).collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+            let values = concat(&parts)?;
+            match column.kind {
+                ColumnKind::Time => {
+                    write.time = values.as_primitive::<TimestampNanosecondType>().values().clone();
+                }
+                ColumnKind::Tag(_) => write.tags.push(tag_column(&column.name, values.as_ref())?),
+                ColumnKind::Field(_) => {
+                    write.fields.push(FieldColumn { name: column.name.clone(), values });
+                }
+            }
+        }
+        Ok(write)
     }
 }
 
@@ -100,26 +135,33 @@ impl DataSink for Sink {
     async fn write_all(
         &self,
         mut data: SendableRecordBatchStream,
-        _context: &Arc<TaskContext>,
+        context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let (mut waiting, mut rows, mut bytes, mut written, mut row) = (Vec::new(), 0, 0, 0, 1);
+        let charged = MemoryConsumer::new("insert").register(context.memory_pool());
+        let (mut waiting, mut rows, mut texts, mut written, mut row) = (Vec::new(), 0, 0, 0, 1);
         while let Some(batch) = data.next().await.transpose()? {
             let fitted = self.fit(&batch, row).map_err(|error| {
                 to_datafusion(error.context(format_args!("table {}", self.view.schema().name)))
             })?;
             row += batch.num_rows();
-            let more: usize = fitted.columns().iter().map(|c| text_bytes(c, 0..c.len())).sum();
-            if rows > 0 && bytes + more > TEXT_BYTES_PER_WRITE {
+            let more = Rows::of(&fitted);
+            drop((batch, fitted));
+            let (more_texts, bytes) = (more.text_bytes(), more.bytes());
+            let is_full = rows >= ROWS_PER_WRITE
+                || texts + more_texts > TEXT_BYTES_PER_WRITE
+                || charged.size() + bytes > BYTES_PER_WRITE;
+            if rows > 0 && (is_full || charged.try_grow(bytes).is_err()) {
                 written += self.write(std::mem::take(&mut waiting)).await?;
-                (rows, bytes) = (0, 0);
+                charged.free();
+                (rows, texts) = (0, 0);
             }
-            rows += batch.num_rows();
-            bytes += more;
-            waiting.push(fitted);
-            if rows >= ROWS_PER_WRITE {
-                written += self.write(std::mem::take(&mut waiting)).await?;
-                (rows, bytes) = (0, 0);
+            if charged.size() == 0 {
+                // One batch is written in any case.
+                charged.grow(bytes);
             }
+            rows += more.rows;
+            texts += more_texts;
+            waiting.push(more);
         }
         if rows > 0 {
             written += self.write(waiting).await?;
@@ -128,22 +170,25 @@ impl DataSink for Sink {
     }
 }
 
-fn to_write_batch(batch: &RecordBatch, schema: &TableSchema) -> Result<WriteBatch> {
-    let mut write = WriteBatch::default();
-    for (column, values) in schema.columns.iter().zip(batch.columns()) {
-        match column.kind {
-            ColumnKind::Time => {
-                write.time = values.as_primitive::<TimestampNanosecondType>().values().clone();
-            }
-            ColumnKind::Tag(_) => write.tags.push(tag_column(&column.name, values.as_ref())?),
-            // A field of which nothing is said needs no column.
-            ColumnKind::Field(_) if values.null_count() == values.len() => {}
-            ColumnKind::Field(_) => write
-                .fields
-                .push(FieldColumn { name: column.name.clone(), values: Arc::clone(values) }),
-        }
+/// Rows in the columns of the table, but for those that are null in all of them.
+struct Rows {
+    columns: Vec<Option<ArrayRef>>,
+    rows: usize,
+}
+
+impl Rows {
+    fn of(batch: &RecordBatch) -> Self {
+        let told = |values: &ArrayRef| (values.null_count() < values.len()).then(|| values.clone());
+        Self { columns: batch.columns().iter().map(told).collect(), rows: batch.num_rows() }
     }
-    Ok(write)
+
+    fn text_bytes(&self) -> usize {
+        self.columns.iter().flatten().map(|values| text_bytes(values, 0..values.len())).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.columns.iter().flatten().map(|values| bytes_of(&**values)).sum()
+    }
 }
 
 fn tag_column(name: &str, values: &dyn Array) -> Result<TagColumn> {
@@ -153,4 +198,26 @@ fn tag_column(name: &str, values: &dyn Array) -> Result<TagColumn> {
     let keys = dictionary.keys();
     let keys: Vec<u32> = keys.iter().map(|key| key.unwrap_or(NO_TAG)).collect();
     Ok(TagColumn { name: name.to_owned(), values: texts.clone(), keys: keys.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::Float64Array;
+
+    use super::*;
+
+    /// Every batch had an array of NULL for each field of the table.
+    #[test]
+    fn columns_of_which_nothing_is_said_take_no_memory() {
+        let told: ArrayRef = Arc::new(Float64Array::from(vec![1.0; 8_192]));
+        let null = new_null_array(&DataType::Float64, 8_192);
+        let columns = (0..2_000).map(|place| {
+            let values = if place == 7 { &told } else { &null };
+            (format!("f{place}"), Arc::clone(values), true)
+        });
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let rows = Rows::of(&batch);
+        assert_eq!((rows.rows, rows.columns.iter().flatten().count()), (8_192, 1));
+        assert_eq!(rows.bytes(), 8 * 8_192);
+    }
 }

@@ -58,6 +58,10 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn rows_about(&self, _partition: Option<usize>) -> Option<usize> {
         None
     }
+    /// About how many different values a column has, if it can tell without reading any.
+    fn distinct_about(&self, _column: usize) -> Option<usize> {
+        None
+    }
     /// Whether a filter on its batches that changes while they are made can spare it work.
     fn is_narrowed_by(&self, _filter: &Arc<dyn PhysicalExpr>) -> bool {
         false
@@ -291,6 +295,11 @@ impl ExecutionPlan for SourceNode {
             let bytes_per_row = types().map(bytes_about).sum::<usize>().max(lists);
             statistics.num_rows = Precision::Inexact(rows);
             statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(bytes_per_row));
+        }
+        for (at, column) in statistics.column_statistics.iter_mut().enumerate() {
+            if let Some(values) = self.source.distinct_about(at) {
+                column.distinct_count = Precision::Inexact(values);
+            }
         }
         Ok(Arc::new(statistics))
     }

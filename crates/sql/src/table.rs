@@ -88,6 +88,11 @@ impl TagView<'_> {
         Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, values)?))
     }
 
+    /// How many values the tag has among all sensors of the table.
+    pub(crate) fn value_count(&self) -> usize {
+        self.tag.value_count()
+    }
+
     /// The key of the value that a sensor has, or [`NO_TAG`].
     pub(crate) fn key(&self, sensor: u32) -> u32 {
         self.tag.key(sensor)

@@ -235,7 +235,7 @@ impl Import {
             note!(
                 "{path}: {} times were shown twice by clocks in {}, as they went back; each was taken for the first of both",
                 show_count(twice),
-                args.timezone.as_deref().unwrap_or("UTC")
+                args.timezone.as_deref().unwrap_or("the zones that they name")
             );
         }
         Ok(())

@@ -248,7 +248,7 @@ impl NullTexts {
 }
 
 /// `text` for a message: readable whatever its bytes are, and not too long.
-pub(super) fn quoted(text: &[u8]) -> String {
+pub(crate) fn quoted(text: &[u8]) -> String {
     const BYTES_MAX: usize = 60;
     match text.get(..BYTES_MAX) {
         Some(start) if text.len() > BYTES_MAX => {

@@ -72,7 +72,8 @@ pub enum TimeFormat {
     Spreadsheet,
     /// A pattern in the manner of `strftime`: `%Y %y %m %b %B %d %e %j %G %V %u %H %I %p %M %S %f
     /// %z %Z %a %A %F %T %s %%`. Numbers need no leading zeros, a blank stands for any number of
-    /// blanks, and times are UTC unless `%z` says otherwise.
+    /// blanks, and times are UTC, or of the zone that the file has, unless they name one: by `%z`, by `%Z`, which is
+    /// `UTC`, `GMT`, `Z` or a place such as `Europe/Berlin`, or by `UTC`, `GMT` or `Z` at the end of the pattern.
     Pattern(String),
 }
 
@@ -187,9 +188,8 @@ impl TimeParser {
             Form::Unix(_) => (self.parse_in_utc(text)?, true),
             Form::Spreadsheet => (self.parse_in_utc(text)?, false),
             Form::Pattern { items, .. } => {
-                let names_moment = |item| matches!(item, &Item::Zone | &Item::UnixSeconds);
-                let is_moment = items.iter().any(names_moment);
-                (self.parse_in_utc(text)?, is_moment)
+                let are_moments = pattern::are_moments(items);
+                (self.parse_in_utc(text)?, are_moments)
             }
         };
         if is_moment { Ok(time_ns) } else { zone.moment(time_ns, &mut self.twice) }
@@ -204,13 +204,18 @@ impl TimeParser {
             },
             Form::Unix(unit_ns) => parse_unix(text, *unit_ns),
             Form::Spreadsheet => parse_spreadsheet(text),
-            Form::Pattern { items, text: pattern } => pattern::parse(items, text.trim_ascii())
-                .map_err(|why| {
+            Form::Pattern { items, text: pattern } => {
+                let parsed = pattern::parse(items, text.trim_ascii()).map_err(|why| {
                     Error::invalid(format!(
                         "{} is not a time of the form {pattern:?}: {why}",
                         quoted(text)
                     ))
-                }),
+                });
+                match parsed? {
+                    (local_ns, Some(zone)) => zone.moment(local_ns, &mut self.twice),
+                    (time_ns, None) => Ok(time_ns),
+                }
+            }
         }
     }
 

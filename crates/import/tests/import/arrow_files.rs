@@ -8,16 +8,16 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{
-    ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray,
-    TimestampMicrosecondArray,
+    ArrayRef, Date32Array, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    StringViewArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use tidefall_import::{
-    ColumnarOptions, CsvOptions, LocalZone, is_columnar, open_columnar, open_csv,
+    ColumnarOptions, CsvOptions, LocalZone, ParsedBatch, is_columnar, open_columnar, open_csv,
 };
-use tidefall_types::{ErrorKind, format_time, parse_time};
+use tidefall_types::{ErrorKind, FieldType, format_time, parse_time};
 
 const ROWS: i64 = 40_000;
 
@@ -266,5 +266,108 @@ fn damaged_arrow_files_are_errors() {
             }
         }
         assert!(errors > 3, "only {errors} were noticed");
+    }
+}
+
+/// A file of one batch, read with `options`: its times, the texts of its first tag, its fields by name, and its bad rows.
+fn read_one(columns: Vec<(&str, ArrayRef)>, options: &ColumnarOptions) -> ParsedBatch {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.arrow");
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = FileWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    open_columnar(&path, options).unwrap().next().unwrap().unwrap()
+}
+
+/// The times of a field, empty where it has none.
+fn times_of(parsed: &ParsedBatch, name: &str) -> Vec<String> {
+    let field = parsed.batch.fields.iter().find(|field| field.name == name).unwrap();
+    let values = field.values.as_primitive::<TimestampNanosecondType>();
+    values.iter().map(|time| time.map_or_else(String::new, format_time)).collect()
+}
+
+fn in_berlin(types: &[(&str, FieldType)], tags: &[&str]) -> ColumnarOptions {
+    ColumnarOptions {
+        zone: Some(LocalZone::from_name("Europe/Berlin").unwrap()),
+        types: types.iter().map(|(name, ty)| ((*name).to_owned(), *ty)).collect(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..ColumnarOptions::default()
+    }
+}
+
+/// Dates and dictionaries among the fields were taken for UTC, and tags for times.
+#[test]
+fn all_times_without_a_zone_are_those_of_the_zone_but_tags() {
+    let at = TimestampMicrosecondArray::from(vec![
+        parse_time("2024-01-15 12:00").unwrap() / 1_000,
+        parse_time("2024-07-15 12:00").unwrap() / 1_000,
+    ]);
+    let day = Date32Array::from(vec![19_737, 19_919]);
+    let keys = UInt32Array::from(vec![1, 0]);
+    let seen = DictionaryArray::new(keys, Arc::new(at.clone()));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("batch", Arc::new(day.clone())),
+        ("day", Arc::new(day)),
+        ("at", Arc::new(at)),
+        ("seen", Arc::new(seen)),
+    ];
+    let parsed = read_one(columns.clone(), &in_berlin(&[], &["batch"]));
+    let times: Vec<String> = parsed.batch.time.iter().map(|time| format_time(*time)).collect();
+    assert_eq!(times, ["2024-01-15T11:00:00Z", "2024-07-15T10:00:00Z"]);
+    assert_eq!(times_of(&parsed, "day"), ["2024-01-14T23:00:00Z", "2024-07-14T22:00:00Z"]);
+    assert_eq!(times_of(&parsed, "seen"), ["2024-07-15T10:00:00Z", "2024-01-15T11:00:00Z"]);
+    // What becomes text is what the file says; the time never does.
+    let types = ["day", "seen", "at"].map(|name| (name, FieldType::Text));
+    let texts = read_one(columns, &in_berlin(&types, &["batch"]));
+    let text =
+        |field: usize| texts.batch.fields[field].values.as_string::<i32>().value(0).to_owned();
+    assert_eq!([text(0), text(1)], ["2024-01-15T00:00:00", "2024-07-15T12:00:00"]);
+    assert_eq!(texts.batch.time, parsed.batch.time);
+    let tag = &parsed.batch.tags[0];
+    assert_eq!(tag.values.value(tag.keys[0] as usize), "2024-01-15");
+}
+
+/// The fields that are asked for had all other times beside them.
+#[test]
+fn times_that_are_not_asked_for_are_no_fields() {
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![7]));
+    let columns = |names: [&'static str; 3]| -> Vec<(&str, ArrayRef)> {
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        vec![(names[0], at.clone()), (names[1], at.clone()), (names[2], values)]
+    };
+    let fields = Some(vec!["v".to_owned()]);
+    let options = ColumnarOptions { fields, ..ColumnarOptions::default() };
+    let parsed = read_one(columns(["sent", "time", "v"]), &options);
+    assert_eq!(parsed.batch.fields.len(), 1);
+    let options = ColumnarOptions { skip: vec!["time".to_owned()], ..ColumnarOptions::default() };
+    let parsed = read_one(columns(["time", "sent", "v"]), &options);
+    assert_eq!((parsed.batch.time[0], parsed.batch.fields.len()), (7_000, 1));
+}
+
+/// Texts were read as UTC, in the forms of another library, and large numbers became infinite.
+#[test]
+fn texts_of_fields_are_read_as_those_of_other_files() {
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, 1, 2, 3]));
+    let sent = ["2024-01-15 12:00", "2024-07-15", "2024-01-15T11:00Z", "soon"];
+    let columns: Vec<(&str, ArrayRef)> =
+        vec![("at", at.clone()), ("sent", Arc::new(StringArray::from(sent.to_vec())))];
+    let parsed = read_one(columns, &in_berlin(&[("sent", FieldType::Timestamp)], &[]));
+    assert_eq!(
+        times_of(&parsed, "sent"),
+        ["2024-01-15T11:00:00Z", "2024-07-14T22:00:00Z", "2024-01-15T11:00:00Z"]
+    );
+    assert_eq!((parsed.bad.len(), parsed.bad[0].line), (1, 4));
+    let reason = parsed.bad[0].reason.message();
+    assert!(reason.contains("\"sent\"") && reason.contains("soon"), "{reason}");
+
+    let numbers = ["1e400", "-inf", "NaN", "1.5"];
+    let columns: Vec<(&str, ArrayRef)> =
+        vec![("at", at), ("v", Arc::new(StringArray::from(numbers.to_vec())))];
+    for ty in [FieldType::F64, FieldType::F32] {
+        let parsed = read_one(columns.clone(), &in_berlin(&[("v", ty)], &[]));
+        assert_eq!((parsed.bad.len(), parsed.bad[0].line), (1, 1), "{ty:?}");
+        let reason = parsed.bad[0].reason.message();
+        assert!(reason.contains("\"v\": \"1e400\" does not fit"), "{reason}");
     }
 }

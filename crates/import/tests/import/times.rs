@@ -295,5 +295,21 @@ fn local_times_are_moments_by_the_zone_that_is_told() {
     let format = Some(TimeFormat::from_name("%d.%m.%Y %H:%M %z").unwrap());
     let options = CsvOptions { time_format: format, ..CsvOptions::default() };
     assert_eq!(read(zoned, options), (vec![winter.clone(), first_of_both], vec![], 0));
-    assert_eq!(read("time,v\n1705316400,1\n", CsvOptions::default()).0, [winter]);
+    assert_eq!(
+        read("time,v\n1705316400,1\n", CsvOptions::default()).0,
+        std::slice::from_ref(&winter)
+    );
+    for (text, format) in [
+        ("time,v\n15.01.2024 11:00 UTC,1\n", "%d.%m.%Y %H:%M %Z"),
+        ("time,v\n15.01.2024 11:00 gmt,1\n", "%d.%m.%Y %H:%M %Z"),
+        ("time,v\n15.01.2024 11:00 UTC,1\n", "%d.%m.%Y %H:%M UTC"),
+        ("time,v\n20240115110000Z,1\n", "%Y%m%d%H%M%SZ"),
+        ("time,v\n15.01.2024 06:00 America/New_York,1\n", "%d.%m.%Y %H:%M %Z"),
+        // In German, Z ends the name of a zone, too, which is that of the clocks there.
+        ("time,v\n15.01.2024 12:00 MEZ,1\n", "%d.%m.%Y %H:%M MEZ"),
+    ] {
+        let format = Some(TimeFormat::from_name(format).unwrap());
+        let options = CsvOptions { time_format: format, ..CsvOptions::default() };
+        assert_eq!(read(text, options).0, std::slice::from_ref(&winter), "{text}");
+    }
 }

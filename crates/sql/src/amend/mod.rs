@@ -16,6 +16,7 @@
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
+//! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
 //! `compared.rs` tells which parts of an expression are compared with each other, `nodes.rs` what nodes of a plan compare by
 //! themselves.
@@ -28,6 +29,7 @@ mod compared;
 mod floats;
 mod frames;
 mod nodes;
+mod offsets;
 mod spans;
 mod subqueries;
 mod texts;
@@ -118,6 +120,9 @@ fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// Amends an expression whose types are coerced.
 pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let amended = expr.transform_up(|node| {
+        if let Expr::WindowFunction(window) = &node {
+            offsets::check(&window.params.window_frame)?;
+        }
         let plain = with_whole_years(node).transform_data(|node| casts::plain(node, schema))?;
         let read = plain.transform_data(|node| texts::amend(node, schema))?;
         let kept = read.transform_data(|node| casts::amend(node, schema))?;

@@ -3,7 +3,7 @@
 //! `counters.rs`, `histogram.rs`, `interpolate.rs` and `time_bucket.rs` compute something new; `date_bin.rs` and
 //! `date_trunc.rs` have bins at the ends of time; `amended/` mends what goes wrong beside a NaN or is not exact,
 //! `plain.rs` what answers with numbers in a dictionary, `bounded/` and `windows.rs` what can make more than it is given, `years.rs` what has no row for years that end beyond the range of
-//! times, `span_parts.rs` what is told of spans, `decades.rs` what is told of years, `arrays.rs` what texts are among times. What DataFusion can say already, only longer, is put into its words before a statement is planned
+//! times, `span_parts.rs` what is told of spans, `decades.rs` what is told of years, `arrays.rs` what texts are among times, `fault.rs` a fault for tests. What DataFusion can say already, only longer, is put into its words before a statement is planned
 //! (`short_forms.rs`), so that it is optimised, and answered from metrics, like the long form.
 
 mod alike;
@@ -14,6 +14,8 @@ mod counters;
 mod date_bin;
 mod date_trunc;
 mod decades;
+#[cfg(debug_assertions)]
+mod fault;
 mod forward;
 mod histogram;
 mod inner_names;
@@ -52,6 +54,8 @@ pub(crate) fn register(context: &SessionContext) {
         context.register_udaf(AggregateUDF::new_from_impl(function));
     }
     context.register_udaf(AggregateUDF::new_from_impl(histogram::Histogram));
+    #[cfg(debug_assertions)]
+    context.register_udf(ScalarUDF::new_from_impl(fault::PanicWhere::new()));
     let interpolate = Arc::new(WindowUDF::new_from_impl(interpolate::Interpolate));
     let interpolate = Window { inner: interpolate, answers: Answers::Plain };
     context.register_udwf(WindowUDF::new_from_impl(interpolate));

@@ -66,42 +66,51 @@ struct Window {
 }
 
 impl SideBySide {
-    /// Parts of the time whose readings fit into a window, and about how many values each of them has.
-    fn windows(&self) -> Result<(Vec<TimeRange>, usize)> {
-        let (mut extent, mut values): (Option<TimeRange>, u64) = (None, 0);
-        for wanted in &self.sensors {
+    /// The time in which rows may be; none where there are no readings.
+    fn extent(&self) -> Result<Option<TimeRange>> {
+        let mut extent: Option<TimeRange> = None;
+        for wanted in self.sensors.iter().filter(|wanted| wanted.has_rows) {
             let found = self.view.snapshot().extent(&[wanted.sensor], &self.time);
-            let Some((time, rows)) = found.map_err(to_datafusion)? else { continue };
-            let texts = self.view.snapshot().text_bytes_per_row(&wanted.fields).div_ceil(8);
-            let row_values = (wanted.fields.len() as u64 + TIME_VALUES).saturating_add(texts);
-            values = values.saturating_add((rows as u64).saturating_mul(row_values));
-            if wanted.has_rows {
-                extent = Some(extent.map_or(time, |all| all.union(&time)));
-            }
+            let Some((time, _)) = found.map_err(to_datafusion)? else { continue };
+            extent = Some(extent.map_or(time, |all| all.union(&time)));
         }
-        let Some(extent) = extent else { return Ok((Vec::new(), 0)) };
-        let count = i128::from(values.saturating_mul(8) / self.window_bytes + 1);
-        let TimeRange { first_ns: mut first, last_ns: mut last } = extent;
-        if let Some(every) = self.every {
+        Ok(extent.map(|TimeRange { first_ns: first, last_ns: last }| match self.every {
             // Bins are whole: sensors that have no rows of their own may have readings at their ends.
-            first = every.start_of(first);
-            last = every.start_of(last).saturating_add(every.width_ns - 1);
+            Some(every) => TimeRange::new(
+                every.start_of(first),
+                every.start_of(last).saturating_add(every.width_ns - 1),
+            ),
+            None => TimeRange::new(first, last),
+        }))
+    }
+
+    /// About how many values are in memory while a window is read.
+    fn values_within(&self, window: &TimeRange) -> Result<u64> {
+        let (snapshot, mut values) = (self.view.snapshot(), 0_u64);
+        for wanted in &self.sensors {
+            let rows = snapshot.sensor_rows_about(wanted.sensor, &window.intersect(&self.time));
+            let texts = snapshot.text_bytes_per_row(&wanted.fields).div_ceil(8);
+            let row_values = (wanted.fields.len() as u64 + TIME_VALUES).saturating_add(texts);
+            let rows = rows.map_err(to_datafusion)? as u64;
+            values = values.saturating_add(rows.saturating_mul(row_values));
         }
-        let span = i128::from(last) - i128::from(first) + 1;
-        let mut width = (span + count - 1) / count;
-        if let Some(every) = self.every {
-            let every_ns = i128::from(every.width_ns);
-            width = (width + every_ns - 1) / every_ns * every_ns;
-        }
-        let mut windows = Vec::new();
-        let mut start = i128::from(first);
-        while start <= i128::from(last) {
-            let end = (start + width - 1).min(i128::from(last));
-            windows.push(TimeRange::new(start as i64, end as i64).intersect(&self.time));
-            start += width;
-        }
-        let values = usize::try_from(values).unwrap_or(usize::MAX) / windows.len().max(1);
-        Ok((windows, values))
+        Ok(values)
+    }
+
+    /// The time at which the second half of a window begins, if it can be cut there.
+    fn middle_of(&self, window: &TimeRange) -> Option<i64> {
+        let middle_ns = window.first_ns.midpoint(window.last_ns);
+        let middle_ns = match self.every {
+            Some(every) => every.start_of(middle_ns),
+            None => middle_ns,
+        };
+        // Of two nanoseconds, or two bins, the middle is the first.
+        let next = || match self.every {
+            Some(every) => middle_ns.checked_add(every.width_ns),
+            None => middle_ns.checked_add(1),
+        };
+        let middle_ns = if middle_ns > window.first_ns { middle_ns } else { next()? };
+        (middle_ns <= window.last_ns).then_some(middle_ns)
     }
 
     /// The readings of a window of about so many values.
@@ -195,9 +204,48 @@ impl Source for SideBySide {
         tally: &Tally,
     ) -> Result<Batches> {
         let stats = tally.start();
-        let (windows, values) = self.windows()?;
-        let batches = move |window: TimeRange| Arc::clone(&self).batches(&window, values, &stats);
-        Ok(Box::new(windows.into_iter().flat_map(batches)))
+        let windows = Windows { left: self.extent()?.into_iter().collect(), of: Arc::clone(&self) };
+        let batches = move |window: Result<(TimeRange, usize)>| match window {
+            Ok((window, values)) => Arc::clone(&self).batches(&window, values, &stats),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        };
+        Ok(Box::new(windows.flat_map(batches)))
+    }
+}
+
+/// Parts of the time whose readings fit into a window, and about how many values each of them has. The time is halved
+/// until they do, as there may be far more readings in one hour than in another.
+struct Windows {
+    of: Arc<SideBySide>,
+    /// What is left of the time, the next part last.
+    left: Vec<TimeRange>,
+}
+
+impl Iterator for Windows {
+    type Item = Result<(TimeRange, usize)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let window = self.left.pop()?;
+            let values = match self.of.values_within(&window) {
+                Ok(0) => continue,
+                Ok(values) => values,
+                Err(error) => {
+                    self.left.clear();
+                    return Some(Err(error));
+                }
+            };
+            match self.of.middle_of(&window).filter(|_| values > self.of.window_bytes / 8) {
+                Some(middle_ns) => {
+                    self.left.push(TimeRange::new(middle_ns, window.last_ns));
+                    self.left.push(TimeRange::new(window.first_ns, middle_ns - 1));
+                }
+                None => {
+                    let values = usize::try_from(values).unwrap_or(usize::MAX);
+                    return Some(Ok((window.intersect(&self.of.time), values)));
+                }
+            }
+        }
     }
 }
 

@@ -20,8 +20,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    lit, not, when,
+    BinaryExpr, Cast, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
+    Subquery, TryCast, lit, not, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
@@ -123,7 +123,7 @@ enum Condition {
         value: Option<Expr>,
         join_type: JoinType,
     },
-    /// `NOT IN` a subquery that looks at nothing else, which DataFusion knows how to join.
+    /// A column `NOT IN` a subquery that looks at nothing else, which DataFusion knows how to join.
     NotAmong {
         value: Expr,
         subquery: Subquery,
@@ -147,14 +147,24 @@ impl Condition {
         let is_correlated = !subquery.outer_ref_columns.is_empty();
         let join_type = match (value, negated, is_correlated) {
             (Some(value), ..) if has_predicate(value) => return Self::Other(condition),
-            (Some(value), true, false) => {
+            (Some(value), true, false) if is_column(value) => {
                 return Self::NotAmong { value: value.clone(), subquery: subquery.clone() };
             }
-            (Some(_), true, true) | (None, _, false) => return Self::Other(condition),
+            (Some(_), true, _) | (None, _, false) => return Self::Other(condition),
             (_, false, _) => JoinType::LeftSemi,
             (None, true, true) => JoinType::LeftAnti,
         };
         Self::Join { subquery: subquery.clone(), value: value.cloned(), join_type }
+    }
+}
+
+/// Whether a value is a column, in whatever type. Of one that might turn out to be constant DataFusion makes a condition within the
+/// subquery, and forgets the NULL among its values.
+fn is_column(value: &Expr) -> bool {
+    match value {
+        Expr::Column(_) => true,
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => is_column(expr),
+        _ => false,
     }
 }
 

@@ -61,7 +61,6 @@ impl PhysicalOptimizerRule for BoundedRepeats {
             with_short_scalars(node)?.transform_data(|node| {
                 Ok(match node.name() {
                     "HashJoinExec" | "NestedLoopJoinExec" | "CrossJoinExec" => bounded_join(node)?,
-                    "SortMergeJoinExec" | "PiecewiseMergeJoinExec" => bounded_merge(node)?,
                     "UnnestExec" => bounded_unnest(node)?,
                     "FilterExec" | "RepartitionExec" | "SortPreservingMergeExec" => {
                         bounded_gathering(node)?
@@ -112,22 +111,6 @@ fn bounded_join(join: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Exec
     let probe = cut(probe, Cut::Probe { is_repeated });
     let input = with_children(join, vec![build, probe])?;
     Ok(Transformed::yes(Arc::new(SizedExec::new(input, rows_if(is_repeated))) as _))
-}
-
-/// A join of two sides that come while it runs.
-fn bounded_merge(join: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    let mut is_any = false;
-    let mut sides = Vec::new();
-    for side in children(&join) {
-        let is_repeated = may_be_long(&side)?;
-        is_any |= is_repeated;
-        sides.push(cut(side, Cut::Probe { is_repeated }));
-    }
-    if !is_any {
-        return Ok(Transformed::no(join));
-    }
-    let input = with_children(join, sides)?;
-    Ok(Transformed::yes(Arc::new(SizedExec::new(input, ROWS_FEW)) as _))
 }
 
 fn rows_if(is_few: bool) -> usize {

@@ -24,6 +24,7 @@ use crate::ast::plain;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
+use crate::simplify;
 use crate::table::{Table, View};
 
 /// Deletes the rows that a statement names and answers with their count as it was when the
@@ -46,7 +47,7 @@ pub(crate) async fn delete(
         LogicalPlan::TableScan(_) => (Vec::new(), String::new()),
         LogicalPlan::Filter(filter) => {
             let schema = filter.input.schema();
-            let simple = simplify(state, filter.predicate.clone(), schema)?;
+            let simple = simplified(state, filter.predicate.clone(), schema)?;
             let filters = split_conjunction(&simple).into_iter().cloned().collect();
             (filters, filter.predicate.human_display().to_string())
         }
@@ -106,7 +107,7 @@ fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
 
 /// Brings a condition into the form that the optimizer gives to those of queries: literals in the
 /// types of their columns, constants folded.
-fn simplify(state: &SessionState, condition: DfExpr, schema: &DFSchemaRef) -> Result<DfExpr> {
+fn simplified(state: &SessionState, condition: DfExpr, schema: &DFSchemaRef) -> Result<DfExpr> {
     let condition = amend::before_coercion(condition, schema).map_err(from_datafusion)?.data;
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))
@@ -116,7 +117,9 @@ fn simplify(state: &SessionState, condition: DfExpr, schema: &DFSchemaRef) -> Re
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(condition, schema).map_err(from_datafusion)?;
     let amended = amend::after_coercion(coerced, schema).map_err(from_datafusion)?.data;
-    simplifier.simplify(amended).map_err(from_datafusion)
+    let hidden = simplify::hide(amended, true).map_err(from_datafusion)?;
+    let simple = simplifier.simplify(hidden).map_err(from_datafusion)?;
+    simplify::show(simple).map_err(from_datafusion)
 }
 
 fn count_rows(view: &View, conditions: &Conditions) -> Result<u64> {

@@ -109,6 +109,23 @@ async fn answers_and_layers_are_the_smaller_side() {
     assert_eq!(lines(&batches), ["40 15999180"]);
 }
 
+/// What has a row for each value of a tag is small, however many rows it is made of.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_grouped_by_a_tag_is_the_smaller_side() {
+    let test_db = tables().await;
+    for sql in [
+        "SELECT l.v FROM big l JOIN (SELECT host, median(v) AS m FROM big GROUP BY host) n ON l.host = n.host AND l.v > n.m",
+        "SELECT l.v FROM (SELECT host, median(v) AS m FROM big GROUP BY host) n JOIN big l ON l.host = n.host AND l.v > n.m",
+        "SELECT l.room FROM small l JOIN (SELECT host, count(DISTINCT v) AS m FROM big GROUP BY host) n ON l.host = n.host",
+        "SELECT l.room FROM (SELECT host, median(v) AS m FROM big WHERE v > 3 GROUP BY host) n JOIN small l ON l.host = n.host",
+    ] {
+        let plan = test_db.plan(sql).await;
+        let join = plan.split("HashJoinExec").nth(1).unwrap_or_else(|| panic!("{sql}\n{plan}"));
+        let first = join.split("table=").next().unwrap_or_default();
+        assert!(first.contains("AggregateExec"), "{sql}\n{plan}");
+    }
+}
+
 /// A join that knows its small side wants no other sensors.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_sensors_that_a_join_wants_are_read() {

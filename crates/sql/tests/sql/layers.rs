@@ -14,6 +14,7 @@ use rand::{Rng, SeedableRng};
 use tidefall_storage::{CascadeRequest, Target};
 use tidefall_types::{NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, format_time};
 
+use crate::top::reads;
 use crate::{TestDb, lines};
 
 /// Questions for each form of each layer in each placement of the readings.
@@ -359,4 +360,39 @@ async fn what_is_read_later_does_not_change_rows() {
     assert!(plan.contains("sensors=3 of 3"), "{plan}");
     let sum = "SELECT sum(\"s2.v\"), count(*) FROM rows.t WHERE \"s1.v\" > 60000";
     assert_eq!(test_db.text(sum).await, "NULL 20000");
+}
+
+/// Windows were as long as if readings were as dense everywhere: one of long ago made all others one window.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_of_rows_side_by_side_are_cut_where_the_readings_are() {
+    const ROWS: u64 = 1_200_000;
+    let test_db = TestDb::with_memory(16 << 20);
+    test_db
+        .text(&format!(
+            "CREATE TABLE k (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time));
+             INSERT INTO k VALUES ('1970-01-01', 'a', -1);
+             INSERT INTO k SELECT to_timestamp(1704067200 + value), 'a', value FROM generate_series(1, {ROWS})"
+        ))
+        .await;
+    for place in ["kv", "long"] {
+        let first = "SELECT * FROM rows.k LIMIT 5";
+        let read = reads(&test_db, first).await.rows;
+        assert!(read < ROWS / 2, "{place}: {read} rows for the first five");
+        let all = "SELECT count(*), count(DISTINCT time), sum(a) FROM rows.k";
+        let sum = ROWS * (ROWS + 1) / 2 - 1;
+        assert_eq!(
+            test_db.text(all).await,
+            format!("{0} {0} {1:.1}", ROWS + 1, sum as f64),
+            "{place}"
+        );
+        let bins = "SELECT count(*), count(a), sum(a) FROM rows('k', every => INTERVAL '1 minute') WHERE time >= '2024-01-01'";
+        let sum: u64 = (0..=ROWS / 60).map(|bin| (bin * 60 + 59).min(ROWS)).sum();
+        assert_eq!(
+            test_db.text(bins).await,
+            format!("{0} {0} {1:.1}", ROWS / 60 + 1, sum as f64),
+            "{place}"
+        );
+        let cascade = CascadeRequest { table: None, target: Target::Long };
+        test_db.db.cascade(&cascade).expect("a cascade");
+    }
 }

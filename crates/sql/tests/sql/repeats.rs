@@ -137,13 +137,6 @@ async fn joins_of_lists_answer_as_ever() {
         "SELECT count(*), sum(array_length(a.l || b.l)) FROM {lists} a JOIN {lists} b ON a.l = b.l"
     );
     assert_eq!(test_db.text(&both).await, "7 1400");
-    let merged = format!(
-        "SELECT count(*), sum(array_length(y.l)) FROM generate_series(1, 1000) a JOIN {lists} y ON a.value % 10 = y.k"
-    );
-    test_db.text("SET datafusion.optimizer.prefer_hash_join = false").await;
-    assert!(test_db.plan(&merged).await.contains("SortMergeJoin"));
-    assert_eq!(test_db.text(&merged).await, "700 70000");
-    test_db.text("SET datafusion.optimizer.prefer_hash_join = true").await;
     let recursion = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT r.n + 1 FROM r \
                      JOIN (SELECT array_agg(value) AS l FROM generate_series(1, 10)) y ON r.n < array_length(y.l)) \
                      SELECT count(*), max(n) FROM r";

@@ -189,6 +189,21 @@ impl PlacedChunk {
         Ok((times.slice(rows), missing))
     }
 
+    /// About the rows within `time`: those of times that are not regular are taken for evenly spread.
+    pub(super) fn rows_about(&self, time: &TimeRange) -> usize {
+        let chunk = self.meta();
+        if chunk.time_page().is_empty() {
+            return self.rows_within(time);
+        }
+        let (all, found) = (chunk.time(), chunk.time().intersect(time));
+        if found.is_empty() {
+            return 0;
+        }
+        let length = |range: TimeRange| i128::from(range.last_ns) - i128::from(range.first_ns) + 1;
+        let rows = self.rows() as i128 * length(found) / length(all);
+        usize::try_from(rows).map_or(self.rows(), |rows| rows.max(1))
+    }
+
     /// The rows within `time`; at most, where the times are not regular.
     pub(super) fn rows_within(&self, time: &TimeRange) -> usize {
         let chunk = self.meta();

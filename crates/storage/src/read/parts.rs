@@ -324,6 +324,14 @@ impl Part {
         }
     }
 
+    /// About the number of its rows within `time`.
+    pub(super) fn rows_about(&self, time: &TimeRange) -> usize {
+        match &self.place {
+            Place::Run(_, place) => place.len(),
+            Place::Chunk(chunk) => chunk.rows_about(time),
+        }
+    }
+
     /// Reads the rows.
     pub(crate) fn read(
         &self,

@@ -236,6 +236,16 @@ impl TableSnapshot {
         Ok(extent)
     }
 
+    /// About how many readings a sensor has within `time`, from the index alone.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn sensor_rows_about(&self, sensor: u32, time: &TimeRange) -> Result<usize> {
+        self.check_sensors(&[sensor][..])?;
+        let parts = self.sources.parts(sensor, time)?;
+        Ok(parts.iter().map(|part| part.rows_about(time)).sum())
+    }
+
     /// Those of `sensors` that have readings, be they of any time: without those of which all are deleted or dropped.
     /// From the index alone, so that one of which several deletes together hide all may still be there.
     ///

@@ -3,6 +3,7 @@
 use tidefall_types::{Day, Error, NS_PER_DAY, NS_PER_SECOND, Result};
 
 use super::day_start_ns;
+use crate::LocalZone;
 
 pub(super) const MONTHS: [&str; 12] = [
     "january",
@@ -21,6 +22,9 @@ pub(super) const MONTHS: [&str; 12] = [
 
 const DAYS: [&str; 7] =
     ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// The names of zones that mean one distance from UTC everywhere: none.
+const ZONES: [&str; 3] = ["utc", "gmt", "z"];
 
 /// One piece of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +114,23 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Item>> {
     Ok(items)
 }
 
+/// Whether what a pattern reads are moments: they name a zone, the pattern ends with one, or they count from a moment.
+pub(super) fn are_moments(items: &[Item]) -> bool {
+    let names_moment = |item| matches!(item, &Item::Zone | &Item::ZoneName | &Item::UnixSeconds);
+    items.iter().any(names_moment) || ends_with_utc(items)
+}
+
+/// Whether the last word of a pattern is a name of UTC.
+fn ends_with_utc(items: &[Item]) -> bool {
+    let letter = |item: &Item| match item {
+        Item::Literal(byte) => Some(*byte).filter(u8::is_ascii_alphabetic),
+        _ => None,
+    };
+    let mut word: Vec<u8> = items.iter().rev().map_while(letter).collect();
+    word.reverse();
+    ZONES.iter().any(|zone| word.eq_ignore_ascii_case(zone.as_bytes()))
+}
+
 #[derive(Debug, Default)]
 struct Found {
     year: Option<i64>,
@@ -124,13 +145,19 @@ struct Found {
     second: u32,
     fraction_ns: i64,
     afternoon: Option<bool>,
-    zone_s: i64,
-    unix_s: Option<i64>,
+    zone_s: Option<i64>,
+    /// The zone that is named, if it is not UTC.
+    zone: Option<LocalZone>,
+    /// Whether they have a minus, which 0 cannot tell, and the seconds.
+    unix_s: Option<(bool, i64)>,
 }
 
-/// Reads `text` by the pattern.
-pub(super) fn parse(items: &[Item], text: &[u8]) -> Result<i64, &'static str> {
-    Found::of(items, text)?.time_ns()
+/// Reads `text` by the pattern: the time, and the zone that it names whose clocks showed it.
+pub(super) fn parse(items: &[Item], text: &[u8]) -> Result<(i64, Option<LocalZone>), &'static str> {
+    let found = Found::of(items, text)?;
+    // A distance from UTC says it all.
+    let zone = found.zone.filter(|_| found.zone_s.is_none() && found.unix_s.is_none());
+    Ok((found.time_ns()?, zone))
 }
 
 /// Nanoseconds since midnight of `text` by a pattern that has only parts of the day.
@@ -192,15 +219,20 @@ impl Found {
             Item::Minute => self.minute = digits(rest, 2).ok_or("the minute is missing")?,
             Item::Second => self.second = digits(rest, 2).ok_or("the second is missing")?,
             Item::Fraction => self.fraction_ns = fraction(rest).ok_or("the fraction is missing")?,
-            Item::Zone => self.zone_s = zone(rest).ok_or("the zone is missing")?,
+            Item::Zone => self.zone_s = Some(zone(rest).ok_or("the zone is missing")?),
             Item::ZoneName => {
-                name(rest, &["utc", "gmt", "z"]).ok_or("the zone is not UTC, GMT or Z")?;
+                self.zone = zone_name(rest).ok_or(
+                    "the zone is not UTC, GMT, Z or a place such as Europe/Berlin; of other names \
+                     nobody knows which zone they mean",
+                )?;
             }
             Item::UnixSeconds => {
-                let sign = usize::from(rest.starts_with(b"-"));
+                let is_negative = rest.starts_with(b"-");
+                let sign = usize::from(is_negative);
                 let digits = rest[sign..].iter().take_while(|byte| byte.is_ascii_digit());
                 let (number, tail) = rest.split_at(sign + digits.count());
-                self.unix_s = Some(crate::csv::scalar::parse_i64(number).ok_or("no number")?);
+                let seconds = crate::csv::scalar::parse_i64(number).ok_or("no number")?;
+                self.unix_s = Some((is_negative, seconds));
                 *rest = tail;
             }
         }
@@ -209,13 +241,15 @@ impl Found {
 
     fn time_ns(&self) -> Result<i64, &'static str> {
         const RANGE: &str = "it lies outside of 1677-09-21 .. 2262-04-11";
-        if let Some(seconds) = self.unix_s {
+        if let Some((is_negative, seconds)) = self.unix_s {
+            // The fraction goes on from zero, in either direction.
+            let fraction_ns = if is_negative { -self.fraction_ns } else { self.fraction_ns };
             return seconds
                 .checked_mul(NS_PER_SECOND)
-                .and_then(|ns| ns.checked_add(self.fraction_ns))
+                .and_then(|ns| ns.checked_add(fraction_ns))
                 .ok_or(RANGE);
         }
-        let clock_ns = self.clock_ns()? - self.zone_s * NS_PER_SECOND;
+        let clock_ns = self.clock_ns()? - self.zone_s.unwrap_or(0) * NS_PER_SECOND;
         self.midnight_ns()?.checked_add(clock_ns).ok_or(RANGE)
     }
 
@@ -295,6 +329,19 @@ pub(super) fn name(rest: &mut &[u8], names: &[&str]) -> Option<usize> {
             || (word.len() >= 3
                 && name.get(..word.len()).is_some_and(|start| word.eq_ignore_ascii_case(start)))
     })
+}
+
+/// Reads the name of a zone, which is `None` if it is UTC.
+fn zone_name(rest: &mut &[u8]) -> Option<Option<LocalZone>> {
+    let letters = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    if rest.get(letters) != Some(&b'/') {
+        return name(rest, &ZONES).map(|_| None);
+    }
+    // As in America/Port-au-Prince and Etc/GMT+5.
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"/_-+".contains(byte);
+    let (place, tail) = rest.split_at(rest.iter().take_while(is_part).count());
+    *rest = tail;
+    LocalZone::of_place(std::str::from_utf8(place).ok()?).map(Some)
 }
 
 /// Seconds east of UTC of `Z`, `+HH`, `+HHMM` or `+HH:MM`.

@@ -55,7 +55,15 @@ fn patterns_are_read() {
     check("%F %T.%f", "2021-10-07 12:00:00.25", "2021-10-07T12:00:00.250Z");
     check("%Y%m%d%H%M%S", "20211007120000", "2021-10-07T12:00:00Z");
     check("%Y-%j", "2020-366", "2020-12-31T00:00:00Z");
+    check("%s.%f", "1.5", "1970-01-01T00:00:01.500Z");
+    check("%s.%f", "-1.5", "1969-12-31T23:59:58.500Z");
+    check("%s.%f", "-0.25", "1969-12-31T23:59:59.750Z");
     check("%d %B %Y", "7 Sept 2021", "2021-09-07T00:00:00Z");
+    check("%F %T %Z", "2021-07-07 12:00:00 Europe/Berlin", "2021-07-07T10:00:00Z");
+    check("%T [%Z] %F", "12:00:00 [America/Port-au-Prince] 2021-01-07", "2021-01-07T17:00:00Z");
+    check("%F %T %z %Z", "2021-07-07 12:00:00 +0500 Europe/Berlin", "2021-07-07T07:00:00Z");
+    check("%F %T %Z%z", "2021-07-07 12:00:00 GMT+0200", "2021-07-07T10:00:00Z");
+    check("%s.%f", "-9223372036.854775808", "1677-09-21T00:12:43.145224192Z");
     for (format, text) in [
         ("%d/%m/%Y", "30/02/2013"),
         ("%d/%m/%Y", "30/01/2013 x"),
@@ -65,8 +73,14 @@ fn patterns_are_read() {
         ("%Y %I %p", "2020 13 pm"),
         ("%Y", "1500"),
         ("%H:%M", "12:00"),
+        ("%F %T %Z", "2021-03-28 02:30:00 Europe/Berlin"),
+        ("%s.%f", "-9223372036.854775809"),
     ] {
         assert!(read(format, text).is_err(), "{text:?} was read by {format}");
+    }
+    for zone in ["CST", "CET", "Europe/Berlim", "U", "+02:00", ""] {
+        let error = read("%F %T %Z", &format!("2021-07-07 12:00:00 {zone}")).unwrap_err();
+        assert!(error.message().contains(&format!(" {zone}\" is not a time")), "{error}");
     }
     assert_eq!(TimeFormat::from_name("%Q").unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(TimeFormat::from_name("julian").unwrap_err().kind(), ErrorKind::Invalid);

@@ -1,0 +1,229 @@
+//! Conditions on lists are simplified to what means the same where values are NULL.
+//!
+//! DataFusion makes one list of two that stand beside each other, and where nothing is left in it true or false: `n NOT IN (1, 2)
+//! OR n NOT IN (3, 4)` is true then, also where `n` is NULL, of which nothing is known. It takes NULL, and columns, in a list for
+//! values like others. Here it gets to see one of such lists, the others are hidden meanwhile. Those of which one list can be
+//! made, `n IN (1, 2) OR n IN (3)`, it sees, and lists of values in a condition that keeps rows, where what is unknown is as
+//! good as false.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::split_binary_owned;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr,
+};
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+/// DataFusion's rule, which does not get to see lists that it would combine wrongly.
+#[derive(Debug)]
+struct Simplify(SimplifyExpressions);
+
+type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+
+/// Puts it in the place of DataFusion's rule.
+pub(crate) fn instead_of(rule: Rule) -> Rule {
+    let simplify = SimplifyExpressions::new();
+    if rule.name() == simplify.name() { Arc::new(Simplify(simplify)) } else { rule }
+}
+
+impl OptimizerRule for Simplify {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if !has_lists(&plan)? {
+            return self.0.rewrite(plan, config);
+        }
+        let is_condition = matches!(plan, LogicalPlan::Filter(_));
+        let names = NamePreserver::new(&plan);
+        let mut hide_in = |expr: Expr| {
+            let name = names.save(&expr);
+            Ok(Transformed::yes(name.restore(hide(expr, is_condition)?)))
+        };
+        let hidden = plan.map_expressions(|expr| match expr {
+            // Its parts have names, and it has none.
+            Expr::GroupingSet(_) => expr.map_children(&mut hide_in),
+            expr => hide_in(expr),
+        })?;
+        let simple = self.0.rewrite(hidden.data, config)?;
+        let shown = simple.data.map_expressions(|expr| Ok(Transformed::yes(show(expr)?)))?;
+        Ok(Transformed::new_transformed(shown.data, simple.transformed))
+    }
+}
+
+/// Whether an expression of a node has conditions that might be combined.
+fn has_lists(plan: &LogicalPlan) -> Result<bool> {
+    let mut lists = 0;
+    plan.apply_expressions(|expr| {
+        expr.apply(|part| {
+            lists += usize::from(match part {
+                Expr::InList(_) => true,
+                Expr::BinaryExpr(part) => part.op == Operator::Eq,
+                _ => false,
+            });
+            Ok(if lists > 1 { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(lists > 1)
+}
+
+/// The expression with lists hidden that would be combined wrongly. What is unknown may become false in a condition that
+/// keeps rows.
+pub(crate) fn hide(expr: Expr, is_condition: bool) -> Result<Expr> {
+    let op = match &expr {
+        Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,
+        _ => return Ok(expr.map_children(|child| Ok(Transformed::yes(hide(child, false)?)))?.data),
+    };
+    let is_condition = is_condition && op == Operator::And;
+    let parts = split_binary_owned(expr, op).into_iter();
+    let mut parts: Vec<Expr> = parts.map(|part| hide(part, is_condition)).collect::<Result<_>>()?;
+    let lists: Vec<Option<List>> = parts.iter().map(List::of).collect();
+    let combine = |one: &List, other: &List| {
+        let is_one_list = one.joined_by == op && other.joined_by == op;
+        is_one_list || is_condition && one.is_plain && other.is_plain
+    };
+    let mut hidden = Vec::new();
+    for (place, list) in lists.iter().enumerate() {
+        let Some(list) = list else { continue };
+        let shown = lists[..place].iter().enumerate().filter(|(at, _)| !hidden.contains(at));
+        let mut same =
+            shown.filter_map(|(_, other)| other.as_ref()).filter(|o| o.value == list.value);
+        if same.any(|other| !combine(other, list)) {
+            hidden.push(place);
+        }
+    }
+    drop(lists);
+    for place in hidden {
+        let part = std::mem::take(&mut parts[place]);
+        parts[place] = HIDDEN.call(vec![part]);
+    }
+    let whole = parts.into_iter().reduce(|left, right| binary_expr(left, op, right));
+    Ok(whole.unwrap_or_default())
+}
+
+/// The expression with nothing hidden.
+pub(crate) fn show(expr: Expr) -> Result<Expr> {
+    let shown = expr.transform_up(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(mut call) if call.func.inner().is::<Hidden>() => {
+                Transformed::yes(call.args.swap_remove(0))
+            }
+            part => Transformed::no(part),
+        })
+    })?;
+    Ok(shown.data)
+}
+
+/// A condition that is one on a list, or becomes one.
+struct List {
+    value: Expr,
+    /// What makes one list of several of its kind.
+    joined_by: Operator,
+    /// Whether all that is listed are values, and none of them is NULL.
+    is_plain: bool,
+}
+
+impl List {
+    fn of(expr: &Expr) -> Option<Self> {
+        match expr {
+            Expr::InList(InList { expr, list, negated }) => Some(Self {
+                value: expr.as_ref().clone(),
+                joined_by: if *negated { Operator::And } else { Operator::Or },
+                is_plain: list.iter().all(is_value),
+            }),
+            Expr::Not(inner) => {
+                let list = Self::of(inner)?;
+                let joined_by = match list.joined_by {
+                    Operator::And => Operator::Or,
+                    _ => Operator::And,
+                };
+                Some(Self { joined_by, ..list })
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+                Operator::Eq | Operator::NotEq => {
+                    let (value, one) =
+                        if right.any_column_refs() { (right, left) } else { (left, right) };
+                    let joined_by = if *op == Operator::Eq { Operator::Or } else { Operator::And };
+                    is_literal(one).then(|| Self {
+                        value: value.as_ref().clone(),
+                        joined_by,
+                        is_plain: is_value(one),
+                    })
+                }
+                Operator::And | Operator::Or => {
+                    let (left_is, right_is) = (left.any_column_refs(), right.any_column_refs());
+                    match (left_is, right_is) {
+                        // What has no columns may turn out to say nothing.
+                        (true, false) => Self::of(left),
+                        (false, true) => Self::of(right),
+                        _ => {
+                            let (left, right) = (Self::of(left)?, Self::of(right)?);
+                            let is_one = left.value == right.value
+                                && left.joined_by == *op
+                                && right.joined_by == *op;
+                            let is_plain = left.is_plain && right.is_plain;
+                            is_one.then_some(Self { is_plain, ..left })
+                        }
+                    }
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn is_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(..))
+}
+
+fn is_value(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if !value.is_null())
+}
+
+static HIDDEN: LazyLock<ScalarUDF> = LazyLock::new(|| {
+    let any_one = Signature::any(1, Volatility::Immutable);
+    ScalarUDF::new_from_impl(Hidden(any_one))
+});
+
+/// A condition that is not looked into.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Hidden(Signature);
+
+impl ScalarUDFImpl for Hidden {
+    fn name(&self) -> &str {
+        "hidden"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args.swap_remove(0))
+    }
+}
