@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefall_storage::{Ack, Db, DbOptions, Target};
-use tidefall_types::{Error, ErrorKind, FieldType, Result, parse_duration};
+use tidefall_types::{Error, FieldType, Result, parse_duration};
 
 use crate::size::parse_bytes;
 
@@ -87,23 +87,24 @@ impl DbArgs {
 
     /// Opens the database for reading and writing.
     pub(crate) fn open(&self, missing: Missing) -> Result<Db> {
+        self.check_there(missing)?;
+        Db::open(&self.db, self.options())
+    }
+
+    /// Opens the database, only for reading if it cannot be written from here.
+    pub(crate) fn open_shared(&self, missing: Missing) -> Result<Db> {
+        self.check_there(missing)?;
+        Db::open_shared(&self.db, self.options())
+    }
+
+    fn check_there(&self, missing: Missing) -> Result<()> {
         if missing == Missing::Refuse && !Db::exists(&self.db) {
             return Err(Error::not_found(format!(
                 "there is no database in {}; import and serve make one, as query and shell do with --create",
                 self.db.display()
             )));
         }
-        Db::open(&self.db, self.options())
-    }
-
-    /// Opens the database, only for reading if another process writes it.
-    pub(crate) fn open_shared(&self, missing: Missing) -> Result<Db> {
-        match self.open(missing) {
-            Err(error) if error.kind() == ErrorKind::Locked => {
-                Db::open_read_only(&self.db, self.options())
-            }
-            outcome => outcome,
-        }
+        Ok(())
     }
 }
 
@@ -137,11 +138,12 @@ pub(crate) struct ImportArgs {
     /// Columns that are measured; all others when absent
     #[arg(long, value_delimiter = ',')]
     pub(crate) fields: Vec<String>,
-    /// Columns to leave out
+    /// Columns to leave out, and tags of the table that the rows do not have
     #[arg(long, value_delimiter = ',')]
     pub(crate) skip: Vec<String>,
-    /// A text that stands for a missing value in every column, as an empty one does; may be repeated. NA, N/A, null and
-    /// NULL do so among numbers, and among the texts of a file that has them among its numbers
+    /// A text that stands for a missing value in every column, as nothing between separators does; may be repeated. "" in
+    /// quotes is a text without letters, but for --null "". NA, N/A, null and NULL stand for a missing value among numbers,
+    /// and among the texts of a file that has them among its numbers
     #[arg(long = "null")]
     pub(crate) null_texts: Vec<String>,
     /// A tag that every row gets, as name=value; may be repeated

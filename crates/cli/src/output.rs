@@ -93,6 +93,7 @@ enum Printer {
         is_cut: bool,
     },
     Csv {
+        schema: SchemaRef,
         has_header: bool,
     },
     Json(Box<arrow_json::ArrayWriter<Vec<u8>>>, UniqueNames),
@@ -104,7 +105,7 @@ impl Printer {
             Format::Table => {
                 Self::Table { schema, batches: Vec::new(), rows: 0, text_bytes: 0, is_cut: false }
             }
-            Format::Csv => Self::Csv { has_header: false },
+            Format::Csv => Self::Csv { schema, has_header: false },
             Format::Json => {
                 let writer = arrow_json::WriterBuilder::new()
                     .with_explicit_nulls(true)
@@ -126,13 +127,7 @@ impl Printer {
                 batches.push(shown);
                 return Ok(!*is_cut);
             }
-            Self::Csv { has_header } => {
-                let mut text = Vec::new();
-                let writer = arrow_csv::WriterBuilder::new().with_header(!*has_header);
-                writer.build(&mut text).write(&flat(batch, None)?).map_err(|e| failed(&e))?;
-                *has_header = true;
-                put(&text)?;
-            }
+            Self::Csv { has_header, .. } => put_csv(batch, has_header)?,
             Self::Json(writer, names) => {
                 check_times(batch)?;
                 writer.write(&names.apply(batch)?).map_err(|e| failed(&e))?;
@@ -157,7 +152,13 @@ impl Printer {
                     false => Ok(()),
                 }
             }
-            Self::Csv { .. } => Ok(()),
+            // An answer without batches has a header, too, but one without columns has none.
+            Self::Csv { schema, mut has_header } => {
+                match has_header || schema.fields().is_empty() {
+                    true => Ok(()),
+                    false => put_csv(&RecordBatch::new_empty(schema), &mut has_header),
+                }
+            }
             Self::Json(mut writer, _) => {
                 writer.finish().map_err(|e| failed(&e))?;
                 let mut text = writer.into_inner();
@@ -166,6 +167,15 @@ impl Printer {
             }
         }
     }
+}
+
+/// Prints rows as CSV, behind a header when there is none yet.
+fn put_csv(batch: &RecordBatch, has_header: &mut bool) -> Outcome {
+    let mut text = Vec::new();
+    let writer = arrow_csv::WriterBuilder::new().with_header(!*has_header);
+    writer.build(&mut text).write(&flat(batch, None)?).map_err(|e| failed(&e))?;
+    *has_header = true;
+    put(&text)
 }
 
 fn put(text: &[u8]) -> Outcome {

@@ -13,6 +13,7 @@ use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, TimeUnit};
+use chrono::DateTime;
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
     Result, RowError, TagColumn, WriteBatch, parse_time,
@@ -138,11 +139,31 @@ fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
     }
     Ok(times(values.iter().map(|count| {
         count.map(|count| {
-            count.checked_mul(unit_ns).ok_or_else(|| {
-                Error::invalid(format!("the time {count} lies outside of 1677 .. 2262"))
-            })
+            count.checked_mul(unit_ns).ok_or_else(|| out_of_range("the time", (count, unit_ns)))
         })
     })))
+}
+
+/// The error for `what`, a count of so many nanoseconds since 1970.
+fn out_of_range(what: &str, (count, unit_ns): (i64, i64)) -> Error {
+    let seconds = i128::from(count) * i128::from(unit_ns) / i128::from(NS_PER_SECOND);
+    let moment = i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
+    let shown = match moment {
+        Some(moment) => moment.naive_utc().to_string(),
+        None => format!("{seconds} seconds from 1970"),
+    };
+    Error::invalid(format!("{what} {shown} lies outside of 1677-09-21 .. 2262-04-11"))
+}
+
+/// Dates and timestamps of any unit as those that are stored.
+pub(crate) fn timestamps(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
+    cast_plain(name, values, &FieldType::Timestamp.arrow()).map_err(|error| {
+        let reach = |(counts, unit_ns): (Int64Array, i64)| {
+            let count = counts.iter().flatten().find(|n| n.checked_mul(unit_ns).is_none())?;
+            Some(out_of_range(&format!("column {name:?}:"), (count, unit_ns)))
+        };
+        counts(values).and_then(reach).unwrap_or(error)
+    })
 }
 
 /// Times that are written in a form, also as numbers.
@@ -235,9 +256,7 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
             };
             field_values(name, &cast_plain(name, values, plain)?)
         }
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
-            cast_plain(name, values, &FieldType::Timestamp.arrow())
-        }
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => timestamps(name, values),
         // Whatever unit a file or a frame counts them in, a field has one.
         DataType::Time32(_) | DataType::Time64(_) => {
             let ns = cast_plain(name, values, &DataType::Time64(TimeUnit::Nanosecond))?;

@@ -27,6 +27,7 @@ use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
 use crate::retype::retype;
+use crate::tags::{Provided, skipped};
 use crate::zone::moments;
 use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
@@ -58,11 +59,12 @@ pub struct ColumnarOptions {
     /// Tags that every row gets, by name and value.
     pub constant_tags: Vec<(String, String)>,
     /// The table that the rows are for, if there is one: when no `tags` are named, the columns
-    /// called like its tags are the tags.
+    /// called like its tags are the tags, and it is an error if one of them is neither a column,
+    /// nor among the constant tags, nor among `skip`.
     pub table: Option<Arc<TableSchema>>,
     /// The columns that are measured; `None` for all others. Others are not read at all.
     pub fields: Option<Vec<String>>,
-    /// Columns to leave out.
+    /// Columns to leave out, and tags of the table that the rows do not have.
     pub skip: Vec<String>,
     /// Types of fields, instead of the file's; names that the file does not have are of no
     /// meaning.
@@ -75,7 +77,7 @@ pub struct ColumnarOptions {
 ///
 /// # Errors
 /// `NotFound` or `Io` when it cannot be read, `Corrupt` when it is no whole such file,
-/// `Invalid` when a column is missing or no time can be found.
+/// `Invalid` when a column or a tag of the table is missing or no time can be found.
 pub fn open_columnar(path: &Path, options: &ColumnarOptions) -> Result<ColumnarReader> {
     let (source, stored_bytes) = Source::open(path, options)?;
     let source = Arc::new(source);
@@ -253,7 +255,7 @@ impl Source {
         let file = File::open(path).map_err(failed)?;
         let stored_bytes = file.metadata().map_err(failed)?.len();
         let form = Form::of(path, &file)?;
-        let tags = tags(form.schema(), options);
+        let tags = tags(form.schema(), options).map_err(|error| error.context(&name))?;
         let (columns, time) =
             wanted_columns(form.schema(), options, &tags).map_err(|error| error.context(&name))?;
         let arrow = ArrowOptions { time: Some(time), tags };
@@ -409,7 +411,7 @@ impl Source {
         match &self.form {
             Form::Parquet(metadata) => {
                 let wrong = |error: &dyn std::fmt::Display| {
-                    damaged(&self.name, error).context(format!("row group {group}"))
+                    unreadable(&self.name, error).context(format!("row group {group}"))
                 };
                 let batches = self
                     .reader(metadata, columns)?
@@ -480,15 +482,37 @@ fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("{name}: {error}"))
 }
 
-/// The tags that the options name, or else those of the table that are not something else here.
-fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Vec<String> {
-    let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
-        return options.tags.clone();
+/// Why rows of a Parquet file cannot be read.
+fn unreadable(name: &str, error: impl std::fmt::Display) -> Error {
+    let error = error.to_string();
+    let word_behind = |mark: &str| {
+        let (_, rest) = error.split_once(mark)?;
+        rest.split(|c: char| !c.is_alphanumeric()).next().map(str::to_owned)
     };
+    // The library has no kinds of errors that would tell.
+    let packing = word_behind("Disabled feature at compile time: ");
+    match packing.or_else(|| word_behind("The codec type ")) {
+        Some(packing) => Error::unsupported(format!(
+            "{name} is packed with {packing}, which is not read here: write it with zstd, snappy, gzip or lz4"
+        )),
+        None if error.contains("NYI: ") => Error::unsupported(format!("{name}: {error}")),
+        None => damaged(name, error),
+    }
+}
+
+/// The tags that the options name, or else those of the table that are not something else here.
+fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Result<Vec<String>> {
+    let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
+        return Ok(options.tags.clone());
+    };
+    let constant = options.constant_tags.iter().map(|(name, _)| name);
+    let others = constant.chain(&options.skip).map(String::as_str).collect();
+    let columns = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    Provided { columns, others }.check(table)?;
     let others = || options.time.iter().chain(&options.skip).chain(options.fields.iter().flatten());
     let is_tag =
         |tag: &&String| schema.index_of(tag).is_ok() && !others().any(|other| other == *tag);
-    table.tags.iter().filter(is_tag).cloned().collect()
+    Ok(table.tags.iter().filter(is_tag).cloned().collect())
 }
 
 /// The positions of the columns that are read, and the name of the one that is the time, which all batches share.
@@ -498,7 +522,8 @@ fn wanted_columns(
     tags: &[String],
 ) -> Result<(Vec<usize>, String)> {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let given = options.time.iter().chain(tags).chain(&options.skip);
+    let skip = skipped(&options.skip, options.table.as_deref(), |name| names.contains(&name));
+    let given = options.time.iter().chain(tags).chain(skip);
     let missing =
         given.chain(options.fields.iter().flatten()).find(|name| !names.contains(&name.as_str()));
     if let Some(name) = missing {

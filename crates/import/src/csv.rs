@@ -23,7 +23,7 @@ use std::sync::mpsc::Receiver;
 
 use tidefall_types::{Error, Result};
 
-use crate::input::binary;
+use crate::input::{binary, is_json};
 use crate::{CsvOptions, Input, ParsedBatch};
 use blocks::{Division, End, Outcome, Sample, start};
 use infer::{Inferred, Survey};
@@ -50,7 +50,7 @@ const THREADS_MAX: usize = 16;
 ///
 /// # Errors
 /// `NotFound` or `Io` when the file cannot be read, `Invalid` when it is empty, has doubled column
-/// names, lacks a column that `options` name, or no time can be found in it, `Corrupt` when its
+/// names, lacks a column that `options` name or a tag of their table, or no time can be found in it, `Corrupt` when its
 /// compressed data is damaged before the first record, `Unsupported` for other kinds of files.
 pub fn open_csv(path: &Path, options: &CsvOptions) -> Result<CsvReader> {
     read_csv(Input::open(path)?, options)
@@ -120,6 +120,12 @@ fn look(input: &mut Input, options: &CsvOptions, sizes: Sizes) -> Result<Looked>
     let magic = &sample.bytes[..sample.bytes.len().min(8)];
     if let Some(what) = binary(magic) {
         return Err(Error::unsupported(format!("{name}, unpacked, is {what}")));
+    }
+    if is_json(&sample.bytes) {
+        return Err(Error::unsupported(format!(
+            "{name} is JSON, which is not imported: write it as Parquet or CSV first, as DuckDB does with \
+             COPY (FROM 'file.jsonl') TO 'file.parquet', and pandas with read_json(..., lines=True).to_parquet(...)"
+        )));
     }
     let inferred = infer::infer(&sample.bytes[..sample.whole_records(options)], options);
     let mut inferred = match (inferred, sample.end.failure()) {

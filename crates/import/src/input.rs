@@ -203,6 +203,16 @@ pub(crate) fn binary(magic: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// Whether text begins with an object of JSON, or with a list of them.
+pub(crate) fn is_json(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"[").unwrap_or(text).trim_ascii_start();
+    let name = text.strip_prefix(b"{").and_then(|text| text.trim_ascii_start().strip_prefix(b"\""));
+    let end = |text: &[u8]| memchr::memchr(b'"', text);
+    let behind = name.and_then(|text| text.get(end(text)? + 1..));
+    behind.is_some_and(|text| text.trim_ascii_start().starts_with(b":"))
+}
+
 struct Counted {
     reader: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,

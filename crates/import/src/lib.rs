@@ -18,6 +18,7 @@ mod input;
 mod ipc;
 mod options;
 mod retype;
+mod tags;
 mod together;
 mod zone;
 

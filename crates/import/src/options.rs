@@ -30,9 +30,11 @@ pub struct CsvOptions {
     pub tags: Vec<String>,
     /// The columns that are measured; `None` for all that are nothing else.
     pub fields: Option<Vec<String>>,
-    /// Columns to leave out.
+    /// Columns to leave out, and tags of the table that the rows do not have.
     pub skip: Vec<String>,
-    /// Texts that stand for a missing value in every column, quoted or not.
+    /// Texts that stand for a missing value in every column, quoted or not. Nothing between two separators always does,
+    /// and two quotes with nothing between them do among numbers, times and booleans; in a tag or a text they are the empty
+    /// text, unless the empty text is one of these.
     pub null_texts: Vec<String>,
     /// Texts that stand for a missing value among numbers, times and booleans, and among the texts of a file that has
     /// them there; elsewhere they are texts, as the code of Namibia is. They never stand for a missing tag.
@@ -41,7 +43,8 @@ pub struct CsvOptions {
     /// meaning.
     pub types: BTreeMap<String, FieldType>,
     /// The table that the rows are for, if there is one: its fields keep their types, and when no
-    /// `tags` are named, the columns called like its tags are the tags.
+    /// `tags` are named, the columns called like its tags are the tags. Then it is an error if one of them
+    /// is neither a column, nor among the constant tags, nor among `skip`.
     pub table: Option<Arc<TableSchema>>,
     /// What a line holds.
     pub layout: Layout,
@@ -72,7 +75,7 @@ impl Default for CsvOptions {
             fields: None,
             skip: Vec::new(),
             // NaN is a value, not a missing one, and stays NaN.
-            null_texts: ["", "\\N"].map(str::to_owned).to_vec(),
+            null_texts: vec!["\\N".to_owned()],
             usual_nulls: ["NA", "N/A", "null", "NULL"].map(str::to_owned).to_vec(),
             types: BTreeMap::new(),
             table: None,
@@ -130,10 +133,10 @@ pub enum Header {
 /// Where the time of a row stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TimeSource {
-    /// Text with date and time of day, or a date and a time of day side by side; else numbers since
-    /// 1970, dates, columns called `year`, `month`, `day` and so on, or a year alone. Of equals
-    /// the one called `time`, `timestamp`, `datetime`, `date` or the like. Numbers must make sense
-    /// as times.
+    /// The column called `time`, `timestamp`, `datetime`, `ts` or the like, if its values make sense as
+    /// times; else text with date and time of day, or a date and a time of day side by side; else numbers
+    /// since 1970, dates, columns called `year`, `month`, `day` and so on, or a year alone. It is an error
+    /// if columns with such names disagree.
     #[default]
     Auto,
     /// One column: the time. Two and more: a date and the time of day, or year, month, day, hour,

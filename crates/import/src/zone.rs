@@ -9,10 +9,10 @@ use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch, TimestampNanosecondArray};
 use arrow_schema::{DataType, Field, Schema};
 use chrono::{DateTime, LocalResult, Offset, TimeZone};
-use tidefall_types::{Error, FieldType, NS_PER_SECOND, Result, RowError};
+use tidefall_types::{Error, NS_PER_SECOND, Result, RowError};
 
 use crate::ArrowOptions;
-use crate::arrow::{cast_plain, time_column};
+use crate::arrow::{time_column, timestamps};
 
 /// The zone of times that name none.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ pub(crate) fn moments(
         if is_text || !is_local(field.data_type()) {
             continue;
         }
-        let local = cast_plain(field.name(), column, &FieldType::Timestamp.arrow())?;
+        let local = timestamps(field.name(), column)?;
         let mut of_column = 0;
         let moment = |(row, local_ns): (usize, Option<i64>)| {
             let moment = zone.moment(local_ns?, &mut of_column);

@@ -120,9 +120,15 @@ impl Write {
         Ok(is_ready.then(|| self.submit_parsed(parsed)))
     }
 
-    /// Submits the body. May wait for memory, or for the manifest when a table or column is new.
+    /// Submits the body. May wait for memory, or for the manifest when a table or column is new: once for all of them.
     fn submit(&mut self) -> std::result::Result<Writes, Failure> {
         let parsed = self.parse()?;
+        let batches: Vec<_> =
+            parsed.batches.iter().map(|table| (table.table.as_str(), &table.batch)).collect();
+        if let Err(error) = self.app.db.prepare(&batches, &self.options()) {
+            // Each write meets it again, and says so.
+            tracing::debug!(%error, "the tables of a body could not be made at once");
+        }
         Ok(self.submit_parsed(parsed))
     }
 
@@ -135,14 +141,17 @@ impl Write {
     /// All batches of a body are submitted before the first is waited for, so that they share
     /// fsyncs with each other and with the writes of other clients.
     fn submit_parsed(&self, parsed: Parsed) -> Writes {
-        let options = WriteOptions {
+        let submit = |table| submit_batch(&self.app.db, table, self.options());
+        Writes { pending: parsed.batches.iter().map(submit).collect(), parsed }
+    }
+
+    fn options(&self) -> WriteOptions {
+        WriteOptions {
             ack: self.ack,
             bad_rows: BadRows::SetAside,
             unknown: Unknown::Create,
             ..WriteOptions::default()
-        };
-        let submit = |table| submit_batch(&self.app.db, table, options);
-        Writes { pending: parsed.batches.iter().map(submit).collect(), parsed }
+        }
     }
 }
 

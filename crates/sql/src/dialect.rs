@@ -131,6 +131,13 @@ impl Dialect for TidefallDialect {
         supports_xml_expressions,
     }
 
+    /// `||` binds as in PostgreSQL and DuckDB, less than what adds and more than what compares.
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        const BETWEEN_PLUS_AND_EQUALS: u8 = 26;
+        (parser.peek_token_ref().token == Token::StringConcat)
+            .then_some(Ok(BETWEEN_PLUS_AND_EQUALS))
+    }
+
     fn parse_prefix(&self, _: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let left = TRIES.get();
         TRIES.set(left.saturating_sub(1));

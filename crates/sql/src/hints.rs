@@ -142,7 +142,9 @@ const UNITS: [(&str, &str); 10] = [
 pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
     let may_help =
         matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::NotFound);
-    match may_help.then(|| hint(sql)).flatten() {
+    // A name that is not there is told by the error.
+    let knows_names = error.kind() != ErrorKind::NotFound;
+    match may_help.then(|| hint(sql, knows_names)).flatten() {
         Some(hint) => {
             // The nearest name of a function is seldom the one that was meant.
             let what = error.message().split(".\nDid you mean").next().unwrap_or_default();
@@ -155,7 +157,7 @@ pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
 /// Nobody types more; looking through long lists of values would take longer than reading them.
 const BYTES_MAX: usize = 64 << 10;
 
-fn hint(sql: &str) -> Option<String> {
+fn hint(sql: &str, knows_names: bool) -> Option<String> {
     if sql.len() > BYTES_MAX {
         return None;
     }
@@ -163,14 +165,18 @@ fn hint(sql: &str) -> Option<String> {
     let is_space = |token: &&TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let tokens: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_space(token)).collect();
     let words: Vec<String> = tokens.iter().map(|token| word(&token.token)).collect();
-    if words.first().is_some_and(|first| first == "from") && !words.iter().any(|w| w == "select") {
+    let begins_with_from = words.first().is_some_and(|first| first == "from");
+    if knows_names && begins_with_from && !words.iter().any(|w| w == "select") {
         return Some("write SELECT * in front of FROM".to_owned());
     }
-    let found = HINTS.iter().find(|(pattern, _)| {
+    // The first mistake is the one that the error tells of.
+    let place = |pattern: &str| {
         let pattern: Vec<&str> = pattern.split(' ').collect();
-        words.windows(pattern.len()).any(|words| words.iter().zip(&pattern).all(matches))
-    });
-    found.map(|(_, hint)| (*hint).to_owned()).or_else(|| duration(&tokens))
+        words.windows(pattern.len()).position(|words| words.iter().zip(&pattern).all(matches))
+    };
+    let found = HINTS.iter().filter_map(|(pattern, hint)| Some((place(pattern)?, hint)));
+    let first = found.min_by_key(|(place, _)| *place);
+    first.map(|(_, hint)| (*hint).to_owned()).or_else(|| duration(&tokens))
 }
 
 fn word(token: &Token) -> String {

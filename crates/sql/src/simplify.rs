@@ -6,6 +6,7 @@
 //! made, `n IN (1, 2) OR n IN (3)`, it sees, and lists of values in a condition that keeps rows, where what is unknown is as
 //! good as false.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -13,10 +14,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::split_binary_owned;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility, binary_expr,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
@@ -85,36 +85,46 @@ fn has_lists(plan: &LogicalPlan) -> Result<bool> {
 
 /// The expression with lists hidden that would be combined wrongly. What is unknown may become false in a condition that
 /// keeps rows.
-pub(crate) fn hide(expr: Expr, is_condition: bool) -> Result<Expr> {
+pub(crate) fn hide(mut expr: Expr, is_condition: bool) -> Result<Expr> {
     let op = match &expr {
         Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => *op,
         _ => return Ok(expr.map_children(|child| Ok(Transformed::yes(hide(child, false)?)))?.data),
     };
     let is_condition = is_condition && op == Operator::And;
-    let parts = split_binary_owned(expr, op).into_iter();
-    let mut parts: Vec<Expr> = parts.map(|part| hide(part, is_condition)).collect::<Result<_>>()?;
-    let lists: Vec<Option<List>> = parts.iter().map(List::of).collect();
-    let combine = |one: &List, other: &List| {
-        let is_one_list = one.joined_by == op && other.joined_by == op;
-        is_one_list || is_condition && one.is_plain && other.is_plain
-    };
-    let mut hidden = Vec::new();
-    for (place, list) in lists.iter().enumerate() {
-        let Some(list) = list else { continue };
-        let shown = lists[..place].iter().enumerate().filter(|(at, _)| !hidden.contains(at));
-        let mut same =
-            shown.filter_map(|(_, other)| other.as_ref()).filter(|o| o.value == list.value);
-        if same.any(|other| !combine(other, list)) {
-            hidden.push(place);
+    // What is seen of the lists of a value: whether one list may be made of all of them, and whether all are plain.
+    let mut seen: HashMap<Expr, (bool, bool)> = HashMap::new();
+    // The tree stays as it is: one of very many parts is not deep.
+    for_each_part(&mut expr, op, &mut |part| {
+        *part = hide(std::mem::take(part), is_condition)?;
+        let Some(list) = List::of(part) else { return Ok(()) };
+        let mine = (list.joined_by == op, list.is_plain);
+        let all = match seen.get(&list.value) {
+            Some(others) => (mine.0 && others.0, mine.1 && others.1),
+            None => mine,
+        };
+        let may_be_seen = all.0 || is_condition && all.1 || !seen.contains_key(&list.value);
+        match may_be_seen {
+            true => drop(seen.insert(list.value, all)),
+            false => *part = HIDDEN.call(vec![std::mem::take(part)]),
         }
+        Ok(())
+    })?;
+    Ok(expr)
+}
+
+/// Does something with each part of a chain of ANDs or of ORs.
+fn for_each_part(
+    expr: &mut Expr,
+    op: Operator,
+    change: &mut impl FnMut(&mut Expr) -> Result<()>,
+) -> Result<()> {
+    match expr {
+        Expr::BinaryExpr(chain) if chain.op == op => {
+            for_each_part(&mut chain.left, op, change)?;
+            for_each_part(&mut chain.right, op, change)
+        }
+        part => change(part),
     }
-    drop(lists);
-    for place in hidden {
-        let part = std::mem::take(&mut parts[place]);
-        parts[place] = HIDDEN.call(vec![part]);
-    }
-    let whole = parts.into_iter().reduce(|left, right| binary_expr(left, op, right));
-    Ok(whole.unwrap_or_default())
 }
 
 /// The expression with nothing hidden.

@@ -38,7 +38,8 @@ pub struct Db {
 #[derive(Debug)]
 struct Shared {
     engine: Arc<Engine>,
-    is_read_only: bool,
+    /// Why nothing can be changed, if it is opened only for reading.
+    read_only: Option<Error>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DirLock>>,
     /// How the close ended.
@@ -50,10 +51,14 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` when another process writes it, `Corrupt` when its manifest or log is damaged,
-    /// `Io` when the disk fails, `Invalid` for impossible options.
+    /// `Io` when the disk fails or the directory must not be written, `Invalid` for impossible options.
     pub fn open(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
         let dir = dir.as_ref();
-        let lock = DirLock::acquire(dir)?;
+        Self::open_locked(dir, DirLock::acquire(dir)?, options)
+    }
+
+    /// Opens the database in `dir` for reading and writing with the right to do so.
+    pub(crate) fn open_locked(dir: &Path, lock: DirLock, options: DbOptions) -> Result<Self> {
         let db = Self::open_on(Arc::new(LocalDisk::new(dir)), options)?;
         *db.shared.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         Ok(db)
@@ -85,18 +90,18 @@ impl Db {
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
         let committer = spawn_committer(&engine)?;
         let tide = spawn_tide(&engine).inspect_err(|_| engine.commits.close())?;
-        Ok(Self::with(engine, false, vec![committer, tide]))
+        Ok(Self::with(engine, None, vec![committer, tide]))
     }
 
-    /// A database that nobody writes through it.
-    pub(crate) fn read_only(engine: Arc<Engine>) -> Self {
-        Self::with(engine, true, Vec::new())
+    /// A database that nobody writes through it, for this reason.
+    pub(crate) fn read_only(engine: Arc<Engine>, why: Error) -> Self {
+        Self::with(engine, Some(why), Vec::new())
     }
 
-    fn with(engine: Arc<Engine>, is_read_only: bool, threads: Vec<JoinHandle<()>>) -> Self {
+    fn with(engine: Arc<Engine>, read_only: Option<Error>, threads: Vec<JoinHandle<()>>) -> Self {
         let shared = Shared {
             engine,
-            is_read_only,
+            read_only,
             threads: Mutex::new(threads),
             lock: Mutex::new(None),
             closed: Mutex::new(None),
@@ -289,20 +294,18 @@ impl Db {
 
     /// Begins what may write; the database does not close before it ends.
     pub(crate) fn begin(&self) -> Result<Step<'_>> {
-        if self.shared.is_read_only {
-            return Err(Error::unsupported(
-                "the database was opened only for reading, as by `--read-only` or `read_only=True`; to change something, open \
-                 it without that, which one process at a time can do",
-            ));
+        match &self.shared.read_only {
+            Some(why) => Err(why.clone()),
+            None => self.engine().steps.begin(),
         }
-        self.engine().steps.begin()
     }
 }
 
 impl Shared {
     fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        closed.get_or_insert_with(|| if self.is_read_only { Ok(()) } else { self.end() }).clone()
+        let end = || if self.read_only.is_some() { Ok(()) } else { self.end() };
+        closed.get_or_insert_with(end).clone()
     }
 
     fn end(&self) -> Result<()> {
@@ -362,7 +365,7 @@ impl Shared {
         let lock = self.lock.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let all = Arc::new(Mutex::new(Some(Self {
             engine: Arc::clone(&self.engine),
-            is_read_only: self.is_read_only,
+            read_only: self.read_only.clone(),
             threads: Mutex::new(threads),
             lock: Mutex::new(lock),
             closed: Mutex::new(None),

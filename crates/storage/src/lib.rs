@@ -22,6 +22,7 @@ mod graveyard;
 mod ingest;
 mod inspect;
 mod kv;
+mod lacking;
 mod manifest;
 mod options;
 mod panics;

@@ -25,7 +25,7 @@ use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::options::DbOptions;
 use crate::recovery::{check_new, load_tables, replay, seq_behind};
-use crate::store::{Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
+use crate::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
 use crate::wal::Replay;
 
 /// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
@@ -40,6 +40,23 @@ const LOAD_TRIES: usize = 3;
 const ERROR_TRIES: usize = 16;
 
 impl Db {
+    /// Opens the database in `dir` as [`Db::open`] does. When it cannot be written from here, as another process writes it
+    /// or the directory must not be written, it is opened as by [`Db::open_read_only`] if there is one; what would
+    /// change it is refused with that reason.
+    ///
+    /// # Errors
+    /// As [`Db::open`] and [`Db::open_read_only`].
+    pub fn open_shared(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
+        let dir = dir.as_ref();
+        match DirLock::try_acquire(dir)? {
+            Ok(lock) => Self::open_locked(dir, lock, options),
+            Err(why) if Self::exists(dir) => {
+                Self::open_to_read(Arc::new(LocalDisk::new(dir)), options, &why)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
     /// Opens the database in `dir` only for reading, also while another process writes it: all that
     /// was acknowledged as durable before, and maybe what came meanwhile, also when that was on its way and is refused
     /// later. It shows one moment; open it again to see what was written since. What the writer replaces stays readable for a minute.
@@ -60,6 +77,15 @@ impl Db {
     /// # Errors
     /// As [`Db::open_read_only`]; a disk without a database is one without tables.
     pub fn open_read_only_on(disk: Arc<dyn Disk>, options: DbOptions) -> Result<Self> {
+        let why = Error::unsupported(
+            "the database was opened only for reading; to change something, open it for writing, which one process at a time \
+             can do",
+        );
+        Self::open_to_read(disk, options, &why)
+    }
+
+    /// Opens the database on a disk only for reading. `why` refuses what would change it.
+    fn open_to_read(disk: Arc<dyn Disk>, options: DbOptions, why: &Error) -> Result<Self> {
         options.check()?;
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
         let mut tries = 0;
@@ -74,7 +100,7 @@ impl Db {
                         || tries >= LOAD_TRIES
                         || ManifestLog::<State>::open(Arc::clone(&io))?.version() == version
                     {
-                        return Ok(Self::read_only(engine));
+                        return Ok(Self::read_only(engine, why.clone()));
                     }
                 }
                 Err(error) => {

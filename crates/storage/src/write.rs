@@ -8,15 +8,15 @@ use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
 use tidefall_types::{
-    Error, FieldType, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
+    Error, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
 };
 
 use crate::Db;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
-use crate::manifest::Edit;
-use crate::options::{Ack, BadRows, Existing, IfExists, Unknown, WriteOptions, WriteReport};
+use crate::lacking::lacks_columns;
+use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
 use crate::table::Table;
 use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
@@ -84,7 +84,7 @@ impl Db {
         batch.check()?;
         let engine = self.engine();
         engine.wait_for_room()?;
-        let table = self.table_for(table, batch, options.unknown)?;
+        let table = self.table_for(table, batch, options)?;
         let mut bad = Vec::new();
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
@@ -184,7 +184,7 @@ impl Db {
 
     /// Refuses a write whose texts take more than what can be brought back from the log at once, however small they
     /// are there.
-    fn check_texts(&self, table: &Table, fields: &[Option<ArrayRef>]) -> Result<()> {
+    pub(crate) fn check_texts(&self, table: &Table, fields: &[Option<ArrayRef>]) -> Result<()> {
         let engine = self.engine();
         let (bytes, max) = (all_text_bytes(fields), engine.logged_texts_max());
         if bytes <= max {
@@ -235,7 +235,8 @@ impl Db {
         self.engine().commits.check_may_wait()?;
         batch.check()?;
         let heads = batch.heads();
-        let table = self.table_for(table, &heads, unknown)?;
+        let options = WriteOptions { unknown, ack: Ack::Memory, ..WriteOptions::default() };
+        let table = self.table_for(table, &heads, &options)?;
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
         check_tags(&schema, &heads)?;
@@ -281,46 +282,8 @@ impl Db {
 
     // ---- steps of a write ----
 
-    /// The table with all columns that the batch needs.
-    fn table_for(&self, name: &str, batch: &WriteBatch, unknown: Unknown) -> Result<Arc<Table>> {
-        if unknown == Unknown::Refuse {
-            let table = self.engine().table(name)?;
-            table.check_whole()?;
-            return Ok(table);
-        }
-        let table = match self.engine().table(name) {
-            Ok(table) => table.check_whole().map(|()| table)?,
-            Err(_) => {
-                let mut schema = TableSchema::new(Default::default(), name, time_name(batch));
-                add_columns_of(batch, &mut schema)?;
-                self.create_table(&schema, IfExists::Keep)?;
-                self.engine().table(name)?
-            }
-        };
-        if lacks_columns(&table.schema(), batch) {
-            self.add_columns(&table, batch)?;
-        }
-        Ok(table)
-    }
-
-    fn add_columns(&self, table: &Arc<Table>, batch: &WriteBatch) -> Result<()> {
-        let mut manifest = self.engine().manifest();
-        if !manifest.state().tables.contains_key(&table.id) {
-            return Err(Error::not_found(format!(
-                "table {} was dropped during a write to it; send it again",
-                table.schema().name
-            )));
-        }
-        let mut schema = (*table.schema()).clone();
-        add_columns_of(batch, &mut schema)?;
-        self.engine().commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
-        table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(schema.tags.len());
-        *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
-        Ok(())
-    }
-
     /// The batch without bad rows, and its fields as the table stores them.
-    fn fit<'a>(
+    pub(crate) fn fit<'a>(
         &self,
         table: &Table,
         batch: &'a WriteBatch,
@@ -350,7 +313,7 @@ impl Db {
 }
 
 /// The sensor of each row; new ones are added. Storage learns of them with the rows.
-fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>> {
+pub(crate) fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>> {
     let schema = table.schema();
     {
         let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
@@ -386,7 +349,7 @@ fn count(repeats: Result<Repeats>) -> Option<u64> {
         .map(|repeats| repeats.rows)
 }
 
-fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) -> Result<()> {
+pub(crate) fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) -> Result<()> {
     let repeats = table.sources()?.repeats_of_rows(sensor, &batch.time)?;
     let Some(example) = repeats.example else { return Ok(()) };
     let is_it = |row: &usize| (sensor[*row], batch.time[*row]) == example;
@@ -432,35 +395,6 @@ fn would_replace(table: &Table, (repeats, rows): (u64, usize), example: &str) ->
     ))
 }
 
-/// Adds the tags and fields of a batch that a schema lacks.
-fn add_columns_of(batch: &WriteBatch, schema: &mut TableSchema) -> Result<()> {
-    for tag in &batch.tags {
-        if schema.column(&tag.name).is_none() {
-            schema.add_tag(&tag.name)?;
-        }
-    }
-    for field in &batch.fields {
-        if schema.column(&field.name).is_none() {
-            let ty = FieldType::from_arrow(field.values.data_type()).ok_or_else(|| {
-                Error::invalid(format!(
-                    "field {:?}: values of type {} cannot be stored",
-                    field.name,
-                    field.values.data_type()
-                ))
-            })?;
-            schema.add_field(&field.name, ty)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a batch has columns that the table does not have.
-fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
-    let tags = batch.tags.iter().map(|tag| &tag.name);
-    let fields = batch.fields.iter().map(|field| &field.name);
-    tags.chain(fields).any(|name| schema.column(name).is_none())
-}
-
 /// The tags of a batch must be tags of the table.
 fn check_tags(schema: &TableSchema, batch: &WriteBatch) -> Result<()> {
     match batch.tags.iter().find(|tag| !schema.tags.contains(&tag.name)) {
@@ -471,13 +405,4 @@ fn check_tags(schema: &TableSchema, batch: &WriteBatch) -> Result<()> {
         ))),
         Some(tag) => Err(crate::ingest::unknown_column(schema, &tag.name)),
     }
-}
-
-/// The name of the time column of a table that is made by its first write: `time`, unless a column
-/// of the batch has it.
-fn time_name(batch: &WriteBatch) -> &'static str {
-    let names = || {
-        batch.tags.iter().map(|tag| &tag.name).chain(batch.fields.iter().map(|field| &field.name))
-    };
-    if names().any(|name| name == "time") { "_time" } else { "time" }
 }

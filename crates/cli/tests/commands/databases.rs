@@ -1,6 +1,13 @@
 //! Which commands make a database, and which refuse.
 
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use crate::Place;
+
+/// A process that does not have its database for so long never gets it.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn only_what_writes_makes_a_database() {
@@ -84,4 +91,58 @@ fn a_damaged_log_is_repaired_when_asked_to() {
     let said = place.failed(&["repair", "--db", "typo"]);
     assert!(said.err.contains("there is no database in typo"), "{said:?}");
     assert!(!place.path("typo").exists());
+}
+
+/// A shell that has the database `db` until it is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn new(place: &Place) -> Self {
+        let mut shell = place.command(&["shell", "--db", "db"]);
+        let child = shell.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let holder = Self(child);
+        let start = Instant::now();
+        // A process before it may have left its number there.
+        while place.read("db/LOCK") != holder.0.id().to_string() {
+            assert!(start.elapsed() < LOCK_TIME_MAX, "the shell did not open the database");
+            sleep(Duration::from_millis(5));
+        }
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn who_cannot_write_is_told_who_does() {
+    let place = Place::new();
+    place.done(&["query", "--create", "--db", "db", "CREATE TABLE t (time TIMESTAMP, v DOUBLE)"]);
+    place.write("a.csv", "time,v\n2024-01-01,1\n");
+    let holder = Holder::new(&place);
+    assert_eq!(place.rows("SELECT count(*) FROM t"), "0\n");
+    place.done(&["verify", "--db", "db"]);
+    place.done(&["inspect", "--db", "db"]);
+    let expected = format!("locked: process {} writes the database in db", holder.0.id());
+    let writing: [&[&str]; 6] = [
+        &["query", "DELETE FROM t"],
+        &["query", "INSERT INTO t VALUES ('2024-01-01', 1)"],
+        &["import", "a.csv", "--table", "t"],
+        &["cascade"],
+        &["repair"],
+        &["serve", "--listen", "127.0.0.1:0"],
+    ];
+    for line in writing {
+        let said = place.failed(&[line, &["--db", "db"]].concat());
+        assert!(said.err.contains(&expected) && said.err.contains("stop it first"), "{said:?}");
+        // None of them can do with reading.
+        assert!(!said.err.contains("read-only"), "{said:?}");
+    }
+    drop(holder);
+    assert_eq!(place.rows("INSERT INTO t VALUES ('2024-01-01', 1)"), "1\n");
 }

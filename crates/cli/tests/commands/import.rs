@@ -193,6 +193,39 @@ fn rows_that_replace_others_are_counted_and_come_with_advice() {
     );
 }
 
+/// They came in without their tag and replaced each other, and the advice named a tag that the file did not have.
+#[test]
+fn files_without_a_tag_of_the_table_are_refused() {
+    let place = Place::new();
+    let rows = |day: u32| -> String {
+        let row =
+            |hour| format!("2024-01-0{day}T{hour}:00,north,1\n2024-01-0{day}T{hour}:00,south,2\n");
+        (10..22).map(row).collect()
+    };
+    place.write("mon.csv", &format!("time,site,v\n{}", rows(1)));
+    place.write("tue.csv", &format!("time,Site,v\n{}", rows(2)));
+    place.done(&import(&["mon.csv"], &["--tags", "site"]));
+    let said = place.failed(&import(&["tue.csv"], &[]));
+    for part in [
+        "tue.csv: the table \"t\" has the tag \"site\"",
+        "it has \"Site\": rename it",
+        "--skip site",
+    ] {
+        assert!(said.err.contains(part), "{said:?}");
+    }
+    assert_eq!(place.rows("SELECT count(*), count(DISTINCT site) FROM t"), "24,2\n");
+    let said = place.failed(&import(&["tue.csv"], &["--tags", "site"]));
+    assert!(said.err.contains("there is no column \"site\""), "{said:?}");
+    // Who says so gets it, and no advice to name what is not there.
+    let said = place.done(&import(&["tue.csv"], &["--skip", "site"]));
+    assert!(said.out.contains("12 of them replaced earlier ones"), "{said:?}");
+    assert!(said.err.contains("with --tags Site\n"), "{said:?}");
+    let said = place.done(&import(&["tue.csv"], &["--skip", "Site", "--tag-from-file", "site"]));
+    assert!(said.out.contains("12 of them replaced earlier ones"), "{said:?}");
+    let sites = "SELECT count(*) FROM t WHERE site = 'tue'";
+    assert_eq!(place.rows(sites), "12\n");
+}
+
 #[test]
 fn names_of_files_tell_rows_apart() {
     let place = Place::new();

@@ -79,3 +79,20 @@ fn csv_has_lists_as_text() {
     assert_eq!(place.rows("SELECT make_array(1.5, 2.0) AS l, 7 AS n"), "\"[1.5, 2.0]\",7\n");
     assert!(place.rows("SELECT * FROM columns.t").contains('['));
 }
+
+#[test]
+fn an_answer_without_rows_has_its_columns() {
+    let place = place();
+    let none = "SELECT s, v AS \"a,b\", make_array(v) AS l FROM t WHERE v > 9";
+    for (format, expected) in [("csv", "s,\"a,b\",l\n"), ("json", "[]\n")] {
+        for sql in [none, "SELECT 1 AS s, 2 AS \"a,b\", 3 AS l WHERE false"] {
+            let said = place.done(&["query", "--db", "db", "--format", format, sql]);
+            assert_eq!(said.out, expected, "{sql}");
+        }
+    }
+    let said = place.done(&["query", "--db", "db", none]);
+    assert!(said.out.contains("| s | a,b | l |"), "{said:?}");
+    // One that fails prints no header.
+    let said = place.failed(&[&ASK[..], &["SELECT 1 AS a, CAST(s AS INT) FROM t"]].concat());
+    assert_eq!(said.out, "", "{said:?}");
+}

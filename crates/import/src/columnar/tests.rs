@@ -59,14 +59,42 @@ fn a_table_gives_its_tags() {
     let mut table = TableSchema::new(tidefall_types::TableId(0), "t", "time");
     table.add_tag("room").unwrap();
     table.add_tag("s").unwrap();
-    let options = ColumnarOptions { table: Some(Arc::new(table)), ..ColumnarOptions::default() };
+    let options = ColumnarOptions {
+        table: Some(Arc::new(table)),
+        skip: vec!["room".to_owned()],
+        ..ColumnarOptions::default()
+    };
     let first = |options: &ColumnarOptions| {
         let batch = open_columnar(&path, options).unwrap().next().unwrap().unwrap().batch;
         batch.tags.iter().map(|tag| tag.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(first(&options), ["s"]);
-    let skip = vec!["s".to_owned()];
+    let skip = vec!["s".to_owned(), "room".to_owned()];
     assert!(first(&ColumnarOptions { skip, ..options }).is_empty());
+}
+
+/// Rows came in without their tag, and replaced each other.
+#[test]
+fn a_file_without_a_tag_of_the_table_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    write(&path, 10, 10);
+    let mut table = TableSchema::new(tidefall_types::TableId(0), "t", "time");
+    table.add_tag("S").unwrap();
+    let options = ColumnarOptions { table: Some(Arc::new(table)), ..ColumnarOptions::default() };
+    let error = open_columnar(&path, &options).unwrap_err();
+    assert_eq!(error.kind(), tidefall_types::ErrorKind::Invalid);
+    for part in ["x.parquet: ", "\"t\" has the tag \"S\"", "it has \"s\": rename it", "--skip S"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    let constant_tags = vec![("S".to_owned(), "a".to_owned())];
+    for options in [
+        ColumnarOptions { constant_tags, ..options.clone() },
+        ColumnarOptions { skip: vec!["S".to_owned()], ..options.clone() },
+        ColumnarOptions { tags: vec!["s".to_owned()], ..options },
+    ] {
+        open_columnar(&path, &options).unwrap();
+    }
 }
 
 #[test]

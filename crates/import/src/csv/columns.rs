@@ -99,13 +99,23 @@ impl<'a> TextColumn<'a> {
         let mut interner = Interner::new(self.nulls);
         let mut keys = Vec::with_capacity(self.records.len());
         for (record, text) in self.records.column(self.column).enumerate() {
-            let key = interner.key(text);
+            let key = match self.is_empty_text(record, text) {
+                true => interner.empty_key(),
+                false => interner.key(text),
+            };
             keys.push(key);
             if key == NO_TAG && !self.nulls.contains(text) && !text.is_empty() {
                 bad.push(record, not_utf8(self.name, text));
             }
         }
         TagColumn { name: self.name.to_owned(), values: interner.values(), keys: keys.into() }
+    }
+
+    /// Whether a text is there and has no letters.
+    #[inline]
+    fn is_empty_text(&self, record: usize, text: &[u8]) -> bool {
+        let is_text = |record| self.records.is_quoted_empty(record, self.column);
+        text.is_empty() && !self.nulls.quoted_empty && is_text(record)
     }
 }
 
@@ -202,13 +212,14 @@ impl Values<'_, '_> {
     }
 
     fn text(self) -> ArrayRef {
-        let TextColumn { records, column, name, nulls, .. } = self.column;
+        let texts = self.column;
+        let TextColumn { records, column, name, nulls, .. } = texts;
         let mut bytes = Vec::new();
         let mut ends = Vec::with_capacity(records.len() + 1);
         ends.push(0_i32);
         let mut validity = NullBufferBuilder::new(records.len());
         for (record, text) in records.column(column).enumerate() {
-            let null = nulls.contains(text);
+            let null = nulls.contains(text) && !texts.is_empty_text(record, text);
             let wrong = !text.is_ascii() && std::str::from_utf8(text).is_err();
             if wrong && !null {
                 self.bad.push(record, not_utf8(name, text));
@@ -240,6 +251,8 @@ struct Interner<'a> {
     /// The distinct texts, with the key that each has.
     texts: Vec<(&'a [u8], u32)>,
     last: usize,
+    /// The key of the empty text.
+    empty: Option<u32>,
     offsets: Vec<i32>,
     bytes: String,
 }
@@ -251,6 +264,7 @@ impl<'a> Interner<'a> {
             slots: HashMap::default(),
             texts: Vec::new(),
             last: 0,
+            empty: None,
             offsets: vec![0],
             bytes: String::new(),
         }
@@ -273,6 +287,14 @@ impl<'a> Interner<'a> {
             return *key;
         }
         self.key_by_hash(text)
+    }
+
+    /// The key of the empty text, which is not that of nothing.
+    fn empty_key(&mut self) -> u32 {
+        *self.empty.get_or_insert_with(|| {
+            self.offsets.push(self.bytes.len() as i32);
+            self.offsets.len() as u32 - 2
+        })
     }
 
     fn key_by_hash(&mut self, text: &'a [u8]) -> u32 {

@@ -142,6 +142,8 @@ pub(super) struct Index {
     starts: Vec<u32>,
     /// Where each field ends, `columns` for each record; the next field starts one byte behind.
     ends: Vec<u32>,
+    /// The places in `ends` of empty texts in quotes, in order.
+    empties: Vec<u32>,
     /// Where each record starts in the block.
     lines: Vec<u32>,
     /// Records that are not among the others.
@@ -157,6 +159,7 @@ impl Index {
         self.columns = columns;
         self.starts.clear();
         self.ends.clear();
+        self.empties.clear();
         self.lines.clear();
         self.ragged.clear();
         self.unquoted.clear();
@@ -171,7 +174,8 @@ impl Index {
     /// The records whose number of fields is right.
     pub fn records<'a>(&'a self, block: &'a [u8]) -> Records<'a> {
         let bytes = if self.has_quotes { &self.unquoted } else { block };
-        Records { bytes, starts: &self.starts, ends: &self.ends, columns: self.columns }
+        let Self { starts, ends, empties, columns, .. } = self;
+        Records { bytes, starts, ends, empties, columns: *columns }
     }
 
     /// Where a record starts in the block.
@@ -228,6 +232,7 @@ impl Index {
                 continue;
             }
             let (first, start) = (self.ends.len(), self.unquoted.len());
+            let first_empty = self.empties.len();
             let (end, found) = match self.unquote_record(block, at, dialect.separator) {
                 Some(end) => (end, Some(self.ends.len() - first)),
                 None => (memchr(b'\n', &block[at..]).map_or(block.len(), |n| at + n + 1), None),
@@ -238,6 +243,7 @@ impl Index {
                 self.lines.push(at as u32);
             } else {
                 self.ends.truncate(first);
+                self.empties.truncate(first_empty);
                 self.unquoted.truncate(start);
                 if !blank {
                     let fault = found.map_or(Fault::OpenQuote, |n| Fault::Fields(n as u32));
@@ -252,7 +258,8 @@ impl Index {
     /// starts; `None` when a quoted field is not closed.
     fn unquote_record(&mut self, block: &[u8], mut at: usize, separator: u8) -> Option<usize> {
         loop {
-            if block.get(at) == Some(&QUOTE) {
+            let (start, is_quoted) = (self.unquoted.len(), block.get(at) == Some(&QUOTE));
+            if is_quoted {
                 at = self.unquote_field(block, at + 1)?;
             }
             let plain = at;
@@ -260,6 +267,9 @@ impl Index {
             let last = block[at] == b'\n';
             let carriage_return = last && at > plain && block[at - 1] == b'\r';
             self.unquoted.extend_from_slice(&block[plain..at - usize::from(carriage_return)]);
+            if is_quoted && self.unquoted.len() == start {
+                self.empties.push(self.ends.len() as u32);
+            }
             self.ends.push(self.unquoted.len() as u32);
             self.unquoted.push(separator);
             at += 1;
@@ -304,6 +314,7 @@ pub(super) struct Records<'a> {
     bytes: &'a [u8],
     starts: &'a [u32],
     ends: &'a [u32],
+    empties: &'a [u32],
     columns: usize,
 }
 
@@ -317,6 +328,12 @@ impl<'a> Records<'a> {
     pub fn column(self, column: usize) -> impl Iterator<Item = &'a [u8]> {
         assert!(column < self.columns, "the column is one of the file's");
         (0..self.len()).map(move |record| self.field(record, column))
+    }
+
+    /// Whether a field is an empty text in quotes, and not nothing at all.
+    pub fn is_quoted_empty(&self, record: usize, column: usize) -> bool {
+        let at = (record * self.columns + column) as u32;
+        self.empties.binary_search(&at).is_ok()
     }
 
     /// The text of one field, without its quotes.

@@ -206,7 +206,8 @@ pub(super) fn expected(ty: FieldType) -> &'static str {
 #[derive(Debug, Clone)]
 pub(super) struct NullTexts {
     texts: Vec<Vec<u8>>,
-    empty: bool,
+    /// Whether an empty text in quotes does so where it could be a text.
+    pub quoted_empty: bool,
     /// By first byte, whether some text starts with it; most values are told apart by this.
     starts: [bool; 256],
     /// Whether some text is also a number, so that it must be looked for before numbers are read.
@@ -215,11 +216,15 @@ pub(super) struct NullTexts {
 
 impl NullTexts {
     pub fn new(texts: &[String]) -> Self {
-        let mut nulls =
-            Self { texts: Vec::new(), empty: false, starts: [false; 256], has_number: false };
+        let mut nulls = Self {
+            texts: Vec::new(),
+            quoted_empty: false,
+            starts: [false; 256],
+            has_number: false,
+        };
         for text in texts.iter().map(String::as_bytes) {
             match text.first() {
-                None => nulls.empty = true,
+                None => nulls.quoted_empty = true,
                 Some(&first) => {
                     nulls.starts[usize::from(first)] = true;
                     // Whatever the marks in numbers are.
@@ -233,11 +238,11 @@ impl NullTexts {
         nulls
     }
 
-    /// Whether `text` stands for a missing value.
+    /// Whether `text` stands for a missing value, as nothing always does.
     #[inline]
     pub fn contains(&self, text: &[u8]) -> bool {
         match text.first() {
-            None => self.empty,
+            None => true,
             Some(&first) => self.starts[usize::from(first)] && self.listed(text),
         }
     }

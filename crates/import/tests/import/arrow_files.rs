@@ -371,3 +371,17 @@ fn texts_of_fields_are_read_as_those_of_other_files() {
         assert!(reason.contains("\"v\": \"1e400\" does not fit"), "{reason}");
     }
 }
+
+/// It was said to be damaged. The file is pyarrow's, of one row, since the codec is left out here.
+#[test]
+fn a_packing_that_is_left_out_is_unsupported() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/brotli.parquet");
+    let read = open_columnar(&path, &ColumnarOptions::default())
+        .and_then(|mut reader| reader.next().transpose());
+    let error = read.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(
+        error.message().contains("packed with brotli, which is not read here: write it with zstd"),
+        "{error}"
+    );
+}

@@ -4,6 +4,7 @@
 
 mod arrow_files;
 mod marks;
+mod tags;
 mod times;
 mod types;
 

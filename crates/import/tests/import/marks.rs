@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tidefall_import::{CsvOptions, read_csv};
-use tidefall_types::FieldType;
+use tidefall_types::{ErrorKind, FieldType};
 
 use crate::{check, input, read_all, tagged};
 
@@ -228,4 +228,22 @@ fn lines_without_text_end_a_file_however_long_it_is() {
         }
         assert_eq!((rows, bad), (150_000, vec![70_003, 70_004]));
     }
+}
+
+/// It was said to have no column that looks like a time.
+#[test]
+fn json_is_told_from_csv() {
+    for text in [
+        "{\"time\":\"2024-01-01T00:00:00Z\",\"v\":1}\n",
+        "\n { \"time\" : 1, \"v\": 2 }\n",
+        "{\n  \"rows\": []\n}\n",
+        "[{\"time\": 1}]\n",
+    ] {
+        let error = read_all(text, &CsvOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{text}");
+        let says = |part: &str| error.message().contains(part);
+        assert!(says("test.csv is JSON") && says("Parquet or CSV"), "{error}");
+    }
+    check("time,{v\n2024-01-01,1\n", &CsvOptions::default(), "2024-01-01T00:00:00Z {v=1");
+    check("{\"x\",time\n1,2024-01-01\n", &CsvOptions::default(), "2024-01-01T00:00:00Z {\"x\"=1");
 }

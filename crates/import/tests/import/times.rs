@@ -75,6 +75,46 @@ fn text_with_a_time_of_day_is_better_than_anything_else() {
     assert_eq!(notes, ["the time is \"time\", not \"loaded\"; --time NAME chooses"]);
 }
 
+/// The time was whatever tells the most, so that rows of different times replaced each other.
+#[test]
+fn a_column_that_is_called_the_time_is_it() {
+    let days = "2024-01-01T00:00 2024-01-02T00:00";
+    let calibrated = "2023-12-01 08:00:00";
+    let text =
+        format!("time,v,calibrated_at\n2024-01-01,1,{calibrated}\n2024-01-02,2,{calibrated}\n");
+    found(&text, days);
+    let (_, notes) = times(&text, &CsvOptions::default()).unwrap();
+    assert_eq!(notes, ["the time is \"time\", not \"calibrated_at\"; --time NAME chooses"]);
+    let minutes = "2024-01-01T00:00 2024-01-01T00:01";
+    for name in ["time", "Timestamp", "ts", "DateTime", "date_time"] {
+        let created = "2024-02-01T08:00:00Z";
+        found(
+            &format!("created,{name},v\n{created},1704067200,1\n{created},1704067260,2\n"),
+            minutes,
+        );
+    }
+    found("Date,Time,stored,v\n13/01/2024,5:00,2024-02-01 08:00,1\n", "2024-01-13T05:00");
+    // Its form is not guessed because another column has a better one.
+    refused("time,stored,v\n03/04/2024,2024-02-01 08:00,1\n", &["\"%d/%m/%Y\" or \"%m/%d/%Y\""]);
+    // What cannot be the time of a row is not.
+    let hours = "2024-01-01T05:00 2024-01-01T06:00";
+    found("time,at,v\n0.5,2024-01-01 05:00,1\n1.5,2024-01-01 06:00,2\n", hours);
+    found("Time,at,v\n05:00,2024-01-01 05:00,1\n06:00,2024-01-01 06:00,2\n", hours);
+    // Two columns that are called so and disagree, or a date that is not that of the time beside it.
+    refused(
+        "time,timestamp,v\n1704067200,2024-02-01 08:00,1\n1704067260,2024-02-01 08:00,2\n",
+        &["\"timestamp\" or \"time\"", "say which with --time"],
+    );
+    found(
+        "time,timestamp,v\n1704085200,2024-01-01 05:00,1\n1704088800,2024-01-01 06:00,2\n",
+        hours,
+    );
+    refused(
+        "date,stored,v\n2024-01-01,2024-02-01 08:00,1\n2024-01-02,2024-02-01 08:00,2\n",
+        &["\"stored\" or \"date\"", "say which with --time"],
+    );
+}
+
 #[test]
 fn small_numbers_are_no_times() {
     refused("time,v\n0,1\n1,2\n0,3\n", &["\"time\" (\"0\", \"1\", \"0\") are no times"]);
@@ -191,7 +231,18 @@ fn day_and_month_are_not_guessed() {
         &["\"date\" (\"03/04/2020\"", "\"%d/%m/%Y\" or \"%m/%d/%Y\"", "--time-format"],
     );
     refused("date,v\n03/04/20,1\n", &["say the time format"]);
-    // One value among many tells.
+    // One value tells, also one of another form behind its date.
+    found(
+        "time,v\n1/2/2023 1:05 PM,1\n1/3/2023 12:00 AM,2\n12/31/2023 12:59:59 PM,3\n",
+        "2023-01-02T13:05 2023-01-03T00:00 line 4: time: \"12/31/2023 12:59:59 PM\" is not a time of the form \
+         \"%m/%d/%Y %I:%M %p\": AM or PM is missing",
+    );
+    found(
+        "time,v\n1/2/2023 01:05,1\n31/1/2023,2\n1/4/2023 2:05,3\n",
+        "2023-02-01T01:05 2023-04-01T02:05 line 3: time: \"31/1/2023\" is not a time of the form \
+         \"%d/%m/%Y %H:%M\": the hour is missing",
+    );
+    refused("time,v\n1/2/2023 1:05 PM,1\n1/3/2023 12:59:59 PM,3\n", &["or \"%m/%d/%Y"]);
     let mut text = String::from("date,v\n");
     (0..5_000).for_each(|row| {
         text.push_str(if row == 4_321 { "04/13/2020,1\n" } else { "03/04/2020,1\n" })

@@ -206,3 +206,20 @@ fn a_tag_that_is_too_long_is_a_bad_line() {
     assert_eq!((reply.status, &reply.json()["error"]["kind"]), (400, &json!("invalid")));
     assert!(reply.text().contains("16384"), "{}", reply.text());
 }
+
+#[test]
+fn the_new_tables_of_a_body_are_made_at_once() {
+    let server = TestServer::start();
+    let commits = || std::fs::read_dir(server.dir.path().join("manifest")).unwrap().count();
+    let before = commits();
+    let body: String = (0..200).map(|table| format!("m{table},host=a v={table} 1\n")).collect();
+    assert_eq!(server.write(body).status, 204);
+    assert_eq!(commits(), before + 1);
+    let body: String = (0..200).map(|table| format!("m{table},host=a v=1,w=2 2\n")).collect();
+    assert_eq!(server.write(body).status, 204);
+    assert_eq!(commits(), before + 2);
+    assert_eq!(
+        server.sql("SELECT v, w FROM m199 ORDER BY time"),
+        json!([[199.0, null], [1.0, 2.0]])
+    );
+}

@@ -1,5 +1,5 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tidefall_types::{Error, Result};
@@ -24,23 +24,38 @@ impl DirLock {
     /// Locks the database in `dir`, which is created if it is missing.
     ///
     /// # Errors
-    /// `Locked` when another process, or another part of this one, writes it.
+    /// `Locked` when another process, or another part of this one, writes it; `Io` when the disk fails, or `dir` must
+    /// not be written.
     pub fn acquire(dir: &Path) -> Result<Self> {
-        let failed = |error: &std::io::Error| {
+        Self::try_acquire(dir)?
+    }
+
+    /// As [`DirLock::acquire`], but tells apart why a database that may be read cannot be written from here: that is the
+    /// inner error.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails.
+    pub fn try_acquire(dir: &Path) -> Result<Result<Self>> {
+        let failed = |error: &io::Error| {
             Error::io(format!("locking the database in {}", dir.display()), error)
         };
-        fs::create_dir_all(dir).map_err(|error| failed(&error))?;
+        fs::create_dir_all(dir)
+            .map_err(|error| Error::io(format!("making the folder {}", dir.display()), &error))?;
         // It is never truncated before it is locked: the pid inside is that of the holder.
-        let mut file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(dir.join(names::LOCK))
-            .map_err(|error| failed(&error))?;
+            .open(dir.join(names::LOCK));
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if is_forbidden(&error) => return Ok(Err(forbidden(dir, &error))),
+            Err(error) => return Err(failed(&error)),
+        };
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(locked(dir, &mut file)),
+            Err(TryLockError::WouldBlock) => return Ok(Err(locked(dir, &mut file))),
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
         // The pid only helps people, so a full disk does not keep a database from opening.
@@ -48,8 +63,19 @@ impl DirLock {
         if let Err(error) = noted {
             tracing::warn!(%error, "the lock file does not say which process holds it");
         }
-        Ok(Self { file })
+        Ok(Ok(Self { file }))
     }
+}
+
+/// Whether a file cannot be opened for writing because nobody, or not this user, may write where it is.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn forbidden(dir: &Path, error: &io::Error) -> Error {
+    let what =
+        format!("the folder {} cannot be written, so its database can only be read", dir.display());
+    Error::io(what, error)
 }
 
 fn locked(dir: &Path, file: &mut File) -> Error {
@@ -59,7 +85,8 @@ fn locked(dir: &Path, file: &mut File) -> Error {
         _ => "another process".to_owned(),
     };
     Error::locked(format!(
-        "{holder} writes the database in {}; stop it, or open the database read-only",
+        "{holder} writes the database in {}, and as long as it does, others can only read it: send it what shall change, as \
+         `tidefall serve` takes statements at /api/v1/sql and line protocol at /write, or stop it first",
         dir.display()
     ))
 }

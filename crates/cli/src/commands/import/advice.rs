@@ -23,6 +23,12 @@ const ROWS_READ: u64 = 5_000_000;
 const COLUMNS_MAX: usize = 3;
 
 impl Inputs<'_> {
+    /// Whether a tag of a file is a column there, other than one that the command line makes.
+    fn is_column(&self, tag: &str, constant_tags: &[(String, String)]) -> bool {
+        let is_constant = constant_tags.iter().any(|(name, _)| name == tag);
+        !is_constant && self.args.wide.as_deref() != Some(tag)
+    }
+
     /// Advice to somebody of whose rows so many replaced others.
     pub(super) fn advice(&self, imported: &Imported, table: Option<&Arc<TableSchema>>) -> String {
         let one_of = imported.rows.min(ROWS_READ).div_ceil(ROWS_KEPT as u64).max(1);
@@ -47,8 +53,7 @@ impl Inputs<'_> {
                     .to_owned()
             }
             Apart::Columns(columns, which) => {
-                let tags = table.map_or(&self.args.tags, |table| &table.tags);
-                let tags = tags.iter().chain(&columns).map(String::as_str);
+                let tags = rows.tags.iter().chain(&columns).map(String::as_str);
                 format!(
                     "{} would tell {} apart: import into another table with --tags {}",
                     columns.join(" and "),
@@ -126,6 +131,8 @@ struct Rows {
     columns: BTreeMap<String, Vec<u64>>,
     /// Those of them that hold text.
     texts: HashSet<String>,
+    /// The columns that are tags now.
+    tags: Vec<String>,
 }
 
 impl Rows {
@@ -137,8 +144,32 @@ impl Rows {
     ) -> Result<()> {
         self.files += 1;
         match is_columnar(file) {
-            true => self.add_batches(open_columnar(file, &inputs.columnar(file, table)?)?),
-            false => self.add_batches(open_csv(file, &inputs.csv(file, table)?)?),
+            true => {
+                let options = inputs.columnar(file, table)?;
+                let reader = open_columnar(file, &options)?;
+                self.add_tags(reader.tags(), |tag| inputs.is_column(tag, &options.constant_tags));
+                self.add_batches(reader)
+            }
+            false => {
+                let options = inputs.csv(file, table)?;
+                let reader = open_csv(file, &options)?;
+                let tags = reader.schema().tags.iter().map(String::as_str);
+                self.add_tags(tags, |tag| inputs.is_column(tag, &options.constant_tags));
+                self.add_batches(reader)
+            }
+        }
+    }
+
+    /// Notes the tags of a file that are columns of it, so that they can be named again.
+    fn add_tags<'t>(
+        &mut self,
+        tags: impl Iterator<Item = &'t str>,
+        is_column: impl Fn(&str) -> bool,
+    ) {
+        for tag in tags.filter(|tag| is_column(tag)) {
+            if !self.tags.iter().any(|known| known == tag) {
+                self.tags.push(tag.to_owned());
+            }
         }
     }
 

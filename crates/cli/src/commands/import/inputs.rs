@@ -81,8 +81,12 @@ impl<'a> Inputs<'a> {
     /// Looks at all files for the types of their fields, and returns what there is to be said about them.
     pub(super) fn settle_types(&mut self, db: &Db) -> Result<Vec<(PathBuf, String)>> {
         let table = db.schema(&self.args.table).ok();
-        let csv = CsvOptions { table: table.clone(), ..self.csv.clone() };
-        let columnar = ColumnarOptions { table: table.clone(), ..self.columnar.clone() };
+        let mut csv = CsvOptions { table: table.clone(), ..self.csv.clone() };
+        let mut columnar = ColumnarOptions { table: table.clone(), ..self.columnar.clone() };
+        // Each file has another value there, of which the types of fields know nothing.
+        let file_tags = self.file_tags.iter().map(|tag| (tag.name.clone(), String::new()));
+        csv.constant_tags.extend(file_tags.clone());
+        columnar.constant_tags.extend(file_tags);
         let Together { types, mixed, notes } = look_together(&self.args.files, &csv, &columnar)?;
         if let Some(table) = &table {
             self.check_told_types(table)?;

@@ -2,10 +2,13 @@
 //!
 //! 1. Every column that may be the time is looked at: what its values are, seen as times.
 //! 2. Dates are put together with the times of day beside them, years with months and days.
-//! 3. What tells most about the moment of a row wins: text with a time of day, then numbers since
+//! 3. A column that is called the time of its row, and whose values can be that, wins over others.
+//! 4. Else what tells most about the moment of a row wins: text with a time of day, then numbers since
 //!    1970, then dates, then parts of dates, then years. Names choose among equals.
-//! 4. When a part of the time would be left over, or equals cannot be told apart, the caller is
-//!    asked: rows with wrong times replace each other.
+//! 5. When a part of the time would be left over, equals cannot be told apart, or a column whose name fits
+//!    better says something else, the caller is asked: rows with wrong times replace each other.
+
+mod doubt;
 
 use std::collections::HashSet;
 
@@ -42,9 +45,18 @@ enum Kind {
     Year,
 }
 
+/// Whether something is called the time of its row; the least is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Called {
+    /// It is, and its values can be nothing but times.
+    Time,
+    Otherwise,
+}
+
 /// Something that may be the time.
 struct Candidate {
     known: Known,
+    called: Called,
     kind: Kind,
     fit: Fit,
     columns: Vec<usize>,
@@ -56,8 +68,8 @@ struct Candidate {
 
 impl Candidate {
     /// The least is the best.
-    fn rank(&self) -> (Known, Kind, Fit) {
-        (self.known, self.kind, self.fit)
+    fn rank(&self) -> (Known, Called, Kind, Fit) {
+        (self.known, self.called, self.kind, self.fit)
     }
 }
 
@@ -194,6 +206,7 @@ pub(super) fn find(
     let winner = candidates.remove(0);
     let (plan, format) = winner.time.clone()?;
     finder.check_left_over(&winner)?;
+    finder.check_better_names(&winner, &candidates)?;
     let notes = finder.notes(&winner, &candidates)?;
     Ok(FoundTime { plan, format, notes })
 }
@@ -218,10 +231,19 @@ impl Finder<'_> {
         }
     }
 
+    fn called(&self, columns: &[usize]) -> Called {
+        let is_time = |&column: &usize| names::is_moment(self.name(column));
+        match self.sample.has_header && columns.iter().any(is_time) {
+            true => Called::Time,
+            false => Called::Otherwise,
+        }
+    }
+
     fn single(&self, kind: Kind, column: usize, format: TimeFormat) -> Candidate {
         let time = one(column, &format).map(|plan| (plan, Some(format)));
         let (known, fit) = ((self.known)(column), self.fit(column));
-        Candidate { known, kind, fit, columns: vec![column], time, taken_for: None }
+        let called = self.called(&[column]);
+        Candidate { known, called, kind, fit, columns: vec![column], time, taken_for: None }
     }
 
     /// Columns that a given format reads.
@@ -255,7 +277,13 @@ impl Finder<'_> {
             if look.is_weak() && !matches!(fit, Fit::Name(_) | Fit::Word) {
                 continue;
             }
-            candidates.extend(self.of_look(column, &look, &values));
+            let candidate = self.of_look(column, &look, &values);
+            // Other things are written so, too.
+            let called = |found: &Candidate| match look.is_weak() {
+                true => Called::Otherwise,
+                false => found.called,
+            };
+            candidates.extend(candidate.map(|found| Candidate { called: called(&found), ..found }));
         }
         candidates.extend(self.parts());
         let mut paired = Vec::new();
@@ -307,8 +335,16 @@ impl Finder<'_> {
             if share_read(self.sample, &plan) >= 0.5 {
                 let kind = if columns.len() == 1 { Kind::Year } else { Kind::Parts };
                 let (time, known) = (Ok((plan, None)), (self.known)(columns[0]));
-                let fit = Fit::Word;
-                return Some(Candidate { known, kind, fit, columns, time, taken_for: None });
+                let (fit, called) = (Fit::Word, Called::Otherwise);
+                return Some(Candidate {
+                    known,
+                    called,
+                    kind,
+                    fit,
+                    columns,
+                    time,
+                    taken_for: None,
+                });
             }
             columns.pop();
         }
@@ -348,11 +384,13 @@ impl Finder<'_> {
                     (TimePlan::WithClock { date: Box::new(date), clock: clock.clone() }, format)
                 })
             };
+            let columns = [date.columns.as_slice(), &clock.columns()].concat();
             Some(Candidate {
                 known: date.known,
+                called: self.called(&columns),
                 kind: Kind::Moment,
                 fit: date.fit,
-                columns: [date.columns.as_slice(), &clock.columns()].concat(),
+                columns,
                 time: date.time.clone().map(plan),
                 taken_for,
             })
@@ -397,70 +435,6 @@ impl Finder<'_> {
         let meaning = format!("{:?} as {}", self.name(column), clock.meaning());
         let is_plain = beside == Beside::Hour || matches!(clock, Clock::Pattern(..));
         Some((ClockPlan::One { column, clock }, (!is_plain).then_some(meaning)))
-    }
-
-    /// Refuses a time of which a part stands in a column that is left over: rows of different
-    /// times would seem to be of the same.
-    fn check_left_over(&self, winner: &Candidate) -> Result<()> {
-        let is_sure = |&(_, beside): &(usize, Beside)| beside != Beside::Perhaps;
-        let clock = self.beside(winner).into_iter().find(is_sure).map(|(column, _)| column);
-        let part = || {
-            let is_part = |column: usize| {
-                names::is_part_of_year(self.name(column))
-                    && self.sample.values(column).next().is_some()
-            };
-            let mut others = self.free.iter().filter(|column| !winner.columns.contains(column));
-            match winner.kind {
-                Kind::Parts | Kind::Year => others.find(|&&column| is_part(column)),
-                Kind::Moment | Kind::Epoch | Kind::Date => None,
-            }
-        };
-        let Some(left) = clock.or_else(|| part().copied()) else { return Ok(()) };
-        let names: Vec<&str> = winner.columns.iter().map(|&column| self.name(column)).collect();
-        let all = names.join(",");
-        let of = match *winner.columns {
-            [column] => format!("--time {}", self.name(column)),
-            _ => format!("--time-columns {all}"),
-        };
-        Err(Error::invalid(format!(
-            "the time may be {all} with or without {}: say --time-columns {all},{} for both, with their --time-format such as \"%Y %j\", or {of} \
-             when {} is something else",
-            show_column(self.sample, left),
-            self.name(left),
-            self.name(left),
-        )))
-    }
-
-    /// What should be known about the choice of `winner` before `others`.
-    fn notes(&self, winner: &Candidate, others: &[Candidate]) -> Result<Vec<String>> {
-        let named = |found: &Candidate| {
-            let names = found.columns.iter().map(|&column| format!("{:?}", self.name(column)));
-            names.collect::<Vec<_>>().join(" with ")
-        };
-        let is_apart =
-            |other: &&Candidate| !other.columns.iter().any(|c| winner.columns.contains(c));
-        let rivals: Vec<&Candidate> = others
-            .iter()
-            .filter(is_apart)
-            .filter(|other| other.known <= winner.known)
-            .filter(|other| other.kind == winner.kind || other.fit < winner.fit)
-            .collect();
-        let shown = rivals.iter().map(|rival| named(rival)).collect::<Vec<_>>().join(", ");
-        let is_equal = |rival: &&Candidate| rival.rank() == winner.rank();
-        if winner.kind == Kind::Epoch && rivals.iter().any(is_equal) {
-            return Err(Error::invalid(format!(
-                "the time may be {}, {shown}: say which with --time",
-                named(winner)
-            )));
-        }
-        let mut notes = Vec::new();
-        if let Some(taken_for) = &winner.taken_for {
-            notes.push(format!("the time is {}, {taken_for}", named(winner)));
-        }
-        if !rivals.is_empty() {
-            notes.push(format!("the time is {}, not {shown}; --time NAME chooses", named(winner)));
-        }
-        Ok(notes)
     }
 
     fn nothing(&self, format: Option<&TimeFormat>) -> Error {

@@ -170,6 +170,12 @@ impl Look {
                     let mut parser = form.parser.clone();
                     *count = all.iter().filter(|text| parser.parse(text).is_ok()).count();
                 }
+                let best = read.iter().map(|(count, _)| *count).max();
+                // A date that only one of them has may stand before another clock, as in a file some of whose times have seconds.
+                for (count, form) in read.iter_mut().filter(|(count, _)| Some(*count) == best) {
+                    let Some(mut date) = form.date.clone() else { continue };
+                    *count += all.iter().filter(|text| date.parse(date_of(text)).is_ok()).count();
+                }
                 read.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
             }
             match read.as_slice() {
@@ -218,19 +224,28 @@ pub(super) fn spread<'a>(values: &[&'a [u8]]) -> Vec<&'a [u8]> {
     values.iter().copied().step_by(values.len().div_ceil(VALUES_MAX).max(1)).collect()
 }
 
+/// What stands before the time of day.
+fn date_of(text: &[u8]) -> &[u8] {
+    text.split(|byte| matches!(byte, b' ' | b'T')).next().unwrap_or(text)
+}
+
 struct Form {
     format: TimeFormat,
     parser: TimeParser,
+    /// Reads the date alone, where it ends with the first blank.
+    date: Option<TimeParser>,
     has_clock: bool,
 }
 
 /// All forms, in groups as in [`DATES`].
 static FORMS: LazyLock<Vec<Vec<Form>>> = LazyLock::new(|| {
-    let form = |pattern: &str| {
+    let form = |pattern: &str, date: &str| {
         let format = TimeFormat::Pattern(pattern.to_owned());
         let parser = format.parser().ok()?;
         let has_clock = pattern.contains("%M");
-        Some(Form { format, parser, has_clock })
+        let date =
+            TimeFormat::Pattern(date.to_owned()).parser().ok().filter(|_| !date.contains(' '));
+        Some(Form { format, parser, date, has_clock })
     };
     let mut groups: Vec<Vec<Form>> = Vec::new();
     for group in DATES {
@@ -240,12 +255,12 @@ static FORMS: LazyLock<Vec<Vec<Form>>> = LazyLock::new(|| {
                 let forms = group.iter().filter_map(|date| {
                     pattern.clear();
                     write!(pattern, "{date}{clock}{zone}").ok()?;
-                    form(&pattern)
+                    form(&pattern, date)
                 });
                 groups.push(forms.collect());
             }
         }
     }
-    groups.extend(OTHERS.iter().map(|pattern| form(pattern).into_iter().collect()));
+    groups.extend(OTHERS.iter().map(|pattern| form(pattern, pattern).into_iter().collect()));
     groups
 });

@@ -15,6 +15,10 @@ const TIME_NAMES: [&str; 10] = [
     "fecha",
 ];
 
+/// Those of them that name the time of a row as a whole, and not its date alone.
+const MOMENT_NAMES: [&str; 7] =
+    ["time", "timestamp", "datetime", "ts", "epoch", "datetimeutc", "zeitstempel"];
+
 /// Words in names of columns with times. Numbers are times only in such columns.
 const TIME_WORDS: [&str; 25] = [
     "time",
@@ -99,6 +103,11 @@ pub(super) fn fit(name: &str) -> Fit {
     }
 }
 
+/// Whether a column is called the time of its row.
+pub(super) fn is_moment(name: &str) -> bool {
+    MOMENT_NAMES.contains(&&*words(name).concat())
+}
+
 /// Which part of a time a column holds by its name, from 0 for years.
 pub(super) fn part(name: &str) -> Option<usize> {
     let whole = words(name).concat();
@@ -158,6 +167,7 @@ mod tests {
         assert_eq!(fit("DATE"), Fit::Name(3));
         assert_eq!(fit("local_ns"), Fit::Word);
         assert_eq!(fit("population"), Fit::Other);
+        assert!(is_moment("Date_Time") && is_moment("TIME") && !is_moment("Date"));
         assert_eq!(part("Year"), Some(0));
         assert_eq!(beside("Time", "Date"), Beside::Clock);
         assert_eq!(beside("start_time", "start_date"), Beside::Clock);

@@ -4,7 +4,8 @@ use tidefall_types::{Error, Result, TableSchema};
 
 use super::find::{self, FoundTime};
 use super::{Sample, list};
-use crate::{CsvOptions, TimeSource};
+use crate::tags::{Provided, skipped};
+use crate::{CsvOptions, Layout, TimeSource};
 
 /// What each column is for.
 pub(super) struct Roles {
@@ -18,10 +19,14 @@ pub(super) fn assign(sample: &Sample<'_>, options: &CsvOptions) -> Result<Roles>
     let find_all = |names: &[String]| -> Result<Vec<usize>> {
         names.iter().map(|name| sample.find(name)).collect()
     };
-    let skip = find_all(&options.skip)?;
+    let is_column = |name: &str| sample.columns.iter().any(|column| column == name);
+    let skip = skipped(&options.skip, options.table.as_deref(), is_column)
+        .map(|name| sample.find(name))
+        .collect::<Result<Vec<usize>>>()?;
     let fields = options.fields.as_deref().map(find_all).transpose()?;
     let tags = match &options.table {
         Some(table) if options.tags.is_empty() => {
+            check_tags(sample, table, options)?;
             let time = match &options.time {
                 TimeSource::Columns(names) => find_all(names)?,
                 TimeSource::Auto => Vec::new(),
@@ -71,4 +76,16 @@ pub(super) fn assign(sample: &Sample<'_>, options: &CsvOptions) -> Result<Roles>
 fn tags_of_table(sample: &Sample<'_>, table: &TableSchema, others: &[usize]) -> Vec<usize> {
     let column = |tag: &String| sample.columns.iter().position(|column| column == tag);
     table.tags.iter().filter_map(column).filter(|column| !others.contains(column)).collect()
+}
+
+/// Checks that the file has the tags of the table, as far as they do not come from elsewhere.
+fn check_tags(sample: &Sample<'_>, table: &TableSchema, options: &CsvOptions) -> Result<()> {
+    let constant = options.constant_tags.iter().map(|(name, _)| name);
+    let wide = match &options.layout {
+        Layout::Long => None,
+        Layout::Wide { tag } => Some(tag),
+    };
+    let others = constant.chain(wide).chain(&options.skip).map(String::as_str).collect();
+    let columns = sample.columns.iter().map(String::as_str).collect();
+    Provided { columns, others }.check(table)
 }

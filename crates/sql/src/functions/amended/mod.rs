@@ -7,7 +7,8 @@
 //!   rounding errors pile up. Here nothing is subtracted, see [`SlidingSum`].
 //! - Variances, correlations and regressions over such a window: the same, see [`SlidingMoments`].
 //! - Percentiles and medians: see `percentile.rs`.
-//! - Distinct texts that are counted by group: see `distinct.rs`; distinct integers and times: see `distinct_values/`.
+//! - Distinct texts that are counted by group: see `distinct.rs`; distinct integers and times: see `distinct_values/`;
+//!   distinct structs and lists: see `distinct_rows.rs`.
 //! - Correlations by group: sums of squares leave no digits where values are large beside their differences. Here
 //!   each group has the accumulator of a question without groups.
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
@@ -22,6 +23,7 @@ mod anew;
 mod centroids;
 mod collected;
 mod distinct;
+mod distinct_rows;
 mod distinct_values;
 mod moments;
 mod outcome;
@@ -57,6 +59,7 @@ use anew::Anew;
 use centroids::check_centroids;
 use collected::{Collected, Repeated, Whole};
 use distinct::{DistinctTexts, text_type};
+use distinct_rows::DistinctRows;
 use distinct_values::DistinctValues;
 pub(crate) use distinct_values::{NUMBERED_BYTES, is_value_type};
 use moments::{SlidingMoments, Statistic};
@@ -274,6 +277,10 @@ impl Amended {
         }
         if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
             return Ok(Box::new(times));
+        }
+        if let Some(rows) = self.distinct_type(&args).map(DistinctRows::new).transpose()?.flatten()
+        {
+            return Ok(Box::new(rows));
         }
         let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
         let plain = self.inner().accumulator(args)?;

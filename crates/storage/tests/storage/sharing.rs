@@ -1,0 +1,146 @@
+//! Databases that cannot be written from here, as another has them or their folder must not be written: they can be
+//! read, and what would change them is refused for that reason.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+#[cfg(target_os = "linux")]
+use caps::{CapSet, Capability};
+use tidefall_storage::{Db, DbOptions, Repair};
+use tidefall_types::{Error, ErrorKind};
+
+use crate::small::{read, write};
+
+const ROW: (i64, i64) = (7, 1);
+
+fn options() -> DbOptions {
+    DbOptions { threads: 1, ..DbOptions::default() }
+}
+
+/// Makes a database with a row in its log, and another in an object.
+fn make(dir: &Path) {
+    let db = Db::open(dir, options()).unwrap();
+    write(&db, "plant", &[ROW]);
+    db.flush().unwrap();
+    write(&db, "plant", &[(8, 2)]);
+    db.close().unwrap();
+}
+
+/// All folders and files of a database.
+fn all_of(dir: &Path) -> Vec<PathBuf> {
+    let mut found = vec![dir.to_owned()];
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        next += 1;
+        if path.is_dir() {
+            found.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+fn allow(dir: &Path, file_mode: u32) {
+    for path in all_of(dir) {
+        let mode = if path.is_dir() { file_mode | 0o111 } else { file_mode };
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+/// Runs this without the right of root to write everywhere.
+fn as_anybody(place: &Path, act: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Of this thread alone, and of those that it starts.
+            #[cfg(target_os = "linux")]
+            for right in [Capability::CAP_DAC_OVERRIDE, Capability::CAP_DAC_READ_SEARCH] {
+                caps::drop(None, CapSet::Effective, right).unwrap();
+            }
+            if fs::write(place.join("probe"), "").is_ok() {
+                eprintln!("skipped: whoever runs this may write everywhere");
+                return;
+            }
+            act();
+        });
+        thread.join().unwrap();
+    });
+}
+
+/// Checks that a database shows its rows, and changes nothing for this reason.
+fn check_only_read(db: &Db, is_reason: impl Fn(&Error) -> bool) {
+    assert_eq!(read(db, "plant"), [ROW, (8, 2)]);
+    assert_eq!(db.verify().unwrap().damages, []);
+    let error = db.drop_table("plant").unwrap_err();
+    assert!(is_reason(&error), "{error}");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_folder_that_must_not_be_written_can_be_read() {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    for has_lock in [true, false] {
+        let dir = place.path().join(format!("lock {has_lock}"));
+        make(&dir);
+        if !has_lock {
+            fs::remove_file(dir.join("LOCK")).unwrap();
+        }
+        allow(&dir, 0o444);
+        let before = all_of(&dir).len();
+        let is_reason = |error: &Error| {
+            error.kind() == ErrorKind::Io
+                && error.message().starts_with(&format!(
+                    "the folder {} cannot be written, so its database can only be read",
+                    dir.display()
+                ))
+        };
+        as_anybody(&dir, || {
+            check_only_read(&Db::open_shared(&dir, options()).unwrap(), is_reason);
+            check_only_read(&Db::open_read_only(&dir, options()).unwrap(), |error| {
+                error.kind() == ErrorKind::Unsupported
+            });
+            let error = Db::open(&dir, options()).map(drop).unwrap_err();
+            assert!(is_reason(&error), "{error}");
+            let error = Db::repair(&dir, options(), Repair::Mend).map(drop).unwrap_err();
+            assert!(is_reason(&error), "{error}");
+        });
+        assert_eq!(all_of(&dir).len(), before);
+        allow(&dir, 0o644);
+    }
+}
+
+#[test]
+fn no_database_is_made_where_nothing_must_be_written() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("empty");
+    fs::create_dir(&dir).unwrap();
+    allow(place.path(), 0o444);
+    as_anybody(&dir, || {
+        let error = Db::open_shared(&dir, options()).map(drop).unwrap_err();
+        assert!(error.message().contains("cannot be written"), "{error}");
+        let error = Db::open_shared(dir.join("new"), options()).map(drop).unwrap_err();
+        assert!(error.message().starts_with("making the folder"), "{error}");
+    });
+    allow(place.path(), 0o644);
+}
+
+#[test]
+fn who_may_only_read_is_told_who_writes() {
+    let place = tempfile::tempdir().unwrap();
+    make(place.path());
+    let writer = Db::open_shared(place.path(), options()).unwrap();
+    let is_reason = |error: &Error| {
+        let holder = format!("process {} writes the database", std::process::id());
+        let text = error.message();
+        error.kind() == ErrorKind::Locked && text.contains(&holder) && text.contains("/api/v1/sql")
+    };
+    check_only_read(&Db::open_shared(place.path(), options()).unwrap(), is_reason);
+    let error = Db::open(place.path(), options()).map(drop).unwrap_err();
+    assert!(is_reason(&error), "{error}");
+    // Neither a writer nor repair can do with reading.
+    assert!(!error.message().contains("read-only"), "{error}");
+    write(&writer, "plant", &[(9, 3)]);
+    writer.close().unwrap();
+    let after = Db::open_shared(place.path(), options()).unwrap();
+    write(&after, "plant", &[(10, 4)]);
+}
