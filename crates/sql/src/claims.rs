@@ -11,8 +11,7 @@
 //!   above the join. It is careful with the constants of the right side alone.
 //!
 //! A column that is constant in each part of a `UNION ALL` is not constant in all of it. DataFusion leaves sorts by it out in the
-//! parts, and then takes the first rows of one for those of all. Two columns that are equal in the parts are, but it no longer
-//! knows that above, and refuses the order that it has made below.
+//! parts, and then takes the first rows of one for those of all.
 //!
 //! Of `n / 10 = 1` or `v::INT = 1` it makes that `n` is 10 and `v` 1 in all rows, as if numbers were not cut off, and leaves out
 //! sorts by them. Columns are constant here if the condition says so as it stands.
@@ -52,13 +51,9 @@ impl PhysicalOptimizerRule for ModestJoins {
                 Some(union) => vec![Some(Forget::Constants); union.children().len()],
                 None => forgotten_below(&*node).to_vec(),
             };
-            let knows = match node.is::<UnionExec>() {
-                true => knows_equal_values,
-                false => knows_constants,
-            };
             let is_less = |(side, forget): (&&Arc<dyn ExecutionPlan>, &Option<Forget>)| match forget
             {
-                Some(Forget::Constants) => knows(side),
+                Some(Forget::Constants) => knows_constants(side),
                 forget => forget.is_some(),
             };
             if !node.children().iter().zip(&sides).any(is_less) {
@@ -66,7 +61,7 @@ impl PhysicalOptimizerRule for ModestJoins {
             }
             let children = node.children().into_iter().zip(sides);
             let children = children.map(|(side, forget)| match forget {
-                Some(Forget::Constants) if !knows(side) => Arc::clone(side),
+                Some(Forget::Constants) if !knows_constants(side) => Arc::clone(side),
                 Some(forget) => Arc::new(Unknown::new(Arc::clone(side), forget)) as _,
                 None => Arc::clone(side),
             });
@@ -88,11 +83,6 @@ impl PhysicalOptimizerRule for ModestJoins {
 
 fn knows_constants(node: &Arc<dyn ExecutionPlan>) -> bool {
     !node.equivalence_properties().constants().is_empty()
-}
-
-/// Whether something is known to be constant, or equal to something else.
-fn knows_equal_values(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.equivalence_properties().eq_group().iter().next().is_some()
 }
 
 /// Whether columns are taken for constant of which the condition does not say that they are equal to a value.

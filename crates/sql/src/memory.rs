@@ -4,7 +4,7 @@
 //! DataFusion's pool other sorts take that room meanwhile, each as much as it would have if none of them merged, and
 //! then a merge fails that cannot wait. At the end it merges as many of the runs that it has written as there is memory for, and
 //! leaves none to the merge of all partitions. So whether a sort of more than the memory succeeds is a matter of luck there. Here
-//! all sorts together hold a part of the pool, and with their merges a larger part, but never all of it.
+//! sorts have three eighths of the pool, their merges four, in even shares, and the last one is for others alone.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,70 +15,61 @@ use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// How the consumers begin that hold the rows of a sort, and those that merge them.
-const SORTS: &str = "ExternalSorter[";
-const MERGES: &str = "ExternalSorterMerge[";
-
-/// Eighths of the pool that all sorts hold at most, and those with their merges.
-const SORTS_EIGHTHS: usize = 3;
-const MERGES_EIGHTHS: usize = 6;
-
 /// DataFusion's pool, which shares evenly among those that can write down what they hold, with less for sorts.
 #[derive(Debug)]
 pub(crate) struct QueryMemory {
     all: FairSpillPool,
+    parts: Mutex<[Part; 2]>,
+}
+
+/// A part of the pool that some consumers share evenly.
+#[derive(Debug)]
+struct Part {
+    /// How their names begin.
+    prefix: &'static str,
     bytes: usize,
-    held: Mutex<Held>,
+    /// What each of them holds, by its id; all of its reservations together.
+    held: HashMap<usize, usize>,
 }
 
-/// What sorts hold.
-#[derive(Debug, Default)]
-struct Held {
-    /// Each of them, by the id of its consumer; all of its reservations together.
-    sorts: HashMap<usize, usize>,
-    /// All of their merges.
-    merges: usize,
-}
+impl Part {
+    fn is_of(&self, consumer: &MemoryConsumer) -> bool {
+        consumer.name().starts_with(self.prefix)
+    }
 
-impl Held {
-    /// Whether a sort or a merge may hold more, of which then is taken note. Others may as far as this is concerned.
-    fn grow(&mut self, consumer: &MemoryConsumer, more: usize, bytes: usize) -> bool {
-        if consumer.name().starts_with(SORTS) {
-            let share = bytes / 8 * SORTS_EIGHTHS / self.sorts.len().max(1);
-            let held = self.sorts.entry(consumer.id()).or_default();
-            // The first rows of each are taken if the pool allows.
-            let may_grow = *held == 0 || held.saturating_add(more) <= share;
-            *held += if may_grow { more } else { 0 };
-            return may_grow;
-        }
-        if consumer.name().starts_with(MERGES) {
-            let sorts: usize = self.sorts.values().sum();
-            let all = sorts.saturating_add(self.merges).saturating_add(more);
-            let may_grow = all <= bytes / 8 * MERGES_EIGHTHS;
-            self.merges += if may_grow { more } else { 0 };
-            return may_grow;
-        }
-        true
+    /// Takes note that a consumer holds more, if that is no more than its share.
+    fn try_grow(&mut self, consumer: &MemoryConsumer, more: usize) -> bool {
+        let share = self.bytes / self.held.len().max(1);
+        let held = self.held.entry(consumer.id()).or_default();
+        // The first rows of each are taken if the pool allows.
+        let may_grow = *held == 0 || held.saturating_add(more) <= share;
+        *held += if may_grow { more } else { 0 };
+        may_grow
     }
 
     fn shrink(&mut self, consumer: &MemoryConsumer, less: usize) {
-        if consumer.name().starts_with(SORTS) {
-            let held = self.sorts.entry(consumer.id()).or_default();
-            *held = held.saturating_sub(less);
-        } else if consumer.name().starts_with(MERGES) {
-            self.merges = self.merges.saturating_sub(less);
-        }
+        let held = self.held.entry(consumer.id()).or_default();
+        *held = held.saturating_sub(less);
     }
 }
 
 impl QueryMemory {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { all: FairSpillPool::new(bytes), bytes, held: Mutex::default() }
+        let part =
+            |prefix, eighths| Part { prefix, bytes: bytes / 8 * eighths, held: HashMap::new() };
+        let parts = [part("ExternalSorter[", 3), part("ExternalSorterMerge[", 4)];
+        Self { all: FairSpillPool::new(bytes), parts: Mutex::new(parts) }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
+    /// Changes the part of a consumer, if it has one.
+    fn change<T>(
+        &self,
+        consumer: &MemoryConsumer,
+        change: impl FnOnce(&mut Part) -> T,
+    ) -> Option<T> {
         // Each change is whole before anything can panic.
-        change(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.iter_mut().find(|part| part.is_of(consumer)).map(change)
     }
 }
 
@@ -89,29 +80,31 @@ impl MemoryPool for QueryMemory {
 
     fn register(&self, consumer: &MemoryConsumer) {
         self.all.register(consumer);
-        if consumer.name().starts_with(SORTS) {
-            self.change(|held| held.sorts.insert(consumer.id(), 0));
-        }
+        self.change(consumer, |part| part.held.insert(consumer.id(), 0));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
         self.all.unregister(consumer);
-        self.change(|held| held.sorts.remove(&consumer.id()));
+        self.change(consumer, |part| part.held.remove(&consumer.id()));
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.all.grow(reservation, additional);
-        self.change(|held| held.grow(reservation.consumer(), additional, usize::MAX));
+        let consumer = reservation.consumer();
+        self.change(consumer, |part| {
+            *part.held.entry(consumer.id()).or_default() += additional;
+        });
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.all.shrink(reservation, shrink);
-        self.change(|held| held.shrink(reservation.consumer(), shrink));
+        let consumer = reservation.consumer();
+        self.change(consumer, |part| part.shrink(consumer, shrink));
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let consumer = reservation.consumer();
-        if !self.change(|held| held.grow(consumer, additional, self.bytes)) {
+        if self.change(consumer, |part| part.try_grow(consumer, additional)) == Some(false) {
             return Err(DataFusionError::ResourcesExhausted(format!(
                 "{} has its share of the memory for sorts already",
                 consumer.name()
@@ -119,7 +112,7 @@ impl MemoryPool for QueryMemory {
         }
         let grown = self.all.try_grow(reservation, additional);
         if grown.is_err() {
-            self.change(|held| held.shrink(consumer, additional));
+            self.change(consumer, |part| part.shrink(consumer, additional));
         }
         grown
     }
@@ -160,14 +153,21 @@ mod tests {
         let part = one.split(120);
         assert!(one.try_grow(1).is_err());
         other.try_grow(150).unwrap();
-        let merge = MemoryConsumer::new("ExternalSorterMerge[0]").register(&pool);
-        merge.try_grow(300).unwrap();
-        assert!(merge.try_grow(1).is_err());
+        let merge = |partition: usize| {
+            MemoryConsumer::new(format!("ExternalSorterMerge[{partition}]")).register(&pool)
+        };
+        let merges = [merge(0), merge(1)];
+        for merge in &merges {
+            merge.try_grow(150).unwrap();
+            merge.new_empty().grow(50);
+            merge.try_grow(50).unwrap();
+            assert!(merge.try_grow(1).is_err());
+        }
         let above = MemoryConsumer::new("SortPreservingMergeExec[0]").register(&pool);
-        above.try_grow(200).unwrap();
+        above.try_grow(100).unwrap();
         assert!(above.try_grow(1).is_err());
         assert_eq!(pool.reserved(), 800);
-        drop((part, merge, above));
+        drop((part, merges, above));
         one.try_grow(120).unwrap();
         drop((one, other));
         // Alone it has all of that; whoever else can write down what it holds has the share that it ever had.

@@ -4,6 +4,9 @@
 //! columns that come out of the filter for those that go in: it fails when their names differ, and mixes columns up when
 //! they do not. Here filters give their columns back to a projection first, and get them again as the last of all that
 //! was pushed.
+//!
+//! Nor are projections that show something twice pushed below a union: what is equal in each part is not known to be above it, where
+//! sorts count on it already.
 
 use std::sync::Arc;
 
@@ -18,6 +21,9 @@ use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+
+use crate::unknown::{Forget, Unknown};
 
 /// DataFusion's rule, over filters without projections.
 #[derive(Debug)]
@@ -43,7 +49,7 @@ impl PhysicalOptimizerRule for PushProjections {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plain = plan.transform_up(|node| match node.downcast_ref::<FilterExec>() {
             Some(filter) if filter.projection().is_some() => projection_above(filter),
-            _ => Ok(Transformed::no(node)),
+            _ => kept_above_union(node),
         })?;
         self.0.optimize(plain.data, config)
     }
@@ -55,6 +61,22 @@ impl PhysicalOptimizerRule for PushProjections {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// A projection that shows something twice, so that it stays above a union.
+fn kept_above_union(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(projection) = node.downcast_ref::<ProjectionExec>() else {
+        return Ok(Transformed::no(node));
+    };
+    let exprs = projection.expr();
+    let is_repeated = |(at, one): (usize, &ProjectionExpr)| {
+        exprs[..at].iter().any(|other| other.expr.eq(&one.expr))
+    };
+    if !projection.input().is::<UnionExec>() || !exprs.iter().enumerate().any(is_repeated) {
+        return Ok(Transformed::no(node));
+    }
+    let union = Unknown::new(Arc::clone(projection.input()), Forget::Constants);
+    Ok(Transformed::yes(Arc::new(ProjectionExec::try_new(exprs.to_vec(), Arc::new(union))?)))
 }
 
 /// The same filter, with a projection above it that leaves its columns out.

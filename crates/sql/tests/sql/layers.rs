@@ -385,7 +385,7 @@ async fn windows_of_rows_side_by_side_are_cut_where_the_readings_are() {
             format!("{} true {:.1}", ROWS + 1, sum as f64),
             "{place}"
         );
-        let bins = "SELECT count(*), count(a), sum(a) FROM rows('k', every => INTERVAL '1 minute') WHERE time >= '2024-01-01'";
+        let bins = "SELECT count(*), count(a), sum(a) FROM rows('k', every => '1m') WHERE time >= '2024-01-01'";
         let sum: u64 = (0..=ROWS / 60).map(|bin| (bin * 60 + 59).min(ROWS)).sum();
         assert_eq!(
             test_db.text(bins).await,
