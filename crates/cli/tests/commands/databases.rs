@@ -122,10 +122,16 @@ impl Drop for Holder {
 #[test]
 fn who_cannot_write_is_told_who_does() {
     let place = Place::new();
-    place.done(&["query", "--create", "--db", "db", "CREATE TABLE t (time TIMESTAMP, v DOUBLE)"]);
+    place.done(&[
+        "query",
+        "--create",
+        "--db",
+        "db",
+        "CREATE TABLE t (time TIMESTAMP, v DOUBLE); INSERT INTO t VALUES ('2023-01-01', 0)",
+    ]);
     place.write("a.csv", "time,v\n2024-01-01,1\n");
     let holder = Holder::new(&place);
-    assert_eq!(place.rows("SELECT count(*) FROM t"), "0\n");
+    assert_eq!(place.rows("SELECT count(*) FROM t"), "1\n");
     place.done(&["verify", "--db", "db"]);
     place.done(&["inspect", "--db", "db"]);
     let expected = format!("locked: process {} writes the database in db", holder.0.id());
