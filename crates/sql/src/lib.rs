@@ -37,7 +37,6 @@ mod keys;
 mod layers;
 mod live;
 mod marks;
-mod memory;
 mod metrics;
 mod named_windows;
 mod names;

@@ -9,6 +9,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::temporal_conversions::timestamp_ns_to_datetime;
 use datafusion::execution::context::{SessionContext, SessionState};
+use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -27,7 +28,6 @@ use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
 use crate::hints::with_hint;
 use crate::layers::{Layer, LayerFunction};
-use crate::memory::QueryMemory;
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
 use crate::reads::Reads;
@@ -77,7 +77,7 @@ impl Session {
     /// their threads, and their clock for `now()`.
     pub fn with_options(db: Db, options: &DbOptions) -> Self {
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(QueryMemory::new(query_bytes(options))))
+            .with_memory_pool(Arc::new(FairSpillPool::new(query_bytes(options))))
             .build_arc()
             .unwrap_or_default();
         let state = SessionStateBuilder::new_with_default_features()

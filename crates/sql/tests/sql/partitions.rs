@@ -10,7 +10,6 @@ use tidefall_types::ErrorKind;
 
 use crate::compare::{Model, TABLE, cascade, normal};
 use crate::plans::check;
-use crate::top::reads;
 use crate::{TestDb, lines};
 
 /// Sensors of three regions, of which two are as large as the third; hosts of one region never have the name of
@@ -288,25 +287,5 @@ async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
     ] {
         let plan = lines(&roomy.collect(&format!("EXPLAIN {sql}")).await.expect(sql)).join("\n");
         assert!(plan.contains(part), "{sql}\n{plan}");
-    }
-}
-
-/// Whether merges of two sorts found room was a matter of luck.
-#[tokio::test(flavor = "multi_thread")]
-async fn sorts_of_more_than_the_memory_end_every_time() {
-    const ROWS: u64 = 800_000;
-    let test_db = TestDb::with_memory(64 << 20);
-    test_db
-        .text(&format!(
-            "CREATE TABLE d (time TIMESTAMP, origin TEXT, target TEXT, delay BIGINT, distance DOUBLE, PRIMARY KEY (origin, target, time));
-             INSERT INTO d SELECT to_timestamp(1704067200 + value), 'o' || (value % 30), 't' || (value % 77), (value * 7919) % 1000, value \
-             FROM generate_series(1, {ROWS})"
-        ))
-        .await;
-    for _ in 0..3 {
-        for order in ["delay, time", "time, origin, target", "distance DESC"] {
-            let read = reads(&test_db, &format!("SELECT * FROM d ORDER BY {order}")).await;
-            assert_eq!(read.rows, ROWS, "{order}");
-        }
     }
 }
