@@ -16,7 +16,7 @@ LATER = f"SELECT value AS v FROM generate_series(1, 1000000) UNION ALL {PANICS}"
 @pytest.fixture
 def db(tmp_path):
     with tidefall.open(str(tmp_path / "db")) as db:
-        if db.sql("SELECT 1 FROM information_schema.routines WHERE routine_name = 'panic_where'").to_dict() == {}:
+        if db.sql("SELECT 1 FROM information_schema.routines WHERE routine_name = 'panic_where'").to_arrow().num_rows == 0:
             pytest.skip("faults on purpose are only in builds with debug assertions")
         yield db
         assert db.sql("SELECT 1 AS one").to_dict() == {"one": [1]}

@@ -10,7 +10,9 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
-use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::rules::named_as_inner;
 
 /// DataFusion's rule, but for filters above a group that is always there.
 #[derive(Debug)]
@@ -30,13 +32,7 @@ impl PushGroupFilters {
 }
 
 impl OptimizerRule for PushGroupFilters {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
+    named_as_inner!();
 
     fn rewrite(
         &self,

@@ -15,6 +15,8 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use crate::rules::named_as_inner;
+
 /// Makes keys of what is equal, and of nothing else.
 #[derive(Debug)]
 pub(crate) struct EqualKeys(ExtractEquijoinPredicate);
@@ -53,13 +55,7 @@ fn asks_for_null(node: &LogicalPlan) -> bool {
 }
 
 impl OptimizerRule for EqualKeys {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
+    named_as_inner!();
 
     fn rewrite(
         &self,
@@ -99,13 +95,7 @@ impl OptimizerRule for SameKeys {
 }
 
 impl OptimizerRule for OrderJoins {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
+    named_as_inner!();
 
     fn rewrite(
         &self,

@@ -31,6 +31,20 @@ use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::{simplify, window_limits};
 
+/// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
+macro_rules! named_as_inner {
+    () => {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn apply_order(&self) -> Option<datafusion::optimizer::ApplyOrder> {
+            self.0.apply_order()
+        }
+    };
+}
+pub(crate) use named_as_inner;
+
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// What puts a plan right before it is optimised.

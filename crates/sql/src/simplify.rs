@@ -16,10 +16,13 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ScalarUDF, ScalarUDFImpl, Signature,
 };
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::amend::any_one;
+use crate::rules::named_as_inner;
 
 /// DataFusion's rule, which does not get to see lists that it would combine wrongly.
 #[derive(Debug)]
@@ -34,13 +37,7 @@ pub(crate) fn instead_of(rule: Rule) -> Rule {
 }
 
 impl OptimizerRule for Simplify {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
+    named_as_inner!();
 
     fn rewrite(
         &self,
@@ -207,14 +204,11 @@ fn is_value(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if !value.is_null())
 }
 
-static HIDDEN: LazyLock<ScalarUDF> = LazyLock::new(|| {
-    let any_one = Signature::any(1, Volatility::Immutable);
-    ScalarUDF::new_from_impl(Hidden(any_one))
-});
+static HIDDEN: LazyLock<ScalarUDF> = LazyLock::new(|| ScalarUDF::new_from_impl(Hidden));
 
 /// A condition that is not looked into.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Hidden(Signature);
+struct Hidden;
 
 impl ScalarUDFImpl for Hidden {
     fn name(&self) -> &str {
@@ -222,7 +216,7 @@ impl ScalarUDFImpl for Hidden {
     }
 
     fn signature(&self) -> &Signature {
-        &self.0
+        any_one()
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {

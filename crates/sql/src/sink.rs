@@ -150,15 +150,13 @@ impl DataSink for Sink {
             let is_full = rows >= ROWS_PER_WRITE
                 || texts + more_texts > TEXT_BYTES_PER_WRITE
                 || charged.size() + bytes > BYTES_PER_WRITE;
-            if rows > 0 && (is_full || charged.try_grow(bytes).is_err()) {
+            if rows > 0 && is_full {
                 written += self.write(std::mem::take(&mut waiting)).await?;
                 charged.free();
                 (rows, texts) = (0, 0);
             }
-            if charged.size() == 0 {
-                // One batch is written in any case.
-                charged.grow(bytes);
-            }
+            // What is written whole must not depend on what other queries hold.
+            charged.grow(bytes);
             rows += more.rows;
             texts += more_texts;
             waiting.push(more);

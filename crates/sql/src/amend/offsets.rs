@@ -6,8 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound};
-
-const NS_PER_DAY: i128 = 86_400_000_000_000;
+use tidefall_types::NS_PER_DAY;
 
 /// How far an offset reaches: in nanoseconds if it is an interval, whose months are of different lengths.
 struct Reach {
@@ -23,7 +22,7 @@ impl Reach {
         let (months, days) = (i128::from(interval.months), i128::from(interval.days));
         let with_months_of = |days_of_month: i128| {
             let days = months * days_of_month + days;
-            let ns = days * NS_PER_DAY + i128::from(interval.nanoseconds);
+            let ns = days * i128::from(NS_PER_DAY) + i128::from(interval.nanoseconds);
             ScalarValue::Decimal128(Some(ns), 38, 0)
         };
         let (short, long) = (with_months_of(28), with_months_of(31));

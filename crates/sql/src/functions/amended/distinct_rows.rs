@@ -40,9 +40,9 @@ impl DistinctRows {
 
     fn take(&mut self, values: &ArrayRef) -> Result<()> {
         let rows = self.converter.convert_columns(std::slice::from_ref(values))?;
-        for (_, row) in rows.iter().enumerate().filter(|(place, _)| values.is_valid(*place)) {
+        for (place, row) in rows.iter().enumerate() {
             let row = row.as_ref();
-            if !self.found.contains(row) {
+            if values.is_valid(place) && !self.found.contains(row) {
                 self.bytes += row.len();
                 self.found.insert(row.into());
             }
