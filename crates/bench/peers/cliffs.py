@@ -96,6 +96,7 @@ def hosts_questions():
     yield "E.2 newest five bins before T", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE time < {end} GROUP BY t ORDER BY t DESC LIMIT 5"
     yield "E.2 ten largest values", "SELECT f1 FROM hosts ORDER BY f1 DESC LIMIT 10"
     yield "E.4 distinct times by value", "SELECT f0, count(DISTINCT time) AS n FROM hosts GROUP BY f0"
+    yield "E.4 all rows by value, the last ten", "SELECT f1, time, host FROM hosts ORDER BY f1, time, host LIMIT 10 OFFSET 5000000"
     yield "E.5 big JOIN small", "SELECT r.room, avg(h.f0) AS x FROM hosts h JOIN rooms r ON h.host = r.host GROUP BY r.room"
     yield "E.5 small JOIN big", "SELECT r.room, avg(h.f0) AS x FROM rooms r JOIN hosts h ON h.host = r.host GROUP BY r.room"
     yield "E.5 big JOIN small by value", "SELECT r.room, count(*) AS n FROM hosts h JOIN rooms r ON h.f0 = r.v GROUP BY r.room"

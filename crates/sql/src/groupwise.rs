@@ -25,7 +25,6 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
-use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -33,6 +32,7 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt};
 
 use crate::over::{OverExec, bytes_of, room_of};
+use crate::sort::SortedExec;
 
 /// Lets sorts and windows run groupwise where they can.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +56,9 @@ impl PhysicalOptimizerRule for Groupwise {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wrapped = plan.transform_up(|node| {
-            let keys = match (node.downcast_ref::<SortExec>(), node.downcast_ref::<WindowAggExec>())
-            {
+            let (sort, window) =
+                (node.downcast_ref::<SortedExec>(), node.downcast_ref::<WindowAggExec>());
+            let keys = match (sort, window) {
                 (Some(sort), _) => ordered_before(sort)?,
                 // Without keys there is one stretch, whose memory counts.
                 (_, Some(window)) => Some(partition_keys(window)),
@@ -92,10 +93,11 @@ impl PhysicalOptimizerRule for Groupwise {
 
 /// The first keys of a sort by which its input is ordered already. None if there are none, and for a sort
 /// that keeps a few rows only.
-fn ordered_before(sort: &SortExec) -> Result<Option<Vec<Arc<dyn PhysicalExpr>>>> {
-    if sort.fetch().is_some() {
+fn ordered_before(sort: &SortedExec) -> Result<Option<Vec<Arc<dyn PhysicalExpr>>>> {
+    if sort.kept().is_some() {
         return Ok(None);
     }
+    let sort = sort.sort();
     let ordered = sort.input().equivalence_properties();
     let mut count = 0;
     while count < sort.expr().len()

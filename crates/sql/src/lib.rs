@@ -63,6 +63,7 @@ mod simplify;
 mod sink;
 mod size;
 mod snapshots;
+mod sort;
 mod source;
 mod statements;
 mod table;

@@ -29,6 +29,7 @@ use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
+use crate::sort::BoundedSorts;
 use crate::{simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
@@ -74,8 +75,8 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
 }
 
-/// What makes a plan one that can be run.
-pub(crate) fn physical() -> Vec<PhysicalRule> {
+/// What makes a plan one that can be run in so many bytes of memory.
+pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(ForgetfulGroupingSets)];
     // Aggregates are computed of rows or of metrics, never of what is thought of the rows of a node.
     let answers = AggregateStatistics::new();
@@ -87,6 +88,7 @@ pub(crate) fn physical() -> Vec<PhysicalRule> {
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
     // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
     let last = FilterPushdown::new_post_optimization();
+    insert_before(&mut rules, &last, BoundedSorts { query_bytes });
     insert_before(&mut rules, &last, ReadByTime);
     insert_before(&mut rules, &last, GroupedJoins);
     insert_before(&mut rules, &last, Groupwise::default());
@@ -170,12 +172,13 @@ mod tests {
 
     #[test]
     fn rules_stand_beside_their_anchors() {
-        let rules = physical();
+        let rules = physical(0);
         let names = names(&rules);
         let (chosen, ensured) = (JoinSelection::new(), EnsureRequirements::new());
         let last = FilterPushdown::new_post_optimization();
         let groupwise = Groupwise::default();
         let made = [
+            BoundedSorts { query_bytes: 0 }.name(),
             ReadByTime.name(),
             GroupedJoins.name(),
             groupwise.name(),

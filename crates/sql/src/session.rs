@@ -43,10 +43,6 @@ use crate::{asof, functions, names, operators, rules};
 /// joining: one part of so many. The rest belongs to ingest, merges and caches.
 const MEMORY_SHARE: usize = 4;
 
-/// What DataFusion sets aside for merging spilled runs of a sort; its own default of 10 MB a
-/// partition would be most of a small budget.
-const SORT_RESERVE_SHARE: usize = 32;
-
 /// The share of the memory of queries that the smaller side of a join is taken into as a whole: the larger one need
 /// not be divided by keys then.
 const WHOLE_SIDE_SHARE: usize = 8;
@@ -87,7 +83,7 @@ impl Session {
             .with_relation_planners(vec![Arc::new(NamedCalls)])
             .with_analyzer_rules(rules::analyzers())
             .with_optimizer_rules(rules::optimizers(query_bytes(options)))
-            .with_physical_optimizer_rules(rules::physical())
+            .with_physical_optimizer_rules(rules::physical(query_bytes(options)))
             .build();
         let mut context = SessionContext::new_with_state(state);
         context.register_catalog(CATALOG, Arc::new(Catalog::new(db.clone())));
@@ -245,9 +241,6 @@ fn config(options: &DbOptions) -> SessionConfig {
         .with_round_robin_repartition(false)
         .with_option_extension(Settings::default());
     let set = config.options_mut();
-    let reserve = set.execution.sort_spill_reservation_bytes;
-    set.execution.sort_spill_reservation_bytes =
-        reserve.min(query_bytes(options) / SORT_RESERVE_SHARE);
     set.optimizer.hash_join_single_partition_threshold = query_bytes(options) / WHOLE_SIDE_SHARE;
     // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
     // what it is not sure of. Values are the same.

@@ -12,6 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::sort::BoundedSorts;
 
 /// Rows ordered by `k` and `s`, in batches of any size, of which some are empty.
 fn batches(random: &mut SmallRng, schema: &SchemaRef) -> Vec<RecordBatch> {
@@ -45,7 +46,10 @@ fn batches(random: &mut SmallRng, schema: &SchemaRef) -> Vec<RecordBatch> {
 
 fn context(rule: Option<Groupwise>, memory: usize) -> SessionContext {
     let mut rules = PhysicalOptimizer::new().rules;
-    rules.extend(rule.map(|rule| Arc::new(rule) as _));
+    if let Some(rule) = rule {
+        rules.push(Arc::new(BoundedSorts { query_bytes: memory }));
+        rules.push(Arc::new(rule));
+    }
     // Partitions stay as they are, and with them the order.
     let config = SessionConfig::new()
         .with_target_partitions(1)

@@ -126,6 +126,11 @@ impl Widths {
         }
     }
 
+    /// The bytes of so many rows, all that there are.
+    pub(crate) fn total(&self, rows: usize) -> u64 {
+        self.sums(rows)(rows)
+    }
+
     /// The bytes before each element, and of all at the end.
     fn sums(&self, elements: usize) -> impl Fn(usize) -> u64 + use<> {
         let (same, sums) = match self {

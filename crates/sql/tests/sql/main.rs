@@ -17,6 +17,7 @@ mod plans;
 mod repeats;
 mod sensors;
 mod slt;
+mod sorts;
 mod threads;
 mod top;
 mod windows;

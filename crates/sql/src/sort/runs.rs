@@ -1,0 +1,355 @@
+//! The sort of a partition: rows that are held in memory, and runs of them on the disk.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{
+    GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+    UnboundedMemoryPool,
+};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, SpillMetrics};
+use datafusion::physical_plan::sorts::sort::sort_batch;
+use datafusion::physical_plan::sorts::streaming_merge::{SortedSpillFile, StreamingMergeBuilder};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{EmptyRecordBatchStream, SpillManager};
+use futures::StreamExt;
+
+use crate::over::bytes_of;
+use crate::repeat::Widths;
+
+/// Bytes of rows that are sorted in one go at least where there is one key: so few parts, that it pays to merge them.
+const PART_BYTES: usize = 1 << 20;
+
+/// Batches that DataFusion's merge sets aside for each run: two, with their keys.
+const BATCHES_A_RUN: usize = 4;
+
+/// Batches with which it can merge two runs, one of each.
+const BATCHES_MIN: usize = 4;
+
+/// Bytes that the form in which keys are compared adds to each value: a mark, and what fills the last block of a text.
+const KEY_VALUE_BYTES: usize = 24;
+
+/// Likewise for each row: where its keys begin.
+const KEY_ROW_BYTES: usize = 8;
+
+/// The memory that a sort keeps to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// What it holds at most.
+    most_bytes: usize,
+    /// What it holds at least before it writes a run, whatever others hold.
+    least_bytes: usize,
+    /// How long a batch of a run is.
+    batch_bytes: usize,
+}
+
+impl Room {
+    /// A share of the memory of queries for each of so many partitions.
+    pub(super) fn of(pool: &dyn MemoryPool, partitions: usize) -> Self {
+        let limit = match pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
+        let share = limit / partitions.max(1);
+        Self {
+            // What comes after a sort may need memory as well.
+            most_bytes: share / 4 * 3,
+            least_bytes: (share / 64).min(4 << 20),
+            batch_bytes: (limit / 256).clamp(16 << 10, 1 << 20),
+        }
+    }
+}
+
+/// What is counted of a sort.
+pub(super) struct SortMetrics {
+    rows: BaselineMetrics,
+    spilled: SpillMetrics,
+}
+
+impl SortMetrics {
+    pub(super) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        Self {
+            rows: BaselineMetrics::new(set, partition),
+            spilled: SpillMetrics::new(set, partition),
+        }
+    }
+}
+
+/// What a sort is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) keys: LexOrdering,
+    /// The first rows, so many, are enough.
+    pub(super) fetch: Option<usize>,
+    /// Rows of a batch.
+    pub(super) batch_rows: usize,
+}
+
+/// Sorts the rows of a partition.
+pub(super) struct Sorter {
+    wanted: Wanted,
+    schema: SchemaRef,
+    room: Room,
+    /// Rows as they came, too few yet to be sorted.
+    loose: Held,
+    /// Batches, each sorted by itself.
+    sorted: Held,
+    /// Files of sorted rows, and how many a batch of them has at most.
+    runs: Vec<SortedSpillFile>,
+    run_rows: usize,
+    /// Memory for the sorted batches, their keys, and later for the merge of runs.
+    charged: MemoryReservation,
+    spills: SpillManager,
+    rows: BaselineMetrics,
+}
+
+impl fmt::Debug for Sorter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sorter").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Held {
+    fn push(&mut self, batch: RecordBatch, bytes: usize) {
+        self.rows += batch.num_rows();
+        self.bytes += bytes;
+        self.batches.push(batch);
+    }
+}
+
+impl Sorter {
+    pub(super) fn new(
+        wanted: Wanted,
+        schema: SchemaRef,
+        room: Room,
+        metrics: SortMetrics,
+        context: &TaskContext,
+    ) -> Self {
+        let run_rows = wanted.batch_rows;
+        let consumer = MemoryConsumer::new("Sort").with_can_spill(true);
+        let spills = SpillManager::new(context.runtime_env(), metrics.spilled, Arc::clone(&schema))
+            .with_compression_type(context.session_config().spill_compression());
+        Self {
+            wanted,
+            schema,
+            room,
+            loose: Held::default(),
+            sorted: Held::default(),
+            runs: Vec::new(),
+            run_rows,
+            charged: consumer.register(context.memory_pool()),
+            spills,
+            rows: metrics.rows,
+        }
+    }
+
+    /// Takes more rows.
+    pub(super) async fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let bytes = bytes_of_batch(&batch);
+        self.loose.push(batch, bytes);
+        // One key is compared quickly: then more rows are sorted in one go, and fewer parts merged.
+        let is_enough = match self.wanted.keys.len() {
+            1 => self.loose.bytes >= PART_BYTES,
+            _ => self.loose.rows >= self.wanted.batch_rows || self.loose.bytes >= PART_BYTES,
+        };
+        match is_enough {
+            true => self.settle().await,
+            false => Ok(()),
+        }
+    }
+
+    /// All rows in their order.
+    pub(super) async fn finish(mut self) -> Result<SendableRecordBatchStream> {
+        self.settle().await?;
+        if self.runs.is_empty() {
+            let sorted = std::mem::take(&mut self.sorted);
+            let merged = self.merge(sorted.batches, self.wanted.batch_rows, self.rows.clone())?;
+            return Ok(self.holding(merged));
+        }
+        // Merging takes the memory of what is still held.
+        self.write_run().await?;
+        self.merge_runs()
+    }
+
+    /// Sorts the rows that came last.
+    async fn settle(&mut self) -> Result<()> {
+        let loose = std::mem::take(&mut self.loose);
+        let Some(first) = loose.batches.first() else { return Ok(()) };
+        let batch = match loose.batches.len() {
+            1 => first.clone(),
+            _ => concat_batches(&self.schema, &loose.batches)?,
+        };
+        drop(loose);
+        let batch = sort_batch(&batch, &self.wanted.keys, self.wanted.fetch)?;
+        let bytes = bytes_of_batch(&batch);
+        let needed = bytes + key_bytes(&self.wanted.keys, &batch)?;
+        if !self.has_room(needed) {
+            if self.charged.size() >= self.room.least_bytes {
+                self.write_run().await?;
+            }
+            // It is there already; without it nothing would go on.
+            self.charged.grow(needed);
+        }
+        self.sorted.push(batch, bytes);
+        Ok(())
+    }
+
+    /// Whether more bytes could be had, which then are.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.charged.size().saturating_add(bytes) <= self.room.most_bytes
+            && self.charged.try_grow(bytes).is_ok()
+    }
+
+    /// Writes what is held as one run.
+    async fn write_run(&mut self) -> Result<()> {
+        let sorted = std::mem::take(&mut self.sorted);
+        if sorted.rows == 0 {
+            return Ok(());
+        }
+        // Few enough for several batches to be merged in little memory.
+        let row_bytes = (sorted.bytes / sorted.rows).max(1);
+        self.run_rows = (self.room.batch_bytes / row_bytes).clamp(1, self.run_rows);
+        let metrics = self.rows.intermediate();
+        let mut merged = self.merge(sorted.batches, self.run_rows, metrics)?;
+        let mut file = self.spills.create_in_progress_file("sorted rows")?;
+        let mut longest = 0;
+        while let Some(batch) = merged.next().await {
+            longest = longest.max(file.append_batch(&batch?)?);
+            // The rows are all here: nothing else would give others a turn.
+            tokio::task::yield_now().await;
+        }
+        drop(merged);
+        self.charged.free();
+        if let Some(file) = file.finish()? {
+            self.runs.push(SortedSpillFile { file, max_record_batch_memory: longest });
+        }
+        Ok(())
+    }
+
+    /// One stream of batches of so many rows out of batches that are sorted each by itself. Their memory is charged.
+    fn merge(
+        &self,
+        mut batches: Vec<RecordBatch>,
+        rows: usize,
+        metrics: BaselineMetrics,
+    ) -> Result<SendableRecordBatchStream> {
+        let schema = Arc::clone(&self.schema);
+        if batches.len() < 2 {
+            let Some(batch) = batches.pop() else {
+                return Ok(Box::pin(EmptyRecordBatchStream::new(schema)));
+            };
+            let count = batch.num_rows();
+            let parts = (0..count).step_by(rows.max(1));
+            let parts = parts.map(move |at| Ok(batch.slice(at, rows.min(count - at))));
+            let parts: Vec<_> = parts.collect();
+            let parts = futures::stream::iter(parts)
+                .inspect(move |part| metrics.record_output(part.as_ref().map_or(0, rows_of)));
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, parts)));
+        }
+        let one = |batch| {
+            let batches = futures::stream::iter([Ok(batch)]);
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches)) as _
+        };
+        let inputs = batches.into_iter().map(one).collect();
+        let charged_already: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        StreamingMergeBuilder::new()
+            .with_streams(inputs)
+            .with_schema(Arc::clone(&self.schema))
+            .with_expressions(&self.wanted.keys)
+            .with_metrics(metrics)
+            .with_batch_size(rows)
+            .with_fetch(self.wanted.fetch)
+            .with_reservation(MemoryConsumer::new("Sort").register(&charged_already))
+            .with_round_robin_tie_breaker(false)
+            .build()
+    }
+
+    /// All runs as one stream.
+    fn merge_runs(mut self) -> Result<SendableRecordBatchStream> {
+        let runs = std::mem::take(&mut self.runs);
+        let Some(longest) = runs.iter().map(|run| run.max_record_batch_memory).max() else {
+            return internal_err!("there are no runs to merge");
+        };
+        let bytes = self.charge_runs(longest, runs.len());
+        let mine: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let merged = StreamingMergeBuilder::new()
+            .with_sorted_spill_files(runs)
+            .with_spill_manager(self.spills.clone())
+            .with_schema(Arc::clone(&self.schema))
+            .with_expressions(&self.wanted.keys)
+            .with_metrics(self.rows.clone())
+            .with_batch_size(self.run_rows)
+            .with_fetch(self.wanted.fetch)
+            .with_reservation(MemoryConsumer::new("SortedRuns").register(&mine))
+            .build()?;
+        Ok(self.holding(merged))
+    }
+
+    /// Takes memory for as many runs at once as possible, and for two in any case, of batches of so many bytes at most.
+    fn charge_runs(&self, batch_bytes: usize, runs: usize) -> usize {
+        self.charged.free();
+        let least = batch_bytes.saturating_mul(BATCHES_MIN);
+        let mut bytes = batch_bytes.saturating_mul(BATCHES_A_RUN).saturating_mul(runs);
+        while bytes > least {
+            if self.has_room(bytes) {
+                return bytes;
+            }
+            bytes = (bytes / 2).max(least);
+        }
+        self.charged.grow(least);
+        least
+    }
+
+    /// A stream for which the memory is charged until it ends.
+    fn holding(self, merged: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        let schema = merged.schema();
+        let batches = merged.inspect(move |_| _ = &self.charged);
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+}
+
+fn rows_of(batch: &RecordBatch) -> usize {
+    batch.num_rows()
+}
+
+fn bytes_of_batch(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| bytes_of(&**column)).sum()
+}
+
+/// Bytes that the keys of rows take in the form in which a merge compares them.
+fn key_bytes(keys: &LexOrdering, batch: &RecordBatch) -> Result<usize> {
+    let mut sum = batch.num_rows() * KEY_ROW_BYTES;
+    for key in keys {
+        let values = key.expr.evaluate(batch)?.into_array(batch.num_rows())?;
+        if keys.len() == 1 && is_compared_in_place(values.data_type()) {
+            return Ok(0);
+        }
+        let bytes = Widths::with_ends(&*values).total(values.len());
+        // Texts come in blocks, each with a mark.
+        let bytes = usize::try_from(bytes + bytes / 8).unwrap_or(usize::MAX);
+        sum = sum.saturating_add(bytes).saturating_add(values.len() * KEY_VALUE_BYTES);
+    }
+    Ok(sum)
+}
+
+/// Whether a merge by this key alone takes the values as they are.
+fn is_compared_in_place(key: &DataType) -> bool {
+    key.is_primitive() || key.is_string() || key.is_binary()
+}

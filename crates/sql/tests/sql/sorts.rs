@@ -1,0 +1,51 @@
+//! Sorts of more rows than queries have memory for.
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+
+use crate::TestDb;
+
+/// Rows that take about three times the memory of queries at a budget of 64 MiB.
+const ROWS: i64 = 800_000;
+
+const KEYS: [&str; 6] = ["v", "k, v", "v DESC, k", "s, v", "-v", "k DESC, s DESC, v DESC"];
+
+async fn check(test_db: &TestDb, keys: &str) {
+    let rows = format!(
+        "(SELECT value * 7919 % {ROWS} AS v, value * 31 % 1000 AS k, 'text ' || (value % 77) AS s \
+         FROM generate_series(1, {ROWS}))"
+    );
+    let batches = test_db.run(&format!("SELECT v, k, s FROM {rows} ORDER BY {keys}")).await;
+    let batches = batches.unwrap_or_else(|error| panic!("ORDER BY {keys}: {error}"));
+    let mut values: Vec<i64> = Vec::with_capacity(ROWS as usize);
+    for batch in &batches {
+        values.extend(batch.column(0).as_primitive::<Int64Type>().values());
+    }
+    match keys {
+        "v" => assert!(values.iter().copied().eq(0..ROWS)),
+        "-v" => assert!(values.iter().copied().eq((0..ROWS).rev())),
+        _ => {
+            values.sort_unstable();
+            assert!(values.iter().copied().eq(0..ROWS), "{keys}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sorts_of_more_than_the_memory_do_not_fail() {
+    let test_db = TestDb::with_memory(64 << 20);
+    for keys in KEYS {
+        check(&test_db, keys).await;
+    }
+    futures::future::join_all(KEYS.map(|keys| check(&test_db, keys))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_of_many_rows_is_a_sort() {
+    let test_db = TestDb::with_memory(32 << 20);
+    let sql =
+        "SELECT value AS v FROM generate_series(1, 400000) ORDER BY v DESC LIMIT 3 OFFSET 300000";
+    assert_eq!(test_db.text(sql).await, "100000\n99999\n99998");
+    let plan = test_db.plan(sql).await;
+    assert!(plan.contains("Sort: by=[v@0 DESC]") && plan.contains("fetch=300003"), "{plan}");
+}
