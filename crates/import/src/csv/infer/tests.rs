@@ -19,6 +19,24 @@ fn headers_are_told_from_data() {
     check("time,v\n", true);
 }
 
+/// The first row had a text among its numbers, and was lost as a header.
+#[test]
+fn a_first_row_with_a_time_among_times_is_data() {
+    let check = |text: &str| assert!(!schema(text).has_header, "{text:?}");
+    check("2024-01-01,ERR\n2024-01-02,1\n2024-01-03,2\n");
+    check(
+        "2024-01-01 00:00:00,pump,ERR\n2024-01-01 00:01:00,pump,1.5\n2024-01-01 00:02:00,pump,2\n",
+    );
+    check("31.01.2024 10:00;ERR\n31.01.2024 10:01;1\n31.01.2024 10:02;2\n");
+    check("2024-01-01,open,1\n2024-01-02,2024-01-05,2\n2024-01-03,2024-01-06,3\n");
+    check("1704067200,ERR\n1704067260,1\n1704067320,2\n");
+    check("20240101,ERR\n20240102,1\n20240103,2\n");
+    check("31.01.2024 10:00;1,5\n");
+    // Sensors that are called by numbers as large as their values.
+    let wide = "time,1704067201\n2024-01-01,1704067262\n2024-01-02,1704067263\n";
+    assert!(schema(wide).has_header);
+}
+
 #[test]
 fn separators_are_found() {
     for separator in [',', ';', '\t', '|'] {
