@@ -17,7 +17,9 @@ use parquet::arrow::ArrowWriter;
 use tidefall_import::{
     ColumnarOptions, CsvOptions, LocalZone, ParsedBatch, is_columnar, open_columnar, open_csv,
 };
-use tidefall_types::{ErrorKind, FieldType, format_time, parse_time};
+use tidefall_types::{Error, ErrorKind, FieldType, format_time, parse_time};
+
+use crate::rows_of;
 
 const ROWS: i64 = 40_000;
 
@@ -97,6 +99,63 @@ fn arrow_files_and_streams_are_read_by_any_name() {
             write(&path, packing, is_stream);
             check(&path);
         }
+    }
+}
+
+/// Streams behind the first were left out without a word.
+#[test]
+fn streams_that_are_laid_behind_each_other_are_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let stream = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+        let path = folder.path().join(name);
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer =
+            StreamWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+        // One without rows is a stream, too.
+        (0..batch.num_rows().min(1)).for_each(|_| writer.write(&batch).unwrap());
+        writer.finish().unwrap();
+        std::fs::read(&path).unwrap()
+    };
+    let of = |times: &[i64], name: &str| {
+        let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times.to_vec()));
+        let tags: DictionaryArray<arrow_array::types::Int32Type> =
+            times.iter().map(|_| Some(name)).collect();
+        let values: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
+        vec![("at", at), ("s", Arc::new(tags) as ArrayRef), ("v", values)]
+    };
+    let (mon, tue, none) = (
+        stream("mon", of(&[1, 2], "a")),
+        stream("tue", of(&[3], "b")),
+        stream("none", of(&[], "c")),
+    );
+    let read = |parts: &[&[u8]]| {
+        let path = folder.path().join("all.arrows");
+        std::fs::write(&path, parts.concat()).unwrap();
+        let batches = open_columnar(&path, &options())?.collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, Error>(batches.iter().map(|batch| rows_of(&batch.batch)).collect::<String>())
+    };
+    let expected = "1970-01-01T00:00:00.000001Z s=a v=1\n1970-01-01T00:00:00.000002Z s=a v=2\n\
+                    1970-01-01T00:00:00.000003Z s=b v=3\n";
+    assert_eq!(read(&[&mon, &tue]).unwrap(), expected);
+    assert_eq!(read(&[&none, &mon, &none, &none, &tue, &none]).unwrap(), expected);
+    let mut other = of(&[3], "b");
+    other.remove(2);
+    let other = stream("other", other);
+    let (columns, left) = ("has other columns", "bytes are left behind the end of the stream");
+    let refused: [(&[&[u8]], ErrorKind, &str); 5] = [
+        (&[&mon, &other], ErrorKind::Invalid, columns),
+        (&[&none, &other], ErrorKind::Invalid, columns),
+        (&[&mon, b"what is this?"], ErrorKind::Corrupt, left),
+        (&[&mon, &[0; 8]], ErrorKind::Corrupt, left),
+        (&[&mon, &tue[..tue.len() / 2]], ErrorKind::Corrupt, "cut short"),
+    ];
+    for (parts, kind, expected) in refused {
+        let error = read(parts).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(
+            error.message().contains(expected) && error.message().contains("all.arrows"),
+            "{error}"
+        );
     }
 }
 
