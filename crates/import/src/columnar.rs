@@ -2,6 +2,7 @@
 //! Arrow file is one such group.
 
 mod form;
+mod int96;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,10 +16,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
-use form::Form;
 pub use form::is_columnar;
+use form::{Form, Parquet};
+use int96::{Int96, outside};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::basic::Type;
 use parquet::file::metadata::ColumnChunkMetaData;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
@@ -115,7 +119,7 @@ pub struct ColumnarReader {
     source: Arc<Source>,
     stored_bytes: u64,
     fields: Vec<(String, FieldType)>,
-    groups: Vec<Receiver<Result<RecordBatch>>>,
+    groups: Vec<Receiver<Result<Part>>>,
     group: usize,
     group_rows: u64,
     rows_before: u64,
@@ -141,14 +145,14 @@ impl ColumnarReader {
 
     /// The number of rows of the file, if it tells.
     pub fn rows(&self) -> Option<u64> {
-        let Form::Parquet(metadata) = &self.source.form else { return None };
-        u64::try_from(metadata.metadata().file_metadata().num_rows()).ok()
+        let Form::Parquet(parquet) = &self.source.form else { return None };
+        u64::try_from(parquet.metadata.metadata().file_metadata().num_rows()).ok()
     }
 
     fn receive(&mut self) -> Option<Result<ParsedBatch>> {
         loop {
             match self.groups.get(self.group)?.recv() {
-                Ok(Ok(batch)) => return Some(self.take(&batch)),
+                Ok(Ok(part)) => return Some(self.take(part)),
                 Ok(Err(error)) => return Some(Err(error)),
                 // The group is done, or its thread stopped half-way, which its rows show.
                 Err(_) => {
@@ -166,8 +170,8 @@ impl ColumnarReader {
     fn check_group(&self) -> Result<()> {
         let (name, group, found) = (&self.source.name, self.group, self.group_rows);
         match &self.source.form {
-            Form::Parquet(metadata) => {
-                let groups = metadata.metadata().row_groups();
+            Form::Parquet(parquet) => {
+                let groups = parquet.metadata.metadata().row_groups();
                 let rows = u64::try_from(groups[group].num_rows()).unwrap_or(0);
                 if found == rows {
                     return Ok(());
@@ -183,16 +187,18 @@ impl ColumnarReader {
         }
     }
 
-    fn take(&mut self, batch: &RecordBatch) -> Result<ParsedBatch> {
+    fn take(&mut self, Part { batch, mut bad }: Part) -> Result<ParsedBatch> {
         let name = &self.source.name;
-        let (mut converted, bad, twice) = self
+        let (mut converted, more_bad, twice) = self
             .source
-            .convert(batch)
+            .convert(&batch)
             .map_err(|error| error.context(format!("{name}, behind row {}", self.rows_before)))?;
+        bad.extend(more_bad);
+        each_once(&mut bad);
         if !bad.is_empty() {
             let mut keep = vec![true; batch.num_rows()];
             bad.iter().for_each(|bad| keep[bad.row] = false);
-            let kept = filter_record_batch(batch, &BooleanArray::from(keep))
+            let kept = filter_record_batch(&batch, &BooleanArray::from(keep))
                 .map_err(|error| Error::invalid(format!("{name}: {error}")))?;
             converted = self.source.convert(&kept)?.0;
         }
@@ -288,7 +294,7 @@ impl Source {
         }
         let mut values = Vec::new();
         let mut left = ROWS_MAX;
-        let mut take = |batch: RecordBatch| {
+        let mut take = |Part { batch, .. }: Part| {
             let batch = batch.slice(0, batch.num_rows().min(left));
             left -= batch.num_rows();
             let text = cast_plain(field.name(), batch.column(0), &DataType::Utf8)?;
@@ -318,6 +324,11 @@ impl Source {
         Ok(builder.with_projection(mask))
     }
 
+    /// The error for rows of a group of a Parquet file that cannot be read.
+    fn wrong(&self, group: usize, error: impl std::fmt::Display) -> Error {
+        unreadable(&self.name, error).context(format!("row group {group}"))
+    }
+
     /// Makes a write batch with the types that are asked for. The rows of the second part are bad,
     /// in their order, each once; the third part is how many times clocks showed twice.
     fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>, u64)> {
@@ -341,8 +352,7 @@ impl Source {
                 field.values = retype(&field.name, &field.values, *ty, self.zone, &mut bad)?;
             }
         }
-        bad.sort_by_key(|bad| bad.row);
-        bad.dedup_by_key(|bad| bad.row);
+        each_once(&mut bad);
         Ok((batch, bad, twice))
     }
 
@@ -388,14 +398,14 @@ impl Source {
         (BATCH_BYTES as u64 / row_bytes.max(1)).clamp(1, BATCH_ROWS as u64) as usize
     }
 
-    fn read_group(&self, group: usize, to: &SyncSender<Result<RecordBatch>>) -> Result<()> {
+    fn read_group(&self, group: usize, to: &SyncSender<Result<Part>>) -> Result<()> {
         let rows = match &self.form {
-            Form::Parquet(metadata) => self.batch_rows(metadata, group),
+            Form::Parquet(parquet) => self.batch_rows(&parquet.metadata, group),
             Form::Arrow { .. } => BATCH_ROWS,
         };
-        self.read_columns(group, &self.columns, rows, |batch| {
+        self.read_columns(group, &self.columns, rows, |part| {
             // When nobody takes it the reader was dropped.
-            Ok(if to.send(Ok(batch)).is_ok() { More::Wanted } else { More::Enough })
+            Ok(if to.send(Ok(part)).is_ok() { More::Wanted } else { More::Enough })
         })?;
         Ok(())
     }
@@ -406,21 +416,13 @@ impl Source {
         group: usize,
         columns: &[usize],
         rows_max: usize,
-        mut take: impl FnMut(RecordBatch) -> Result<More>,
+        mut take: impl FnMut(Part) -> Result<More>,
     ) -> Result<More> {
         match &self.form {
-            Form::Parquet(metadata) => {
-                let wrong = |error: &dyn std::fmt::Display| {
-                    unreadable(&self.name, error).context(format!("row group {group}"))
-                };
-                let batches = self
-                    .reader(metadata, columns)?
-                    .with_row_groups(vec![group])
-                    .with_batch_size(rows_max)
-                    .build()
-                    .map_err(|error| wrong(&error))?;
-                for batch in batches {
-                    if take(batch.map_err(|error| wrong(&error))?)? == More::Enough {
+            Form::Parquet(parquet) => {
+                let mut batches = Batches::open(self, parquet, (group, columns, rows_max))?;
+                while let Some(part) = batches.next().transpose()? {
+                    if take(part)? == More::Enough {
                         return Ok(More::Enough);
                     }
                 }
@@ -436,7 +438,7 @@ impl Source {
                         first += part.num_rows();
                         let read = bytes.saturating_sub(batches.bytes_left());
                         bytes_read.store(read, Ordering::Relaxed);
-                        if take(part)? == More::Enough {
+                        if take(Part { batch: part, bad: Vec::new() })? == More::Enough {
                             return Ok(More::Enough);
                         }
                     }
@@ -445,6 +447,73 @@ impl Source {
             }
         }
         Ok(More::Wanted)
+    }
+}
+
+/// Rows of a file, and which of them it has otherwise than the library reads them; a row may be named several times.
+#[derive(Debug)]
+struct Part {
+    batch: RecordBatch,
+    bad: Vec<RowError>,
+}
+
+/// The rows in order, each once, with its first error.
+fn each_once(bad: &mut Vec<RowError>) {
+    bad.sort_by_key(|bad| bad.row);
+    bad.dedup_by_key(|bad| bad.row);
+}
+
+/// The batches of a row group of a Parquet file.
+struct Batches<'a> {
+    source: &'a Source,
+    group: usize,
+    batches: ParquetRecordBatchReader,
+    /// Where in them times of 96 bits are, and their seconds.
+    beside: Option<(Vec<usize>, ParquetRecordBatchReader)>,
+}
+
+impl<'a> Batches<'a> {
+    fn open(
+        source: &'a Source,
+        Parquet { metadata, int96 }: &Parquet,
+        (group, columns, rows_max): (usize, &[usize], usize),
+    ) -> Result<Self> {
+        let open = |metadata: &ArrowReaderMetadata, columns: &[usize]| {
+            let reader = source.reader(metadata, columns)?.with_row_groups(vec![group]);
+            let reader = reader.with_batch_size(rows_max).build();
+            reader.map_err(|error| source.wrong(group, error))
+        };
+        let beside = |int96: &Int96| {
+            let places = int96.places(columns);
+            let columns: Vec<usize> = places.iter().map(|&place| columns[place]).collect();
+            Ok::<_, Error>((places, open(&int96.seconds, &columns)?))
+        };
+        let beside = int96.as_ref().map(beside).transpose()?;
+        Ok(Self { source, group, batches: open(metadata, columns)?, beside })
+    }
+
+    fn part(&mut self, batch: RecordBatch) -> Result<Part> {
+        let wrong = |error: &dyn std::fmt::Display| self.source.wrong(self.group, error);
+        let bad = match &mut self.beside {
+            Some((places, seconds)) if !places.is_empty() => {
+                let seconds = seconds.next().transpose().map_err(|error| wrong(&error))?;
+                let seconds = seconds.filter(|seconds| seconds.num_rows() == batch.num_rows());
+                let seconds = seconds.ok_or_else(|| wrong(&"its times are not all there"))?;
+                outside(&batch, places, &seconds)
+            }
+            _ => Vec::new(),
+        };
+        Ok(Part { batch, bad })
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Part>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.batches.next()?;
+        let batch = batch.map_err(|error| self.source.wrong(self.group, error));
+        Some(batch.and_then(|batch| self.part(batch)))
     }
 }
 
@@ -550,7 +619,7 @@ fn start(
     source: &Arc<Source>,
     groups: usize,
     threads: usize,
-) -> std::io::Result<Vec<Receiver<Result<RecordBatch>>>> {
+) -> std::io::Result<Vec<Receiver<Result<Part>>>> {
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..groups).map(|_| sync_channel(BATCHES_WAITING)).unzip();
     let senders: Arc<Vec<Mutex<Option<_>>>> =
