@@ -21,7 +21,7 @@ use tidefall_types::{
     Result, RowError, TagColumn, WriteBatch, parse_time,
 };
 
-use crate::csv::TimeParser;
+use crate::csv::{TimeParser, is_rather_time};
 
 /// The name that a time column has as a rule.
 const TIME: &str = "time";
@@ -30,7 +30,8 @@ const TIME: &str = "time";
 #[derive(Debug, Clone, Default)]
 pub struct ArrowOptions {
     /// The time column; `None` for the one called `time` if it is of a timestamp or date type, else the
-    /// first timestamp, else the first date.
+    /// first timestamp, else the first date. It is an error if numbers or texts beside it are called `time`,
+    /// `timestamp` or the like, and it is not.
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
@@ -45,8 +46,9 @@ pub struct ArrowOptions {
 /// nearest `DOUBLE`.
 ///
 /// # Errors
-/// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
-/// row has no time, or one in any column that 64-bit nanoseconds do not reach; the row is named from 0.
+/// `Invalid` when a column is missing, appears twice, or has a type that is not stored, when it is not
+/// clear which is the time, or when a row has no time, or one in any column that 64-bit nanoseconds do
+/// not reach; the row is named from 0.
 pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<WriteBatch> {
     let (batch, bad) = convert(batch, options, None)?;
     match bad.into_iter().min_by_key(|bad| bad.row) {
@@ -107,18 +109,56 @@ pub(crate) fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions)
     if let Some(name) = &options.time {
         return find(schema, name);
     }
-    let is_date = |ty: &DataType| matches!(ty, DataType::Date32 | DataType::Date64);
-    let is_timestamp = |ty: &DataType| matches!(ty, DataType::Timestamp(..));
     let first = |fits: &dyn Fn(&Field) -> bool| {
         let mut fields = schema.fields().iter();
         fields.position(|field| fits(field) && !options.tags.contains(field.name()))
     };
-    first(&|field| {
+    let found = first(&|field| {
         field.name() == TIME && (is_timestamp(field.data_type()) || is_date(field.data_type()))
     })
     .or_else(|| first(&|field| is_timestamp(field.data_type())))
     .or_else(|| first(&|field| is_date(field.data_type())))
-    .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))
+    .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))?;
+    let time = schema.field(found);
+    let is_better = |field: &Field| {
+        is_rather_time(field.name(), time.name())
+            && may_be_time(field.data_type(), time.data_type())
+    };
+    match first(&is_better) {
+        None => Ok(found),
+        Some(other) => Err(which_time(time, schema.field(other))),
+    }
+}
+
+fn is_date(ty: &DataType) -> bool {
+    matches!(ty, DataType::Date32 | DataType::Date64)
+}
+
+fn is_timestamp(ty: &DataType) -> bool {
+    matches!(ty, DataType::Timestamp(..))
+}
+
+/// Whether values of a type may be the times of rows, beside a time of the type `found`.
+fn may_be_time(ty: &DataType, found: &DataType) -> bool {
+    match ty {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => may_be_time(values, found),
+        // Without their times of day, the rows of a day replace each other.
+        DataType::Time32(_) | DataType::Time64(_) => is_date(found),
+        _ => ty.is_numeric(),
+    }
+}
+
+/// The error for a time beside a column that is called so: it may be the moment of anything, such as that at which the
+/// row was stored, and then rows replace each other.
+fn which_time(found: &Field, called: &Field) -> Error {
+    Error::invalid(format!(
+        "the time may be {:?} or {:?}, which is called so and holds values of type {}: say which it is, with --time \
+         NAME or the parameter time",
+        found.name(),
+        called.name(),
+        called.data_type()
+    ))
 }
 
 type Times = (ScalarBuffer<i64>, Vec<RowError>);

@@ -52,7 +52,8 @@ const THREADS_MAX: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub struct ColumnarOptions {
     /// The time column; `None` for the one called `time` if it is of a time type, else the first
-    /// timestamp, else the first date.
+    /// timestamp, else the first date. It is an error if numbers or texts beside it are called `time`,
+    /// `timestamp` or the like, it is not, and nothing says that they are something else.
     pub time: Option<String>,
     /// How the time is written if it is text or a number; `None` finds out.
     pub time_format: Option<TimeFormat>,
@@ -603,15 +604,40 @@ fn wanted_columns(
     let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
     let there = (0..names.len()).filter(|&column| !has(&options.skip, names[column]));
     let there: Vec<usize> = there.collect();
-    let left = schema.project(&there).map_err(|error| Error::invalid(error.to_string()))?;
-    let arrow = ArrowOptions { time: options.time.clone(), tags: tags.to_vec() };
-    let time = left.field(time_column(&left, &arrow)?).name().clone();
+    let time = time_of(schema, &there, options, tags)?;
     let is_wanted = |name: &str| {
         name == time
             || has(tags, name)
             || options.fields.as_ref().is_none_or(|fields| has(fields, name))
     };
     Ok((there.into_iter().filter(|&column| is_wanted(names[column])).collect(), time))
+}
+
+/// The name of the column that is the time, one of those `there`.
+fn time_of(
+    schema: &SchemaRef,
+    there: &[usize],
+    options: &ColumnarOptions,
+    tags: &[String],
+) -> Result<String> {
+    let is_field = |name: &String| {
+        let mut told = options.fields.iter().flatten().chain(options.types.keys());
+        let of_table = options.table.iter().flat_map(|table| &table.fields);
+        told.any(|told| told == name) || of_table.into_iter().any(|field| field.name == *name)
+    };
+    let may_be_time = |column: &usize| {
+        let field = schema.field(*column);
+        let has_dates = matches!(
+            field.data_type(),
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+        );
+        options.time.is_some() || has_dates || !is_field(field.name())
+    };
+    // Numbers and texts that are known to be a field are not asked about.
+    let there: Vec<usize> = there.iter().copied().filter(may_be_time).collect();
+    let left = schema.project(&there).map_err(|error| Error::invalid(error.to_string()))?;
+    let arrow = ArrowOptions { time: options.time.clone(), tags: tags.to_vec() };
+    Ok(left.field(time_column(&left, &arrow)?).name().clone())
 }
 
 /// Starts the threads; the receivers are those of the row groups, in order.

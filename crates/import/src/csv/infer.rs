@@ -31,6 +31,7 @@ use times::IsTime;
 use types::{Forms, Seen};
 
 pub(crate) use find::format_of;
+pub(crate) use names::is_rather_time;
 pub(crate) use types::SeenType;
 
 /// Values of a column that are looked at. Where the sample holds more rows, every n-th is taken,
