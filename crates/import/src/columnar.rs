@@ -1,7 +1,9 @@
 //! Parquet and Arrow: row groups of Parquet are decoded on several threads and handed out in the order of the file; an
 //! Arrow file is one such group.
 
+mod choice;
 mod form;
+mod groups;
 mod int96;
 
 use std::collections::BTreeMap;
@@ -14,24 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
+use choice::{tags, wanted_columns};
+use form::Form;
 pub use form::is_columnar;
-use form::{Form, Parquet};
-use int96::{Int96, outside};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
-use parquet::basic::Type;
-use parquet::file::metadata::ColumnChunkMetaData;
+use groups::Batches;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
 
 use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
 use crate::retype::retype;
-use crate::tags::{Provided, skipped};
 use crate::zone::moments;
 use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
@@ -311,25 +307,6 @@ impl Source {
         format_of(field.name(), &values).map(Some)
     }
 
-    /// A reader of some columns of a Parquet file that is still to be told which rows.
-    fn reader(
-        &self,
-        metadata: &ArrowReaderMetadata,
-        columns: &[usize],
-    ) -> Result<ParquetRecordBatchReaderBuilder<File>> {
-        // Opened anew: copies of one file handle share their position, which threads would race for.
-        let file = File::open(&self.path)
-            .map_err(|error| Error::io(format!("opening {}", self.name), &error))?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
-        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
-        Ok(builder.with_projection(mask))
-    }
-
-    /// The error for rows of a group of a Parquet file that cannot be read.
-    fn wrong(&self, group: usize, error: impl std::fmt::Display) -> Error {
-        unreadable(&self.name, error).context(format!("row group {group}"))
-    }
-
     /// Makes a write batch with the types that are asked for. The rows of the second part are bad,
     /// in their order, each once; the third part is how many times clocks showed twice.
     fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>, u64)> {
@@ -377,26 +354,6 @@ impl Source {
             FieldType::from_arrow(field.values.data_type()).map(|ty| (field.name.clone(), ty))
         };
         Ok(fields.iter().filter_map(ty).collect())
-    }
-
-    /// The rows of a batch of a row group of a Parquet file, by what its columns of text take in the file when they are unpacked. Texts that
-    /// are repeated may be longer than that tells, if the file does not note it.
-    fn batch_rows(&self, metadata: &ArrowReaderMetadata, group: usize) -> usize {
-        let group = metadata.metadata().row_group(group);
-        let is_read = |column: &&ColumnChunkMetaData| {
-            let name = column.column_path().parts().first();
-            let place = name.and_then(|name| metadata.schema().index_of(name).ok());
-            place.is_some_and(|place| self.columns.contains(&place))
-        };
-        let texts = group.columns().iter().filter(is_read);
-        let texts = texts.filter(|column| column.column_type() == Type::BYTE_ARRAY);
-        let bytes = texts.map(|column| {
-            let noted = column.unencoded_byte_array_data_bytes().unwrap_or(0);
-            u64::try_from(column.uncompressed_size().max(noted)).unwrap_or(0)
-        });
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0).max(1);
-        let row_bytes = bytes.sum::<u64>() / rows;
-        (BATCH_BYTES as u64 / row_bytes.max(1)).clamp(1, BATCH_ROWS as u64) as usize
     }
 
     fn read_group(&self, group: usize, to: &SyncSender<Result<Part>>) -> Result<()> {
@@ -464,60 +421,6 @@ fn each_once(bad: &mut Vec<RowError>) {
     bad.dedup_by_key(|bad| bad.row);
 }
 
-/// The batches of a row group of a Parquet file.
-struct Batches<'a> {
-    source: &'a Source,
-    group: usize,
-    batches: ParquetRecordBatchReader,
-    /// Where in them times of 96 bits are, and their seconds.
-    beside: Option<(Vec<usize>, ParquetRecordBatchReader)>,
-}
-
-impl<'a> Batches<'a> {
-    fn open(
-        source: &'a Source,
-        Parquet { metadata, int96 }: &Parquet,
-        (group, columns, rows_max): (usize, &[usize], usize),
-    ) -> Result<Self> {
-        let open = |metadata: &ArrowReaderMetadata, columns: &[usize]| {
-            let reader = source.reader(metadata, columns)?.with_row_groups(vec![group]);
-            let reader = reader.with_batch_size(rows_max).build();
-            reader.map_err(|error| source.wrong(group, error))
-        };
-        let beside = |int96: &Int96| {
-            let places = int96.places(columns);
-            let columns: Vec<usize> = places.iter().map(|&place| columns[place]).collect();
-            Ok::<_, Error>((places, open(&int96.seconds, &columns)?))
-        };
-        let beside = int96.as_ref().map(beside).transpose()?;
-        Ok(Self { source, group, batches: open(metadata, columns)?, beside })
-    }
-
-    fn part(&mut self, batch: RecordBatch) -> Result<Part> {
-        let wrong = |error: &dyn std::fmt::Display| self.source.wrong(self.group, error);
-        let bad = match &mut self.beside {
-            Some((places, seconds)) if !places.is_empty() => {
-                let seconds = seconds.next().transpose().map_err(|error| wrong(&error))?;
-                let seconds = seconds.filter(|seconds| seconds.num_rows() == batch.num_rows());
-                let seconds = seconds.ok_or_else(|| wrong(&"its times are not all there"))?;
-                outside(&batch, places, &seconds)
-            }
-            _ => Vec::new(),
-        };
-        Ok(Part { batch, bad })
-    }
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Result<Part>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.batches.next()?;
-        let batch = batch.map_err(|error| self.source.wrong(self.group, error));
-        Some(batch.and_then(|batch| self.part(batch)))
-    }
-}
-
 /// The bytes of texts in any of the forms that files have.
 fn bytes_of_texts(column: &ArrayRef, rows: Range<usize>) -> usize {
     if let Some(texts) = column.as_string_opt::<i64>() {
@@ -550,94 +453,6 @@ fn part_of(batch: &RecordBatch, first: usize, rows_max: usize) -> RecordBatch {
 
 fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("{name}: {error}"))
-}
-
-/// Why rows of a Parquet file cannot be read.
-fn unreadable(name: &str, error: impl std::fmt::Display) -> Error {
-    let error = error.to_string();
-    let word_behind = |mark: &str| {
-        let (_, rest) = error.split_once(mark)?;
-        rest.split(|c: char| !c.is_alphanumeric()).next().map(str::to_owned)
-    };
-    // The library has no kinds of errors that would tell.
-    let packing = word_behind("Disabled feature at compile time: ");
-    match packing.or_else(|| word_behind("The codec type ")) {
-        Some(packing) => Error::unsupported(format!(
-            "{name} is packed with {packing}, which is not read here: write it with zstd, snappy, gzip or lz4"
-        )),
-        None if error.contains("NYI: ") => Error::unsupported(format!("{name}: {error}")),
-        None => damaged(name, error),
-    }
-}
-
-/// The tags that the options name, or else those of the table that are not something else here.
-fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Result<Vec<String>> {
-    let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
-        return Ok(options.tags.clone());
-    };
-    let constant = options.constant_tags.iter().map(|(name, _)| name);
-    let others = constant.chain(&options.skip).map(String::as_str).collect();
-    let columns = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    Provided { columns, others }.check(table)?;
-    let others = || options.time.iter().chain(&options.skip).chain(options.fields.iter().flatten());
-    let is_tag =
-        |tag: &&String| schema.index_of(tag).is_ok() && !others().any(|other| other == *tag);
-    Ok(table.tags.iter().filter(is_tag).cloned().collect())
-}
-
-/// The positions of the columns that are read, and the name of the one that is the time, which all batches share.
-fn wanted_columns(
-    schema: &SchemaRef,
-    options: &ColumnarOptions,
-    tags: &[String],
-) -> Result<(Vec<usize>, String)> {
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let skip = skipped(&options.skip, options.table.as_deref(), |name| names.contains(&name));
-    let given = options.time.iter().chain(tags).chain(skip);
-    let missing =
-        given.chain(options.fields.iter().flatten()).find(|name| !names.contains(&name.as_str()));
-    if let Some(name) = missing {
-        return Err(Error::invalid(format!(
-            "there is no column {name:?}; the columns are {names:?}"
-        )));
-    }
-    let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
-    let there = (0..names.len()).filter(|&column| !has(&options.skip, names[column]));
-    let there: Vec<usize> = there.collect();
-    let time = time_of(schema, &there, options, tags)?;
-    let is_wanted = |name: &str| {
-        name == time
-            || has(tags, name)
-            || options.fields.as_ref().is_none_or(|fields| has(fields, name))
-    };
-    Ok((there.into_iter().filter(|&column| is_wanted(names[column])).collect(), time))
-}
-
-/// The name of the column that is the time, one of those `there`.
-fn time_of(
-    schema: &SchemaRef,
-    there: &[usize],
-    options: &ColumnarOptions,
-    tags: &[String],
-) -> Result<String> {
-    let is_field = |name: &String| {
-        let mut told = options.fields.iter().flatten().chain(options.types.keys());
-        let of_table = options.table.iter().flat_map(|table| &table.fields);
-        told.any(|told| told == name) || of_table.into_iter().any(|field| field.name == *name)
-    };
-    let may_be_time = |column: &usize| {
-        let field = schema.field(*column);
-        let has_dates = matches!(
-            field.data_type(),
-            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
-        );
-        options.time.is_some() || has_dates || !is_field(field.name())
-    };
-    // Numbers and texts that are known to be a field are not asked about.
-    let there: Vec<usize> = there.iter().copied().filter(may_be_time).collect();
-    let left = schema.project(&there).map_err(|error| Error::invalid(error.to_string()))?;
-    let arrow = ArrowOptions { time: options.time.clone(), tags: tags.to_vec() };
-    Ok(left.field(time_column(&left, &arrow)?).name().clone())
 }
 
 /// Starts the threads; the receivers are those of the row groups, in order.
