@@ -9,7 +9,9 @@ use arrow_array::types::{
     ArrowTimestampType, Date32Type, Date64Type, Int64Type, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt32Type,
 };
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+};
 use arrow_buffer::ScalarBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -19,7 +21,7 @@ use tidefall_types::{
     Result, RowError, TagColumn, WriteBatch, parse_time,
 };
 
-use crate::csv::TimeParser;
+use crate::csv::{TimeParser, is_rather_time};
 
 /// The name that a time column has as a rule.
 const TIME: &str = "time";
@@ -28,7 +30,8 @@ const TIME: &str = "time";
 #[derive(Debug, Clone, Default)]
 pub struct ArrowOptions {
     /// The time column; `None` for the one called `time` if it is of a timestamp or date type, else the
-    /// first timestamp, else the first date.
+    /// first timestamp, else the first date. It is an error if numbers or texts beside it are called `time`,
+    /// `timestamp` or the like, and it is not.
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
@@ -43,21 +46,19 @@ pub struct ArrowOptions {
 /// nearest `DOUBLE`.
 ///
 /// # Errors
-/// `Invalid` when a column is missing, appears twice, or has a type that is not stored, or when a
-/// row has no time or one that 64-bit nanoseconds do not reach; the row is named from 0.
+/// `Invalid` when a column is missing, appears twice, or has a type that is not stored, when it is not
+/// clear which is the time, or when a row has no time, or one in any column that 64-bit nanoseconds do
+/// not reach; the row is named from 0.
 pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<WriteBatch> {
-    let (batch, mut bad) = convert(batch, options, None)?;
-    match bad.is_empty() {
-        true => Ok(batch),
-        false => {
-            let RowError { row, error } = bad.swap_remove(0);
-            Err(error.context(format!("row {row}")))
-        }
+    let (batch, bad) = convert(batch, options, None)?;
+    match bad.into_iter().min_by_key(|bad| bad.row) {
+        None => Ok(batch),
+        Some(RowError { row, error }) => Err(error.context(format!("row {row}"))),
     }
 }
 
-/// Makes a write batch, in which the rows named in the second part have no right time. `parser` reads
-/// times that are numbers or text.
+/// Makes a write batch, in which the rows named in the second part have no right time, or another value that is out of
+/// range; a row may be named for each of them. `parser` reads times that are numbers or text.
 pub(crate) fn convert(
     batch: &RecordBatch,
     options: &ArrowOptions,
@@ -73,7 +74,7 @@ pub(crate) fn convert(
         }
         tags.push(tag_column(name, batch.column(column))?);
     }
-    let mut fields = Vec::new();
+    let (mut fields, mut bad_values) = (Vec::new(), Vec::new());
     for (column, field) in schema.fields().iter().enumerate() {
         if column == time_column || options.tags.contains(field.name()) {
             continue;
@@ -81,17 +82,18 @@ pub(crate) fn convert(
         let values = batch.column(column);
         // A column of nothing says nothing, not even its type.
         if values.data_type() != &DataType::Null {
-            let values = field_values(field.name(), values)?;
+            let values = field_values(field.name(), values, &mut bad_values)?;
             fields.push(FieldColumn { name: field.name().clone(), values });
         }
     }
     let (name, values) = (schema.field(time_column).name(), batch.column(time_column));
-    let (time, bad) = match parser.filter(|_| !values.data_type().is_temporal()) {
+    let (time, mut bad) = match parser.filter(|_| !values.data_type().is_temporal()) {
         Some(parser) => formatted_times(name, values, parser)?,
         None => time_values(name, values)?,
     };
     let batch = WriteBatch { time, tags, fields };
     batch.check()?;
+    bad.extend(bad_values);
     Ok((batch, bad))
 }
 
@@ -107,18 +109,56 @@ pub(crate) fn time_column(schema: &arrow_schema::Schema, options: &ArrowOptions)
     if let Some(name) = &options.time {
         return find(schema, name);
     }
-    let is_date = |ty: &DataType| matches!(ty, DataType::Date32 | DataType::Date64);
-    let is_timestamp = |ty: &DataType| matches!(ty, DataType::Timestamp(..));
     let first = |fits: &dyn Fn(&Field) -> bool| {
         let mut fields = schema.fields().iter();
         fields.position(|field| fits(field) && !options.tags.contains(field.name()))
     };
-    first(&|field| {
+    let found = first(&|field| {
         field.name() == TIME && (is_timestamp(field.data_type()) || is_date(field.data_type()))
     })
     .or_else(|| first(&|field| is_timestamp(field.data_type())))
     .or_else(|| first(&|field| is_date(field.data_type())))
-    .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))
+    .ok_or_else(|| Error::invalid("no column is a timestamp or a date; say which is the time"))?;
+    let time = schema.field(found);
+    let is_better = |field: &Field| {
+        is_rather_time(field.name(), time.name())
+            && may_be_time(field.data_type(), time.data_type())
+    };
+    match first(&is_better) {
+        None => Ok(found),
+        Some(other) => Err(which_time(time, schema.field(other))),
+    }
+}
+
+fn is_date(ty: &DataType) -> bool {
+    matches!(ty, DataType::Date32 | DataType::Date64)
+}
+
+fn is_timestamp(ty: &DataType) -> bool {
+    matches!(ty, DataType::Timestamp(..))
+}
+
+/// Whether values of a type may be the times of rows, beside a time of the type `found`.
+fn may_be_time(ty: &DataType, found: &DataType) -> bool {
+    match ty {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => may_be_time(values, found),
+        // Without their times of day, the rows of a day replace each other.
+        DataType::Time32(_) | DataType::Time64(_) => is_date(found),
+        _ => ty.is_numeric(),
+    }
+}
+
+/// The error for a time beside a column that is called so: it may be the moment of anything, such as that at which the
+/// row was stored, and then rows replace each other.
+fn which_time(found: &Field, called: &Field) -> Error {
+    Error::invalid(format!(
+        "the time may be {:?} or {:?}, which is called so and holds values of type {}: say which it is, with --time \
+         NAME or the parameter time",
+        found.name(),
+        called.name(),
+        called.data_type()
+    ))
 }
 
 type Times = (ScalarBuffer<i64>, Vec<RowError>);
@@ -145,7 +185,7 @@ fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
 }
 
 /// The error for `what`, a count of so many nanoseconds since 1970.
-fn out_of_range(what: &str, (count, unit_ns): (i64, i64)) -> Error {
+pub(crate) fn out_of_range(what: &str, (count, unit_ns): (i64, i64)) -> Error {
     let seconds = i128::from(count) * i128::from(unit_ns) / i128::from(NS_PER_SECOND);
     let moment = i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
     let shown = match moment {
@@ -155,15 +195,37 @@ fn out_of_range(what: &str, (count, unit_ns): (i64, i64)) -> Error {
     Error::invalid(format!("{what} {shown} lies outside of 1677-09-21 .. 2262-04-11"))
 }
 
-/// Dates and timestamps of any unit as those that are stored.
-pub(crate) fn timestamps(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
-    cast_plain(name, values, &FieldType::Timestamp.arrow()).map_err(|error| {
-        let reach = |(counts, unit_ns): (Int64Array, i64)| {
-            let count = counts.iter().flatten().find(|n| n.checked_mul(unit_ns).is_none())?;
-            Some(out_of_range(&format!("column {name:?}:"), (count, unit_ns)))
-        };
-        counts(values).and_then(reach).unwrap_or(error)
-    })
+/// Dates and timestamps of any unit as those that are stored. Rows that are out of range are added to `bad`, and null.
+pub(crate) fn timestamps(
+    name: &str,
+    values: &ArrayRef,
+    bad: &mut Vec<RowError>,
+) -> Result<ArrayRef> {
+    if let DataType::Dictionary(_, inner) = values.data_type() {
+        return timestamps(name, &cast_plain(name, values, inner)?, bad);
+    }
+    let counted = counts(values).ok_or_else(|| not_stored(name, values.data_type()))?;
+    let outside = |counted| out_of_range(&format!("column {name:?}:"), counted);
+    let times: TimestampNanosecondArray = nanoseconds(counted, outside, bad).reinterpret_cast();
+    Ok(Arc::new(times.with_data_type(FieldType::Timestamp.arrow())))
+}
+
+/// Counts of so many nanoseconds as nanoseconds. Rows for which 64 bits are too few are added to `bad`, and null.
+fn nanoseconds(
+    (counts, unit_ns): (Int64Array, i64),
+    error: impl Fn((i64, i64)) -> Error,
+    bad: &mut Vec<RowError>,
+) -> Int64Array {
+    if unit_ns == 1 {
+        return counts;
+    }
+    let ns: Int64Array = counts.unary_opt(|count| count.checked_mul(unit_ns));
+    if ns.null_count() > counts.null_count() {
+        let is_out = |row: &usize| counts.is_valid(*row) && ns.is_null(*row);
+        let error = |row| RowError { row, error: error((counts.value(row), unit_ns)) };
+        bad.extend((0..counts.len()).filter(is_out).map(error));
+    }
+    ns
 }
 
 /// Times that are written in a form, also as numbers.
@@ -189,28 +251,34 @@ fn times(values: impl Iterator<Item = Option<Result<i64>>>) -> Times {
 }
 
 /// Dates and timestamps as counts of so many nanoseconds.
-fn counts(values: &ArrayRef) -> Option<(Int64Array, i64)> {
+pub(crate) fn counts(values: &ArrayRef) -> Option<(Int64Array, i64)> {
     fn plain<T: ArrowTimestampType>(values: &ArrayRef) -> Int64Array {
         values.as_primitive::<T>().reinterpret_cast()
     }
     Some(match values.data_type() {
         DataType::Int64 => (values.as_primitive::<Int64Type>().clone(), 1),
-        DataType::Timestamp(TimeUnit::Second, _) => {
-            (plain::<TimestampSecondType>(values), NS_PER_SECOND)
-        }
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            (plain::<TimestampMillisecondType>(values), NS_PER_MILLI)
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            (plain::<TimestampMicrosecondType>(values), NS_PER_MICRO)
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            (plain::<TimestampNanosecondType>(values), 1)
+        DataType::Timestamp(unit, _) => {
+            let counts = match unit {
+                TimeUnit::Second => plain::<TimestampSecondType>(values),
+                TimeUnit::Millisecond => plain::<TimestampMillisecondType>(values),
+                TimeUnit::Microsecond => plain::<TimestampMicrosecondType>(values),
+                TimeUnit::Nanosecond => plain::<TimestampNanosecondType>(values),
+            };
+            (counts, length_ns(*unit))
         }
         DataType::Date32 => (values.as_primitive::<Date32Type>().unary(i64::from), NS_PER_DAY),
         DataType::Date64 => (values.as_primitive::<Date64Type>().reinterpret_cast(), NS_PER_MILLI),
         _ => return None,
     })
+}
+
+fn length_ns(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => NS_PER_SECOND,
+        TimeUnit::Millisecond => NS_PER_MILLI,
+        TimeUnit::Microsecond => NS_PER_MICRO,
+        TimeUnit::Nanosecond => 1,
+    }
 }
 
 fn tag_column(name: &str, values: &ArrayRef) -> Result<TagColumn> {
@@ -232,7 +300,8 @@ fn tag_column(name: &str, values: &ArrayRef) -> Result<TagColumn> {
     Ok(TagColumn { name: name.to_owned(), values: texts.clone(), keys })
 }
 
-fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
+/// The values of a column as those of a field. Rows whose values are out of range are added to `bad`, and null.
+fn field_values(name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) -> Result<ArrayRef> {
     let ty = values.data_type();
     if let Some(stored) = FieldType::from_arrow(ty) {
         // Text has one form in memory.
@@ -254,17 +323,24 @@ fn field_values(name: &str, values: &ArrayRef) -> Result<ArrayRef> {
                 None if !inner.is_primitive() => return Err(not_stored(name, ty)),
                 _ => &**inner,
             };
-            field_values(name, &cast_plain(name, values, plain)?)
+            field_values(name, &cast_plain(name, values, plain)?, bad)
         }
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => timestamps(name, values),
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => {
+            timestamps(name, values, bad)
+        }
         // Whatever unit a file or a frame counts them in, a field has one.
         DataType::Time32(_) | DataType::Time64(_) => {
             let ns = cast_plain(name, values, &DataType::Time64(TimeUnit::Nanosecond))?;
             cast_plain(name, &ns, &DataType::Int64)
         }
-        DataType::Duration(_) => {
-            let ns = cast_plain(name, values, &DataType::Duration(TimeUnit::Nanosecond))?;
-            cast_plain(name, &ns, &DataType::Int64)
+        DataType::Duration(unit) => {
+            let counts = cast_plain(name, values, &DataType::Int64)?;
+            let counted = (counts.as_primitive::<Int64Type>().clone(), length_ns(*unit));
+            let too_long = |(count, _)| {
+                let what = format!("column {name:?}: {count} {unit} are more nanoseconds");
+                Error::invalid(format!("{what} than 64 bits hold"))
+            };
+            Ok(Arc::new(nanoseconds(counted, too_long, bad)))
         }
         _ => Err(not_stored(name, ty)),
     }

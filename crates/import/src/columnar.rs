@@ -1,7 +1,10 @@
 //! Parquet and Arrow: row groups of Parquet are decoded on several threads and handed out in the order of the file; an
 //! Arrow file is one such group.
 
+mod choice;
 mod form;
+mod groups;
+mod int96;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,21 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
+use choice::{tags, wanted_columns};
 use form::Form;
 pub use form::is_columnar;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
-use parquet::basic::Type;
-use parquet::file::metadata::ColumnChunkMetaData;
+use groups::Batches;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
 
 use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
 use crate::retype::retype;
-use crate::tags::{Provided, skipped};
 use crate::zone::moments;
 use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
@@ -48,7 +48,8 @@ const THREADS_MAX: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub struct ColumnarOptions {
     /// The time column; `None` for the one called `time` if it is of a time type, else the first
-    /// timestamp, else the first date.
+    /// timestamp, else the first date. It is an error if numbers or texts beside it are called `time`,
+    /// `timestamp` or the like, it is not, and nothing says that they are something else.
     pub time: Option<String>,
     /// How the time is written if it is text or a number; `None` finds out.
     pub time_format: Option<TimeFormat>,
@@ -115,7 +116,7 @@ pub struct ColumnarReader {
     source: Arc<Source>,
     stored_bytes: u64,
     fields: Vec<(String, FieldType)>,
-    groups: Vec<Receiver<Result<RecordBatch>>>,
+    groups: Vec<Receiver<Result<Part>>>,
     group: usize,
     group_rows: u64,
     rows_before: u64,
@@ -141,14 +142,14 @@ impl ColumnarReader {
 
     /// The number of rows of the file, if it tells.
     pub fn rows(&self) -> Option<u64> {
-        let Form::Parquet(metadata) = &self.source.form else { return None };
-        u64::try_from(metadata.metadata().file_metadata().num_rows()).ok()
+        let Form::Parquet(parquet) = &self.source.form else { return None };
+        u64::try_from(parquet.metadata.metadata().file_metadata().num_rows()).ok()
     }
 
     fn receive(&mut self) -> Option<Result<ParsedBatch>> {
         loop {
             match self.groups.get(self.group)?.recv() {
-                Ok(Ok(batch)) => return Some(self.take(&batch)),
+                Ok(Ok(part)) => return Some(self.take(part)),
                 Ok(Err(error)) => return Some(Err(error)),
                 // The group is done, or its thread stopped half-way, which its rows show.
                 Err(_) => {
@@ -166,8 +167,8 @@ impl ColumnarReader {
     fn check_group(&self) -> Result<()> {
         let (name, group, found) = (&self.source.name, self.group, self.group_rows);
         match &self.source.form {
-            Form::Parquet(metadata) => {
-                let groups = metadata.metadata().row_groups();
+            Form::Parquet(parquet) => {
+                let groups = parquet.metadata.metadata().row_groups();
                 let rows = u64::try_from(groups[group].num_rows()).unwrap_or(0);
                 if found == rows {
                     return Ok(());
@@ -183,16 +184,18 @@ impl ColumnarReader {
         }
     }
 
-    fn take(&mut self, batch: &RecordBatch) -> Result<ParsedBatch> {
+    fn take(&mut self, Part { batch, mut bad }: Part) -> Result<ParsedBatch> {
         let name = &self.source.name;
-        let (mut converted, bad, twice) = self
+        let (mut converted, more_bad, twice) = self
             .source
-            .convert(batch)
+            .convert(&batch)
             .map_err(|error| error.context(format!("{name}, behind row {}", self.rows_before)))?;
+        bad.extend(more_bad);
+        each_once(&mut bad);
         if !bad.is_empty() {
             let mut keep = vec![true; batch.num_rows()];
             bad.iter().for_each(|bad| keep[bad.row] = false);
-            let kept = filter_record_batch(batch, &BooleanArray::from(keep))
+            let kept = filter_record_batch(&batch, &BooleanArray::from(keep))
                 .map_err(|error| Error::invalid(format!("{name}: {error}")))?;
             converted = self.source.convert(&kept)?.0;
         }
@@ -288,7 +291,7 @@ impl Source {
         }
         let mut values = Vec::new();
         let mut left = ROWS_MAX;
-        let mut take = |batch: RecordBatch| {
+        let mut take = |Part { batch, .. }: Part| {
             let batch = batch.slice(0, batch.num_rows().min(left));
             left -= batch.num_rows();
             let text = cast_plain(field.name(), batch.column(0), &DataType::Utf8)?;
@@ -302,20 +305,6 @@ impl Source {
         }
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         format_of(field.name(), &values).map(Some)
-    }
-
-    /// A reader of some columns of a Parquet file that is still to be told which rows.
-    fn reader(
-        &self,
-        metadata: &ArrowReaderMetadata,
-        columns: &[usize],
-    ) -> Result<ParquetRecordBatchReaderBuilder<File>> {
-        // Opened anew: copies of one file handle share their position, which threads would race for.
-        let file = File::open(&self.path)
-            .map_err(|error| Error::io(format!("opening {}", self.name), &error))?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
-        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
-        Ok(builder.with_projection(mask))
     }
 
     /// Makes a write batch with the types that are asked for. The rows of the second part are bad,
@@ -341,8 +330,7 @@ impl Source {
                 field.values = retype(&field.name, &field.values, *ty, self.zone, &mut bad)?;
             }
         }
-        bad.sort_by_key(|bad| bad.row);
-        bad.dedup_by_key(|bad| bad.row);
+        each_once(&mut bad);
         Ok((batch, bad, twice))
     }
 
@@ -368,34 +356,14 @@ impl Source {
         Ok(fields.iter().filter_map(ty).collect())
     }
 
-    /// The rows of a batch of a row group of a Parquet file, by what its columns of text take in the file when they are unpacked. Texts that
-    /// are repeated may be longer than that tells, if the file does not note it.
-    fn batch_rows(&self, metadata: &ArrowReaderMetadata, group: usize) -> usize {
-        let group = metadata.metadata().row_group(group);
-        let is_read = |column: &&ColumnChunkMetaData| {
-            let name = column.column_path().parts().first();
-            let place = name.and_then(|name| metadata.schema().index_of(name).ok());
-            place.is_some_and(|place| self.columns.contains(&place))
-        };
-        let texts = group.columns().iter().filter(is_read);
-        let texts = texts.filter(|column| column.column_type() == Type::BYTE_ARRAY);
-        let bytes = texts.map(|column| {
-            let noted = column.unencoded_byte_array_data_bytes().unwrap_or(0);
-            u64::try_from(column.uncompressed_size().max(noted)).unwrap_or(0)
-        });
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0).max(1);
-        let row_bytes = bytes.sum::<u64>() / rows;
-        (BATCH_BYTES as u64 / row_bytes.max(1)).clamp(1, BATCH_ROWS as u64) as usize
-    }
-
-    fn read_group(&self, group: usize, to: &SyncSender<Result<RecordBatch>>) -> Result<()> {
+    fn read_group(&self, group: usize, to: &SyncSender<Result<Part>>) -> Result<()> {
         let rows = match &self.form {
-            Form::Parquet(metadata) => self.batch_rows(metadata, group),
+            Form::Parquet(parquet) => self.batch_rows(&parquet.metadata, group),
             Form::Arrow { .. } => BATCH_ROWS,
         };
-        self.read_columns(group, &self.columns, rows, |batch| {
+        self.read_columns(group, &self.columns, rows, |part| {
             // When nobody takes it the reader was dropped.
-            Ok(if to.send(Ok(batch)).is_ok() { More::Wanted } else { More::Enough })
+            Ok(if to.send(Ok(part)).is_ok() { More::Wanted } else { More::Enough })
         })?;
         Ok(())
     }
@@ -406,21 +374,13 @@ impl Source {
         group: usize,
         columns: &[usize],
         rows_max: usize,
-        mut take: impl FnMut(RecordBatch) -> Result<More>,
+        mut take: impl FnMut(Part) -> Result<More>,
     ) -> Result<More> {
         match &self.form {
-            Form::Parquet(metadata) => {
-                let wrong = |error: &dyn std::fmt::Display| {
-                    unreadable(&self.name, error).context(format!("row group {group}"))
-                };
-                let batches = self
-                    .reader(metadata, columns)?
-                    .with_row_groups(vec![group])
-                    .with_batch_size(rows_max)
-                    .build()
-                    .map_err(|error| wrong(&error))?;
-                for batch in batches {
-                    if take(batch.map_err(|error| wrong(&error))?)? == More::Enough {
+            Form::Parquet(parquet) => {
+                let mut batches = Batches::open(self, parquet, (group, columns, rows_max))?;
+                while let Some(part) = batches.next().transpose()? {
+                    if take(part)? == More::Enough {
                         return Ok(More::Enough);
                     }
                 }
@@ -436,7 +396,7 @@ impl Source {
                         first += part.num_rows();
                         let read = bytes.saturating_sub(batches.bytes_left());
                         bytes_read.store(read, Ordering::Relaxed);
-                        if take(part)? == More::Enough {
+                        if take(Part { batch: part, bad: Vec::new() })? == More::Enough {
                             return Ok(More::Enough);
                         }
                     }
@@ -446,6 +406,19 @@ impl Source {
         }
         Ok(More::Wanted)
     }
+}
+
+/// Rows of a file, and which of them it has otherwise than the library reads them; a row may be named several times.
+#[derive(Debug)]
+struct Part {
+    batch: RecordBatch,
+    bad: Vec<RowError>,
+}
+
+/// The rows in order, each once, with its first error.
+fn each_once(bad: &mut Vec<RowError>) {
+    bad.sort_by_key(|bad| bad.row);
+    bad.dedup_by_key(|bad| bad.row);
 }
 
 /// The bytes of texts in any of the forms that files have.
@@ -482,75 +455,12 @@ fn damaged(name: &str, error: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("{name}: {error}"))
 }
 
-/// Why rows of a Parquet file cannot be read.
-fn unreadable(name: &str, error: impl std::fmt::Display) -> Error {
-    let error = error.to_string();
-    let word_behind = |mark: &str| {
-        let (_, rest) = error.split_once(mark)?;
-        rest.split(|c: char| !c.is_alphanumeric()).next().map(str::to_owned)
-    };
-    // The library has no kinds of errors that would tell.
-    let packing = word_behind("Disabled feature at compile time: ");
-    match packing.or_else(|| word_behind("The codec type ")) {
-        Some(packing) => Error::unsupported(format!(
-            "{name} is packed with {packing}, which is not read here: write it with zstd, snappy, gzip or lz4"
-        )),
-        None if error.contains("NYI: ") => Error::unsupported(format!("{name}: {error}")),
-        None => damaged(name, error),
-    }
-}
-
-/// The tags that the options name, or else those of the table that are not something else here.
-fn tags(schema: &SchemaRef, options: &ColumnarOptions) -> Result<Vec<String>> {
-    let (Some(table), true) = (&options.table, options.tags.is_empty()) else {
-        return Ok(options.tags.clone());
-    };
-    let constant = options.constant_tags.iter().map(|(name, _)| name);
-    let others = constant.chain(&options.skip).map(String::as_str).collect();
-    let columns = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    Provided { columns, others }.check(table)?;
-    let others = || options.time.iter().chain(&options.skip).chain(options.fields.iter().flatten());
-    let is_tag =
-        |tag: &&String| schema.index_of(tag).is_ok() && !others().any(|other| other == *tag);
-    Ok(table.tags.iter().filter(is_tag).cloned().collect())
-}
-
-/// The positions of the columns that are read, and the name of the one that is the time, which all batches share.
-fn wanted_columns(
-    schema: &SchemaRef,
-    options: &ColumnarOptions,
-    tags: &[String],
-) -> Result<(Vec<usize>, String)> {
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let skip = skipped(&options.skip, options.table.as_deref(), |name| names.contains(&name));
-    let given = options.time.iter().chain(tags).chain(skip);
-    let missing =
-        given.chain(options.fields.iter().flatten()).find(|name| !names.contains(&name.as_str()));
-    if let Some(name) = missing {
-        return Err(Error::invalid(format!(
-            "there is no column {name:?}; the columns are {names:?}"
-        )));
-    }
-    let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
-    let there = (0..names.len()).filter(|&column| !has(&options.skip, names[column]));
-    let there: Vec<usize> = there.collect();
-    let left = schema.project(&there).map_err(|error| Error::invalid(error.to_string()))?;
-    let arrow = ArrowOptions { time: options.time.clone(), tags: tags.to_vec() };
-    let time = left.field(time_column(&left, &arrow)?).name().clone();
-    let is_wanted = |name: &str| {
-        name == time
-            || has(tags, name)
-            || options.fields.as_ref().is_none_or(|fields| has(fields, name))
-    };
-    Ok((there.into_iter().filter(|&column| is_wanted(names[column])).collect(), time))
-}
-
 /// Starts the threads; the receivers are those of the row groups, in order.
 fn start(
     source: &Arc<Source>,
     groups: usize,
     threads: usize,
-) -> std::io::Result<Vec<Receiver<Result<RecordBatch>>>> {
+) -> std::io::Result<Vec<Receiver<Result<Part>>>> {
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..groups).map(|_| sync_channel(BATCHES_WAITING)).unzip();
     let senders: Arc<Vec<Mutex<Option<_>>>> =

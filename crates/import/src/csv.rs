@@ -30,7 +30,7 @@ use infer::{Inferred, Survey};
 use parse::{BlockParser, ParsedBlock};
 
 pub use infer::CsvSchema;
-pub(crate) use infer::{SeenType, format_of};
+pub(crate) use infer::{SeenType, format_of, is_rather_time};
 pub(crate) use parse::constant_tag;
 pub(crate) use scalar::{EXACT_MAX, POWERS_OF_TEN, quoted};
 pub(crate) use time::TimeParser;

@@ -1,7 +1,7 @@
 //! Arrow's own files: the form with a footer (also called Feather), and the stream without one.
 //!
 //! ```text
-//! stream = message* [0xFFFFFFFF 0]
+//! stream = message* [0xFFFFFFFF 0]; several of the same columns may lie behind each other
 //! message = 0xFFFFFFFF │ length u32 │ flatbuffer of that length │ body
 //! file = "ARROW1" 0 0 │ messages │ footer │ length u32 │ "ARROW1"
 //! ```
@@ -21,7 +21,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, StreamDecoder, read_footer_length};
 use arrow_ipc::{Block, CompressionType, Message, MessageHeader, root_as_footer, root_as_message};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use tidefall_types::{Error, Result};
 
 /// With what a file begins.
@@ -47,16 +47,8 @@ pub(crate) struct IpcReader {
 }
 
 enum Form {
-    File {
-        decoder: FileDecoder,
-        blocks: std::vec::IntoIter<Block>,
-    },
-    Stream {
-        decoder: StreamDecoder,
-        /// A batch that was read with the schema.
-        ahead: Option<RecordBatch>,
-        is_done: bool,
-    },
+    File { decoder: FileDecoder, blocks: std::vec::IntoIter<Block> },
+    Stream(Stream),
     Done,
 }
 
@@ -67,17 +59,12 @@ impl IpcReader {
     /// `NotFound` or `Io` when it cannot be read, `Corrupt` when it is no whole Arrow file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut input = Input::open(path)?;
-        if input.left >= FILE_MAGIC.len() as u64 && input.take(FILE_MAGIC.len())? == FILE_MAGIC {
+        if input.is_next(&FILE_MAGIC)? {
             return Self::open_file(input);
         }
-        input.seek(0)?;
-        let (mut decoder, mut ahead, mut is_done) = (StreamDecoder::new(), None, false);
-        while decoder.schema().is_none() && !is_done {
-            // The decoder looks at a message without body when it gets the next one.
-            (ahead, is_done) = step(&mut input, &mut decoder)?;
-        }
-        let schema = decoder.schema().ok_or_else(|| input.damaged("it has no schema"))?;
-        Ok(Self { input, form: Form::Stream { decoder, ahead, is_done }, schema })
+        let stream = Stream::open(&mut input)?;
+        let schema = stream.schema().ok_or_else(|| input.damaged("it has no schema"))?;
+        Ok(Self { input, form: Form::Stream(stream), schema })
     }
 
     fn open_file(mut input: Input) -> Result<Self> {
@@ -126,13 +113,13 @@ impl IpcReader {
                 }
                 Ok(None)
             }
-            Form::Stream { decoder, ahead, is_done } => {
-                let mut batch = ahead.take();
-                while batch.is_none() && !*is_done {
-                    (batch, *is_done) = step(&mut self.input, decoder)?;
+            Form::Stream(stream) => loop {
+                let batch = stream.next_batch(&mut self.input)?;
+                if batch.is_some() || self.input.left == 0 {
+                    return Ok(batch);
                 }
-                Ok(batch)
-            }
+                *stream = Stream::behind(&mut self.input, &self.schema)?;
+            },
             Form::Done => Ok(None),
         }
     }
@@ -150,19 +137,79 @@ impl Iterator for IpcReader {
     }
 }
 
-/// Reads one message of a stream: the batch that the decoder makes of it, if it does, and whether it was the last.
-fn step(input: &mut Input, decoder: &mut StreamDecoder) -> Result<(Option<RecordBatch>, bool)> {
-    let message = input.message()?;
-    let is_done = message.is_none();
-    let mut rest = Buffer::from_vec(message.unwrap_or_else(|| END.to_vec()));
-    let batch = input.guarded(|| {
-        let mut batch = None;
-        while !rest.is_empty() {
-            batch = decoder.decode(&mut rest)?.or(batch);
+/// A stream of batches, as far as its end.
+struct Stream {
+    decoder: StreamDecoder,
+    /// A batch that was read with the schema.
+    ahead: Option<RecordBatch>,
+    is_done: bool,
+}
+
+impl Stream {
+    /// Reads the schema of a stream, if it has one.
+    fn open(input: &mut Input) -> Result<Self> {
+        let mut stream = Self { decoder: StreamDecoder::new(), ahead: None, is_done: false };
+        while stream.decoder.schema().is_none() && !stream.is_done {
+            // The decoder looks at a message without body when it gets the next one.
+            stream.ahead = stream.step(input)?;
+        }
+        Ok(stream)
+    }
+
+    /// Opens the stream behind the end of another one.
+    fn behind(input: &mut Input, schema: &Schema) -> Result<Self> {
+        let left = input.left;
+        let is_stream = input.is_next(&CONTINUATION)?;
+        let stream = if is_stream { Some(Self::open(input)?) } else { None };
+        let Some(found) = stream.as_ref().and_then(Self::schema) else {
+            return Err(input.damaged(format_args!(
+                "{left} bytes are left behind the end of the stream, and are no other one"
+            )));
+        };
+        match stream {
+            Some(stream) if have_same_columns(&found, schema) => Ok(stream),
+            _ => Err(Error::invalid(format!(
+                "{}: the stream in its last {left} bytes has other columns than the one before: cut them off, \
+                 and import them as a file of their own",
+                input.name
+            ))),
+        }
+    }
+
+    fn schema(&self) -> Option<SchemaRef> {
+        self.decoder.schema()
+    }
+
+    fn next_batch(&mut self, input: &mut Input) -> Result<Option<RecordBatch>> {
+        let mut batch = self.ahead.take();
+        while batch.is_none() && !self.is_done {
+            batch = self.step(input)?;
         }
         Ok(batch)
-    })?;
-    Ok((batch, is_done))
+    }
+
+    /// Reads one message: the batch that the decoder makes of it, if it does.
+    fn step(&mut self, input: &mut Input) -> Result<Option<RecordBatch>> {
+        let message = input.message()?;
+        self.is_done = message.is_none();
+        let mut rest = Buffer::from_vec(message.unwrap_or_else(|| END.to_vec()));
+        input.guarded(|| {
+            let mut batch = None;
+            while !rest.is_empty() {
+                batch = self.decoder.decode(&mut rest)?.or(batch);
+            }
+            Ok(batch)
+        })
+    }
+}
+
+/// Whether batches of both may follow each other: remarks about columns do not matter.
+fn have_same_columns(one: &Schema, other: &Schema) -> bool {
+    let columns = |schema: &Schema| -> Vec<(String, DataType)> {
+        let fields = schema.fields().iter();
+        fields.map(|field| (field.name().clone(), field.data_type().clone())).collect()
+    };
+    columns(one) == columns(other)
 }
 
 /// The bytes of a file, of which no more are read than there are.
@@ -202,6 +249,14 @@ impl Input {
         let mut bytes = vec![0; count];
         self.fill(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Whether the next bytes are `expected`; they are still to be read.
+    fn is_next(&mut self, expected: &[u8]) -> Result<bool> {
+        let at = self.bytes - self.left;
+        let is_next = self.left >= expected.len() as u64 && self.take(expected.len())? == expected;
+        self.seek(at)?;
+        Ok(is_next)
     }
 
     /// The bytes of the next message of a stream, whose lengths are right; `None` at the end.

@@ -65,8 +65,8 @@ impl LocalZone {
 }
 
 /// The batch with all dates and timestamps that name no zone as moments, but for fields and tags of `are_texts`, which
-/// stay what the file says. The rows of the second part have one that clocks never showed, which is null then; the third
-/// part is how many values of the time they showed twice.
+/// stay what the file says. The rows of the second part have one that clocks never showed or that is out of range, which is
+/// null then; the third part is how many values of the time they showed twice.
 pub(crate) fn moments(
     batch: &RecordBatch,
     zone: LocalZone,
@@ -82,7 +82,7 @@ pub(crate) fn moments(
         if is_text || !is_local(field.data_type()) {
             continue;
         }
-        let local = timestamps(field.name(), column)?;
+        let local = timestamps(field.name(), column, &mut bad)?;
         let mut of_column = 0;
         let moment = |(row, local_ns): (usize, Option<i64>)| {
             let moment = zone.moment(local_ns?, &mut of_column);

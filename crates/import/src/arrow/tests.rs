@@ -1,6 +1,6 @@
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Date32Array, Decimal128Array, DictionaryArray, DurationMillisecondArray,
+    BooleanArray, Date32Array, Decimal128Array, DictionaryArray, DurationMillisecondArray,
     DurationNanosecondArray, DurationSecondArray, Float64Array, Int32Array, StringViewArray,
     Time32SecondArray, TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
 };
@@ -60,15 +60,17 @@ fn lengths_of_time_are_nanoseconds_whatever_their_unit() {
         ])),
     ];
     for column in columns {
-        let found = field_values("d", &column).unwrap();
+        let found = field_values("d", &column, &mut Vec::new()).unwrap();
         let expected = Int64Array::from(vec![Some(3 * NS_PER_SECOND), None, Some(-NS_PER_SECOND)]);
         assert_eq!(found.as_ref(), &expected as &dyn Array, "{:?}", column.data_type());
     }
     let of_day: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
-    let found = field_values("d", &of_day).unwrap();
+    let found = field_values("d", &of_day, &mut Vec::new()).unwrap();
     assert_eq!(found.as_ref(), &Int64Array::from(vec![60 * NS_PER_SECOND]) as &dyn Array);
     let long: ArrayRef = Arc::new(DurationSecondArray::from(vec![i64::MAX]));
-    assert_eq!(field_values("d", &long).unwrap_err().kind(), ErrorKind::Invalid);
+    let mut bad = Vec::new();
+    assert!(field_values("d", &long, &mut bad).unwrap().is_null(0));
+    assert!(bad[0].error.message().contains("more nanoseconds than 64 bits hold"), "{bad:?}");
 }
 
 #[test]
@@ -84,9 +86,15 @@ fn decimals_become_the_floats_that_are_nearest() {
         let expected: Float64Array =
             (0..decimals.len()).map(|row| decimals.value_as_string(row).parse().ok()).collect();
         let decimals: ArrayRef = Arc::new(decimals);
-        assert_eq!(field_values("d", &decimals).unwrap().as_ref(), &expected as &dyn Array);
+        assert_eq!(
+            field_values("d", &decimals, &mut Vec::new()).unwrap().as_ref(),
+            &expected as &dyn Array
+        );
         let wide = cast_plain("d", &decimals, &DataType::Decimal256(76, scale)).unwrap();
-        assert_eq!(field_values("d", &wide).unwrap().as_ref(), &expected as &dyn Array);
+        assert_eq!(
+            field_values("d", &wide, &mut Vec::new()).unwrap().as_ref(),
+            &expected as &dyn Array
+        );
     }
 }
 
@@ -132,7 +140,7 @@ fn wrong_batches_are_refused() {
     let expected = format!("row 1: the time {outside}");
     check(vec![("t", Arc::clone(&early)), ("v", value.clone())], &[], &expected);
     let there: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
-    check(vec![("t", there), ("v", early)], &[], &format!("column \"v\": {outside}"));
+    check(vec![("t", there), ("v", early)], &[], &format!("row 1: column \"v\": {outside}"));
     let never: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
     check(vec![("t", never), ("v", value.clone())], &[], "9223372036854775807 seconds from 1970");
     check(vec![("v", value.clone())], &[], "no column is a timestamp");
@@ -154,7 +162,45 @@ fn the_time_is_found_by_its_name_then_by_its_type() {
     check(&[("d", &day), ("t", &moment), ("v", &value)], &[], 2 * ms);
     check(&[("t", &moment), ("time", &day), ("v", &value)], &[], NS_PER_DAY);
     check(&[("d", &day), ("v", &value)], &[], NS_PER_DAY);
-    // A column called so that holds no times is a field, and a tag is never the time.
-    check(&[("time", &value), ("t", &moment)], &[], 2 * ms);
+    // A tag is never the time.
     check(&[("time", &moment), ("d", &day), ("v", &value)], &["time"], NS_PER_DAY);
+    // Names that say less do not matter, nor do columns of neither numbers nor text.
+    check(&[("ts", &value), ("time", &moment)], &[], 2 * ms);
+    let flag: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
+    check(&[("time", &flag), ("t", &moment)], &[], 2 * ms);
+    let clock: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
+    check(&[("time", &clock), ("t", &moment)], &[], 2 * ms);
+}
+
+/// The time at which rows were stored was taken before numbers or texts that are called the time.
+#[test]
+fn a_column_called_time_of_another_type_is_asked_about() {
+    let day: ArrayRef = Arc::new(Date32Array::from(vec![1]));
+    let moment: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
+    let number: ArrayRef = Arc::new(Int64Array::from(vec![1_700_000_000_000]));
+    let text: ArrayRef = Arc::new(StringViewArray::from(vec!["2024-01-01"]));
+    let clock: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
+    let tag: DictionaryArray<Int32Type> = vec![Some("2024-01-01")].into_iter().collect();
+    let tag: ArrayRef = Arc::new(tag);
+    let check = |(name, values): (&'static str, &ArrayRef),
+                 (other, times): (&'static str, &ArrayRef)| {
+        let columns = vec![(name, values.clone()), (other, times.clone()), ("v", number.clone())];
+        let batch = batch(columns);
+        let error = batch_from_arrow(&batch, &options(&[])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let asked = format!("the time may be {other:?} or {name:?}");
+        assert!(error.message().contains(&asked), "{error}");
+        assert!(error.message().contains("--time NAME"), "{error}");
+        let tags = ArrowOptions { time: None, tags: vec![name.to_owned()] };
+        batch_from_arrow(&batch, &tags).unwrap();
+        batch_from_arrow(&batch, &ArrowOptions { time: Some(other.to_owned()), tags: vec![] })
+            .unwrap();
+    };
+    for values in [&number, &text, &tag] {
+        check(("time", values), ("ingested_at", &moment));
+        check(("Time", values), ("timestamp", &moment));
+        check(("ts", values), ("stored", &moment));
+        check(("timestamp", values), ("date", &day));
+    }
+    check(("time", &clock), ("date", &day));
 }

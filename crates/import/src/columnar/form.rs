@@ -11,6 +11,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use tidefall_types::Result;
 
 use super::damaged;
+use super::int96::Int96;
 use crate::input::is_parquet;
 use crate::ipc::{CONTINUATION, FILE_MAGIC, IpcReader};
 
@@ -48,10 +49,25 @@ impl Kind {
     }
 }
 
+/// What a Parquet file says about itself.
+#[derive(Debug)]
+pub(super) struct Parquet {
+    pub metadata: ArrowReaderMetadata,
+    /// Its times of 96 bits, if it has some.
+    pub int96: Option<Int96>,
+}
+
+impl Parquet {
+    fn of(file: &File) -> parquet::errors::Result<Self> {
+        let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
+        Ok(Self { int96: Int96::of(&metadata)?, metadata })
+    }
+}
+
 /// What kind of file it is, and what it says about itself.
 #[derive(Debug)]
 pub(super) enum Form {
-    Parquet(ArrowReaderMetadata),
+    Parquet(Parquet),
     Arrow {
         schema: SchemaRef,
         bytes_read: AtomicU64,
@@ -69,21 +85,21 @@ impl Form {
             let (bytes_read, is_read) = (AtomicU64::new(0), AtomicBool::new(false));
             return Ok(Self::Arrow { schema, bytes_read, is_read });
         }
-        ArrowReaderMetadata::load(file, ArrowReaderOptions::new())
+        Parquet::of(file)
             .map(Self::Parquet)
             .map_err(|error| damaged(&path.display().to_string(), error))
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {
         match self {
-            Self::Parquet(metadata) => metadata.schema(),
+            Self::Parquet(parquet) => parquet.metadata.schema(),
             Self::Arrow { schema, .. } => schema,
         }
     }
 
     pub(super) fn groups(&self) -> usize {
         match self {
-            Self::Parquet(metadata) => metadata.metadata().num_row_groups(),
+            Self::Parquet(parquet) => parquet.metadata.metadata().num_row_groups(),
             Self::Arrow { .. } => 1,
         }
     }

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use arrow_array::{ArrayRef, Float64Array, StringArray, TimestampMicrosecondArray};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
@@ -71,6 +71,46 @@ fn a_table_gives_its_tags() {
     assert_eq!(first(&options), ["s"]);
     let skip = vec!["s".to_owned(), "room".to_owned()];
     assert!(first(&ColumnarOptions { skip, ..options }).is_empty());
+}
+
+/// The time at which rows were stored was taken before numbers that are called the time.
+#[test]
+fn a_column_called_time_of_another_type_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let batch = RecordBatch::try_from_iter([
+        (
+            "time",
+            Arc::new(Int64Array::from(vec![1_700_000_000_000, 1_700_000_060_000])) as ArrayRef,
+        ),
+        ("ingested_at", Arc::new(TimestampMicrosecondArray::from(vec![7, 7]))),
+        ("v", Arc::new(Float64Array::from(vec![1.0, 2.0]))),
+    ])
+    .unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let asked = ColumnarOptions::default();
+    let error = open_columnar(&path, &asked).unwrap_err();
+    for part in ["x.parquet", "\"ingested_at\" or \"time\"", "--time NAME"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let first = |options: &ColumnarOptions| {
+        open_columnar(&path, options).unwrap().next().unwrap().unwrap().batch.time[0]
+    };
+    let time = Some("time".to_owned());
+    assert_eq!(first(&ColumnarOptions { time, ..asked.clone() }), 1_700_000_000_000_000_000);
+    let time = Some("ingested_at".to_owned());
+    assert_eq!(first(&ColumnarOptions { time, ..asked.clone() }), 7_000);
+    assert_eq!(first(&ColumnarOptions { skip: names(&["time"]), ..asked.clone() }), 7_000);
+    // It is known to be a field, by what is said or by the table.
+    let fields = Some(names(&["v", "time"]));
+    assert_eq!(first(&ColumnarOptions { fields, ..asked.clone() }), 7_000);
+    let mut table = TableSchema::new(tidefall_types::TableId(0), "t", "at");
+    table.add_field("time", FieldType::I64).unwrap();
+    assert_eq!(first(&ColumnarOptions { table: Some(Arc::new(table)), ..asked }), 7_000);
 }
 
 /// Rows came in without their tag, and replaced each other.

@@ -104,8 +104,8 @@ impl Sample {
     }
 
     pub fn whole_records(&self, options: &CsvOptions) -> usize {
-        // Before the separator is known every candidate would do: it only tells which quotes open
-        // a field.
+        // Before the separator is known every candidate would do: it only tells which quotes open or
+        // close a field, and what is cut wrongly is one line of a large sample.
         let separator = options.separator.unwrap_or(b',');
         let dialect = Dialect { separator, comment: options.comment };
         last_record_end(&self.bytes, dialect, self.end.rest())

@@ -31,6 +31,7 @@ use times::IsTime;
 use types::{Forms, Seen};
 
 pub(crate) use find::format_of;
+pub(crate) use names::is_rather_time;
 pub(crate) use types::SeenType;
 
 /// Values of a column that are looked at. Where the sample holds more rows, every n-th is taken,
@@ -92,6 +93,17 @@ impl Evidence {
             Self::Kept(seen) | Self::Seen(seen) => seen.is_empty(),
         }
     }
+
+    /// What a field of the type `ty` calls for beside others in a wide file.
+    fn seen_type(&self, ty: FieldType) -> SeenType {
+        match self {
+            Self::Seen(seen) => match seen.seen_type() {
+                whole @ SeenType::Whole(_) => whole,
+                SeenType::Nothing | SeenType::Mixed | SeenType::Sure(_) => SeenType::Sure(ty),
+            },
+            Self::Told | Self::Kept(_) => SeenType::Sure(ty),
+        }
+    }
 }
 
 impl Inferred {
@@ -126,6 +138,12 @@ impl Inferred {
                 self.schema.notes.push(format!(
                     "{name:?} has numbers with zeros in front and is kept as text, as names are; \
                      --type {name}=BIGINT makes numbers of them"
+                ));
+            }
+            if seen.is_beyond_numbers() {
+                self.schema.notes.push(format!(
+                    "{name:?} has whole numbers that no number holds exactly and is kept as text, as names \
+                     are; --type {name}=DOUBLE rounds them"
                 ));
             }
             if let Some(odd) = seen.odd_one() {
@@ -371,7 +389,9 @@ fn settle_types(plan: &mut Plan, evidence: &[Evidence], options: &CsvOptions) {
         }
     }
     if plan.wide_tag.is_some() {
-        let common = plan.fields.iter().map(|field| field.ty).reduce(types::common);
+        let of = |(field, evidence): (&FieldPlan, &Evidence)| evidence.seen_type(field.ty);
+        let common = plan.fields.iter().zip(evidence).map(of).reduce(SeenType::with);
+        let common = common.map(SeenType::field_type);
         let ty = wide_type(options).or(common).unwrap_or(FieldType::F64);
         plan.fields.iter_mut().for_each(|field| field.ty = ty);
     }

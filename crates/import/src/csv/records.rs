@@ -1,8 +1,10 @@
 //! Where records and fields begin and end.
 //!
 //! A quote opens a quoted field only as the first byte of the field; inside of it a doubled quote
-//! is a quote, and separators and line ends are text. A quote that is never closed spoils its own
-//! line only: the record then ends at the end of that line.
+//! is a quote, and separators and line ends are text. Behind the quote that closes a field of several
+//! lines the field ends; if it does not, then that is the stray quote of another line, and the field is not
+//! closed. A quote that is never closed spoils its own line only: the record then ends at the end of that
+//! line.
 //!
 //! Both steps below follow this one rule, so that they always agree:
 //! 1. [`last_record_end`] cuts the stream into blocks of whole records.
@@ -54,15 +56,15 @@ pub(super) fn last_record_end(buffer: &[u8], dialect: Dialect, rest: Rest) -> us
         match record_end(buffer, record, dialect) {
             RecordEnd::At(end) => record = end,
             RecordEnd::Missing => break,
-            RecordEnd::OpenQuote => {
-                if rest == Rest::Unknown && buffer.len() - record <= RECORD_BYTES_MAX {
-                    break;
-                }
-                match memchr(b'\n', &buffer[record..]) {
-                    Some(at) => record += at + 1,
-                    None => break,
-                }
+            RecordEnd::OpenQuote(Open::SoFar)
+                if rest == Rest::Unknown && buffer.len() - record <= RECORD_BYTES_MAX =>
+            {
+                break;
             }
+            RecordEnd::OpenQuote(_) => match memchr(b'\n', &buffer[record..]) {
+                Some(at) => record += at + 1,
+                None => break,
+            },
         }
     }
     record
@@ -74,7 +76,16 @@ enum RecordEnd {
     /// There is no line end.
     Missing,
     /// A quoted field is not closed.
-    OpenQuote,
+    OpenQuote(Open),
+}
+
+/// How long a quoted field is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// As far as was read.
+    SoFar,
+    /// Whatever follows.
+    ForGood,
 }
 
 fn record_end(buffer: &[u8], record: usize, dialect: Dialect) -> RecordEnd {
@@ -91,26 +102,36 @@ fn record_end(buffer: &[u8], record: usize, dialect: Dialect) -> RecordEnd {
         let opens = at == record || buffer[at - 1] == dialect.separator;
         at += 1;
         if opens {
-            match behind_closing_quote(buffer, at) {
-                Some(behind) => at = behind,
-                None => return RecordEnd::OpenQuote,
+            match behind_closing_quote(buffer, at, dialect.separator) {
+                Ok(behind) => at = behind,
+                Err(open) => return RecordEnd::OpenQuote(open),
             }
         }
     }
     RecordEnd::Missing
 }
 
-/// The position behind the quote that closes a field whose text starts at `at`. A quote as the
+/// The position behind the quote that closes a field whose text starts at `start`. A quote as the
 /// very last byte does not count: the next one may make it a doubled one.
-fn behind_closing_quote(buffer: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        at += memchr(QUOTE, &buffer[at..])? + 1;
+fn behind_closing_quote(buffer: &[u8], start: usize, separator: u8) -> Result<usize, Open> {
+    let mut at = start;
+    while let Some(found) = memchr(QUOTE, &buffer[at..]) {
+        let quote = at + found;
+        at = quote + 1;
         match buffer.get(at) {
             Some(&QUOTE) => at += 1,
-            Some(_) => return Some(at),
-            None => return None,
+            Some(&next) if closes(&buffer[start..quote], next, separator) => return Ok(at),
+            Some(_) => return Err(Open::ForGood),
+            None => return Err(Open::SoFar),
         }
     }
+    Err(Open::SoFar)
+}
+
+/// Whether the quote between the text of a field and the byte `next` closes the field. Within one line it does,
+/// whatever comes next.
+fn closes(text: &[u8], next: u8, separator: u8) -> bool {
+    next == separator || matches!(next, b'\r' | b'\n') || memchr(b'\n', text).is_none()
 }
 
 /// A record that has no right number of fields.
@@ -260,7 +281,7 @@ impl Index {
         loop {
             let (start, is_quoted) = (self.unquoted.len(), block.get(at) == Some(&QUOTE));
             if is_quoted {
-                at = self.unquote_field(block, at + 1)?;
+                at = self.unquote_field(block, at + 1, separator)?;
             }
             let plain = at;
             at += memchr2(separator, b'\n', &block[at..])?;
@@ -279,18 +300,18 @@ impl Index {
         }
     }
 
-    fn unquote_field(&mut self, block: &[u8], mut at: usize) -> Option<usize> {
+    fn unquote_field(&mut self, block: &[u8], start: usize, separator: u8) -> Option<usize> {
+        let mut at = start;
         loop {
             let quote = at + memchr(QUOTE, &block[at..])?;
             self.unquoted.extend_from_slice(&block[at..quote]);
             at = quote + 1;
-            match block.get(at) {
-                Some(&QUOTE) => {
+            match *block.get(at)? {
+                QUOTE => {
                     self.unquoted.push(QUOTE);
                     at += 1;
                 }
-                Some(_) => return Some(at),
-                None => return None,
+                next => return closes(&block[start..quote], next, separator).then_some(at),
             }
         }
     }

@@ -83,6 +83,22 @@ pub(super) fn is_number(text: &[u8]) -> Option<()> {
     fast_float2::parse::<f64, _>(text).ok().map(drop)
 }
 
+/// Whether the nearest `f64` to a text of digits is the number itself; `None` for other texts.
+pub(super) fn is_exact(text: &[u8]) -> Option<bool> {
+    let (_, digits) = take_sign(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let (value, count) = take_digits(digits, 0);
+    if count <= DIGITS_MAX {
+        return Some(value <= EXACT_MAX || value as f64 as u128 == u128::from(value));
+    }
+    // All its digits are written.
+    let nearest = parse_f64(digits).map(|nearest| format!("{nearest:.0}"));
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    Some(nearest.is_some_and(|nearest| nearest.as_bytes() == &digits[zeros..]))
+}
+
 /// Reads a whole number of any size that an `i128` holds; the callers narrow it.
 #[inline]
 pub(super) fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -320,6 +336,25 @@ mod tests {
         check(b'.', Some(b','), "1.234,5", None);
         check(b'.', Some(b' '), "+1 234", Some(1_234.0));
         check(b'.', Some(b','), &"1".repeat(100), None);
+    }
+
+    #[test]
+    fn whole_numbers_that_are_floats_are_told() {
+        use rand::{Rng, SeedableRng};
+        let mut random = rand::rngs::StdRng::seed_from_u64(1);
+        for _ in 0..20_000 {
+            let number = random.random::<u128>() >> random.random_range(1..128);
+            // Few numbers of many bits are floats.
+            let number = number >> random.random_range(0..64) << random.random_range(0..64);
+            let expected = number as f64 as u128 == number;
+            for text in [format!("{number}"), format!("-{number}"), format!("+00{number}")] {
+                assert_eq!(is_exact(text.as_bytes()), Some(expected), "{text}");
+            }
+        }
+        assert_eq!(is_exact("9".repeat(400).as_bytes()), Some(false));
+        for text in ["", "-", "1.0", "1e3", "NaN", " 1"] {
+            assert_eq!(is_exact(text.as_bytes()), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -89,6 +89,29 @@ fn quotes_hold_separators_and_lines() {
     );
 }
 
+/// The second stray quote closed the first, and the rows between them were a part of its field.
+#[test]
+fn two_stray_quotes_spoil_their_lines_alone() {
+    let rows = "time,note,v\n2024-01-01 00:00,\"open,1\n2024-01-01 00:01,fine,2\n\
+                2024-01-01 00:02,\"open,3\n";
+    let expected = "2024-01-01T00:01:00Z note=fine v=2
+        line 2: a quoted field is not closed
+        line 4: a quoted field is not closed";
+    check(rows, &CsvOptions::default(), expected);
+    check(rows.trim_end(), &CsvOptions::default(), expected);
+    check(&rows.replace('\n', "\r\n"), &CsvOptions::default(), expected);
+    check(&rows.replace(',', ";"), &CsvOptions::default(), expected);
+    // What a field of several lines ends with, and junk within a line.
+    check(
+        "time,v,note\n2024-01-01,1,\"a\nb\"\r\n2024-01-02,2,\"c\"d\n2024-01-03,\"\n3\",\"e\n\"",
+        &CsvOptions::default(),
+        "2024-01-01T00:00:00Z v=1 note=a
+        b
+        2024-01-02T00:00:00Z v=2 note=cd
+        2024-01-03T00:00:00Z v=3 note=e",
+    );
+}
+
 #[test]
 fn types_and_missing_values_are_inferred() {
     check(
@@ -332,6 +355,7 @@ fn naive_record(text: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     loop {
         if text.get(at) == Some(&b'"') {
             at += 1;
+            let start = at;
             loop {
                 match (text.get(at)?, text.get(at + 1)) {
                     (b'"', Some(b'"')) => {
@@ -346,6 +370,10 @@ fn naive_record(text: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
                 }
             }
             at += 1;
+            let is_long = text[start..at].contains(&b'\n');
+            if is_long && !matches!(text.get(at)?, b',' | b'\r' | b'\n') {
+                return None;
+            }
         }
         let plain = field.len();
         while *text.get(at)? != b',' && text[at] != b'\n' {
@@ -365,8 +393,21 @@ fn naive_record(text: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
 
 #[test]
 fn blocks_of_any_size_give_what_a_naive_parser_gives() {
-    let pieces =
-        ["a", "b", "1", ",", "\"", "\"\"", "\n", "\r\n", "\r", " ", "\"x,\ny\"", "long text"];
+    let pieces = [
+        "a",
+        "b",
+        "1",
+        ",",
+        "\"",
+        "\"\"",
+        "\n",
+        "\r\n",
+        "\r",
+        " ",
+        "\"x,\ny\"",
+        "long text",
+        "\n,\"",
+    ];
     for seed in 0..400 {
         let mut random = StdRng::seed_from_u64(seed);
         let quotes = seed % 3 != 0;

@@ -8,16 +8,22 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{
-    ArrayRef, Date32Array, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
-    StringViewArray, TimestampMicrosecondArray, UInt32Array,
+    ArrayRef, Date32Array, DictionaryArray, DurationSecondArray, Float64Array, Int64Array,
+    RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use parquet::arrow::ArrowWriter;
+use parquet::data_type::{Int64Type, Int96, Int96Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use tidefall_import::{
-    ColumnarOptions, CsvOptions, LocalZone, ParsedBatch, is_columnar, open_columnar, open_csv,
+    BadLine, ColumnarOptions, CsvOptions, LocalZone, ParsedBatch, is_columnar, open_columnar,
+    open_csv,
 };
-use tidefall_types::{ErrorKind, FieldType, format_time, parse_time};
+use tidefall_types::{Error, ErrorKind, FieldType, format_time, parse_time};
+
+use crate::rows_of;
 
 const ROWS: i64 = 40_000;
 
@@ -97,6 +103,63 @@ fn arrow_files_and_streams_are_read_by_any_name() {
             write(&path, packing, is_stream);
             check(&path);
         }
+    }
+}
+
+/// Streams behind the first were left out without a word.
+#[test]
+fn streams_that_are_laid_behind_each_other_are_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let stream = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+        let path = folder.path().join(name);
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer =
+            StreamWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+        // One without rows is a stream, too.
+        (0..batch.num_rows().min(1)).for_each(|_| writer.write(&batch).unwrap());
+        writer.finish().unwrap();
+        std::fs::read(&path).unwrap()
+    };
+    let of = |times: &[i64], name: &str| {
+        let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times.to_vec()));
+        let tags: DictionaryArray<arrow_array::types::Int32Type> =
+            times.iter().map(|_| Some(name)).collect();
+        let values: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
+        vec![("at", at), ("s", Arc::new(tags) as ArrayRef), ("v", values)]
+    };
+    let (mon, tue, none) = (
+        stream("mon", of(&[1, 2], "a")),
+        stream("tue", of(&[3], "b")),
+        stream("none", of(&[], "c")),
+    );
+    let read = |parts: &[&[u8]]| {
+        let path = folder.path().join("all.arrows");
+        std::fs::write(&path, parts.concat()).unwrap();
+        let batches = open_columnar(&path, &options())?.collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, Error>(batches.iter().map(|batch| rows_of(&batch.batch)).collect::<String>())
+    };
+    let expected = "1970-01-01T00:00:00.000001Z s=a v=1\n1970-01-01T00:00:00.000002Z s=a v=2\n\
+                    1970-01-01T00:00:00.000003Z s=b v=3\n";
+    assert_eq!(read(&[&mon, &tue]).unwrap(), expected);
+    assert_eq!(read(&[&none, &mon, &none, &none, &tue, &none]).unwrap(), expected);
+    let mut other = of(&[3], "b");
+    other.remove(2);
+    let other = stream("other", other);
+    let (columns, left) = ("has other columns", "bytes are left behind the end of the stream");
+    let refused: [(&[&[u8]], ErrorKind, &str); 5] = [
+        (&[&mon, &other], ErrorKind::Invalid, columns),
+        (&[&none, &other], ErrorKind::Invalid, columns),
+        (&[&mon, b"what is this?"], ErrorKind::Corrupt, left),
+        (&[&mon, &[0; 8]], ErrorKind::Corrupt, left),
+        (&[&mon, &tue[..tue.len() / 2]], ErrorKind::Corrupt, "cut short"),
+    ];
+    for (parts, kind, expected) in refused {
+        let error = read(parts).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(
+            error.message().contains(expected) && error.message().contains("all.arrows"),
+            "{error}"
+        );
     }
 }
 
@@ -343,6 +406,120 @@ fn times_that_are_not_asked_for_are_no_fields() {
     let options = ColumnarOptions { skip: vec!["time".to_owned()], ..ColumnarOptions::default() };
     let parsed = read_one(columns(["time", "sent", "v"]), &options);
     assert_eq!((parsed.batch.time[0], parsed.batch.fields.len()), (7_000, 1));
+}
+
+/// One time out of range among the fields, or in another zone the time itself, ended the import.
+#[test]
+fn times_out_of_range_are_bad_rows() {
+    let far = |at: i64| -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from(vec![Some(0), Some(at), None, Some(1)]))
+    };
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0, 1, 2, 3]));
+    let (early, late) = (-62_135_596_800_000_000, 253_402_214_400_000_000);
+    let seen = DictionaryArray::new(UInt32Array::from(vec![0, 0, 1, 0]), far(late));
+    let length = DurationSecondArray::from(vec![1, 1, 1, i64::MAX]);
+    let reasons = |columns: Vec<(&str, ArrayRef)>, options: &ColumnarOptions| {
+        let parsed = read_one(columns, options);
+        let of = |bad: &BadLine| format!("{}: {}", bad.line, bad.reason.message());
+        (parsed.batch.rows(), parsed.bad.iter().map(of).collect::<Vec<_>>())
+    };
+    let outside = |time: &str| format!("{time} lies outside of 1677-09-21 .. 2262-04-11");
+    for options in [ColumnarOptions::default(), in_berlin(&[], &[])] {
+        let columns = vec![
+            ("at", at.clone()),
+            ("first", far(late)),
+            ("seen", Arc::new(seen.clone()) as ArrayRef),
+            ("length", Arc::new(length.clone())),
+        ];
+        let (rows, bad) = reasons(columns, &options);
+        assert_eq!((rows, bad.len()), (1, 3), "{bad:?}");
+        assert_eq!(bad[0], format!("2: column \"first\": {}", outside("9999-12-31 00:00:00")));
+        assert!(bad[1].starts_with("3: column \"seen\""), "{bad:?}");
+        assert!(bad[1].contains("9999-12-31"), "{bad:?}");
+        assert!(bad[2].starts_with("4: column \"length\""), "{bad:?}");
+    }
+    let columns = || vec![("at", far(early)), ("v", Arc::new(Int64Array::from(vec![1; 4])) as _)];
+    for options in [ColumnarOptions::default(), in_berlin(&[], &[])] {
+        let (rows, bad) = reasons(columns(), &options);
+        assert_eq!((rows, bad.len()), (2, 2), "{bad:?}");
+        assert!(bad[0].contains(&outside("0001-01-01 00:00:00")), "{bad:?}");
+        assert!(bad[1].contains("the time is missing"), "{bad:?}");
+    }
+}
+
+/// A Parquet file as Spark and Hive write times by default: of one group for each list of rows, where a row is a day since
+/// 1970 and the nanoseconds of it, for `at` and for `seen`.
+fn write_int96(path: &Path, groups: &[&[[(i64, u64); 2]]]) {
+    const DAY_OF_1970: i64 = 2_440_588;
+    let schema = "message m { required int96 at; optional int96 seen; required int64 v; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let int96 = |&(day, ns): &(i64, u64)| {
+        let mut time = Int96::new();
+        time.set_data(ns as u32, (ns >> 32) as u32, (day + DAY_OF_1970) as u32);
+        time
+    };
+    for rows in groups {
+        let mut group = writer.next_row_group().unwrap();
+        for column in 0..2 {
+            let times: Vec<Int96> = rows.iter().map(|row| int96(&row[column])).collect();
+            let levels = vec![1; rows.len()];
+            let levels = (column == 1).then_some(levels.as_slice());
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int96Type>().write_batch(&times, levels, None).unwrap();
+            column.close().unwrap();
+        }
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<i64> = (0..rows.len() as i64).collect();
+        column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// Such times out of range became others, without a word.
+#[test]
+fn times_of_96_bits_out_of_range_are_bad_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spark.parquet");
+    let (early, late, last_ns) = (-719_162, 2_932_896, 86_399_999_999_999);
+    let good = [(19_723, 1), (-1, last_ns)];
+    // The first and the last moment that 64 bits reach, and their neighbours.
+    let edges = [
+        [(106_751, 85_636_854_775_807), (-106_752, 763_145_224_192)],
+        [(106_751, 85_636_854_775_808), (0, 0)],
+        [(0, 0), (-106_752, 763_145_224_191)],
+    ];
+    let first = [good, [(late, 0), (0, 0)], [(0, 0), (early, 0)], good];
+    write_int96(&path, &[&first, &edges]);
+    let columns = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+    let read = |options: ColumnarOptions| {
+        let (mut rows, mut bad) = (String::new(), Vec::new());
+        for batch in open_columnar(&path, &options).unwrap() {
+            let batch = batch.unwrap();
+            rows.push_str(&rows_of(&batch.batch));
+            bad.extend(batch.bad.iter().map(|b| format!("{}: {}", b.line, b.reason.message())));
+        }
+        (rows, bad)
+    };
+    let (rows, bad) = read(ColumnarOptions::default());
+    let good = "2024-01-01T00:00:00.000000001Z seen=1969-12-31T23:59:59.999999999 v=";
+    let edge = "2262-04-11T23:47:16.854775807Z seen=1677-09-21T00:12:43.145224192 v=0\n";
+    assert_eq!(rows, format!("{good}0\n{good}3\n{edge}"));
+    let outside = "lies outside of 1677-09-21 .. 2262-04-11";
+    assert_eq!(bad[0], format!("2: column \"at\": 9999-12-31 00:00:00 {outside}"));
+    assert_eq!(bad[1], format!("3: column \"seen\": 0001-01-01 00:00:00 {outside}"));
+    assert!(bad[2].starts_with("6: column \"at\"") && bad[3].starts_with("7: column \"seen\""));
+    assert_eq!(bad.len(), 4);
+    // What is not read is not wrong; a tag is.
+    let fields = |names: &[&str]| ColumnarOptions { fields: columns(names), ..Default::default() };
+    assert_eq!(read(fields(&["v"])).1.len(), 2);
+    assert_eq!(read(ColumnarOptions { tags: vec!["seen".into()], ..fields(&["v"]) }).1.len(), 4);
+    let time = Some("seen".to_owned());
+    assert_eq!(read(ColumnarOptions { time, ..fields(&["v"]) }).1.len(), 2);
+    assert_eq!(read(in_berlin(&[], &[])).1.len(), 5);
 }
 
 /// Texts were read as UTC, in the forms of another library, and large numbers became infinite.

@@ -102,6 +102,37 @@ fn a_late_decimal_counts_in_each_file() {
     check_common(&[whole, late], &[("v", FieldType::F64)]);
 }
 
+/// Two files had whole numbers of different signs, and were read as floats that hold neither.
+#[test]
+fn whole_numbers_of_several_files_stay_whole() {
+    let folder = Folder::new();
+    let csv = |name: &str, value: &str| folder.csv(name, &format!("time,v\n2024-01-01,{value}\n"));
+    let (small, large) = (csv("small.csv", "5"), csv("large.csv", "18446744073709551615"));
+    let negative = csv("negative.csv", "-5");
+    let (decimal, long) = (csv("decimal.csv", "1.5"), csv("long.csv", "89490012345678901234"));
+    let check = |files: &[&PathBuf], ty: FieldType| {
+        let files: Vec<PathBuf> = files.iter().map(|file| (*file).clone()).collect();
+        check_common(&files, &[("v", ty)]);
+    };
+    check(&[&small, &large], FieldType::U64);
+    check(&[&large, &negative], FieldType::Text);
+    check(&[&small, &long], FieldType::Text);
+    check(&[&long, &decimal, &small], FieldType::F64);
+}
+
+/// What a sample calls for may be another type for all of the file.
+#[test]
+fn late_values_count_for_whole_numbers_that_no_float_holds() {
+    let folder = Folder::new();
+    let rows = |value: &str| format!("2024-01-01 00:00,{value}\n");
+    let check = |name: &str, often: &str, last: &str, ty: FieldType| {
+        let text = "time,v\n".to_owned() + &rows(often).repeat(200_000) + &rows(last);
+        check_common(&[folder.csv(name, &text)], &[("v", ty)]);
+    };
+    check("a.csv", "100000000000000000000", "89490012345678901234", FieldType::Text);
+    check("b.csv", "89490012345678901234", "1.5", FieldType::F64);
+}
+
 #[test]
 fn wide_files_have_one_type() {
     let folder = Folder::new();
@@ -112,6 +143,9 @@ fn wide_files_have_one_type() {
     let layout = tidefall_import::Layout::Wide { tag: "sensor".to_owned() };
     let wide = CsvOptions { layout, ..CsvOptions::default() };
     assert_eq!(common(&files, &wide), [("value".to_owned(), FieldType::F64)]);
+    let large = folder.csv("c.csv", "time,101,102\n2024-01-01,18446744073709551615,5\n");
+    let read = open_csv(&large, &wide).unwrap().map(|batch| rows_of(&batch.unwrap().batch));
+    assert!(read.collect::<String>().contains("value=18446744073709551615"));
 }
 
 #[test]

@@ -8,6 +8,9 @@ use crate::csv::records::{Dialect, Index, Records, count_lines, first_record};
 use crate::csv::scalar::{self, NullTexts, Numerals};
 use crate::{CsvOptions, Header};
 
+/// Records that the first one, or a line of units, is held against.
+const COMPARED_MAX: usize = 100;
+
 /// With what remarks above the data begin, unless the caller says otherwise.
 const REMARK: u8 = b'#';
 
@@ -94,7 +97,6 @@ fn units_below(
     (dialect, columns): (Dialect, usize),
     nulls: &NullTexts,
 ) -> Option<(usize, String)> {
-    const RECORDS_MAX: usize = 100;
     /// One line may be as broken as the other.
     const RECORDS_MIN: usize = 2;
     let (units, end) = first_record(rest, dialect)?;
@@ -106,7 +108,7 @@ fn units_below(
     }
     let (mut times, mut named) = (0, Vec::new());
     for (column, unit) in units.iter().enumerate() {
-        let texts: Vec<&[u8]> = (0..records.len().min(RECORDS_MAX))
+        let texts: Vec<&[u8]> = (0..records.len().min(COMPARED_MAX))
             .map(|row| records.field(row, column).trim_ascii())
             .filter(|text| !nulls.contains(text))
             .collect();
@@ -210,18 +212,21 @@ fn sniff_separator(sample: &[u8], comment: Option<u8>) -> u8 {
 }
 
 /// A column whose values are numbers, times or booleans speaks for a header when the first record
-/// has something else there, and against one when it has the same. One that speaks for it is
-/// enough when it is the time, or when no fewer speak for it than against it: sensors may be
-/// called by numbers.
+/// has something else there, and against one when it has the same. A time among times decides against
+/// one. One that speaks for it is enough when it is the time, or when no fewer speak for it than against
+/// it: sensors may be called by numbers.
 fn looks_like_header(first: &[Vec<u8>], records: Records<'_>, nulls: &NullTexts) -> bool {
-    const RECORDS_MAX: usize = 100;
     let typed = |text: &[u8]| (kind(text) != Kind::Text, kind(text) == Kind::Time);
     if records.len() == 0 {
-        return !first.iter().any(|text| typed(text).0);
+        return !first.iter().any(|text| typed(text).0 || is_time(&[text]));
+    }
+    let among_times = times_among_times(first, records, nulls);
+    if among_times == Some(Written::Text) {
+        return false;
     }
     let (mut header, mut data, mut time_is_named) = (0, 0, false);
     for (column, name) in first.iter().enumerate() {
-        let rows = 0..records.len().min(RECORDS_MAX);
+        let rows = 0..records.len().min(COMPARED_MAX);
         let values: Vec<(bool, bool)> = rows
             .map(|record| records.field(record, column))
             .filter(|text| !nulls.contains(text))
@@ -243,8 +248,39 @@ fn looks_like_header(first: &[Vec<u8>], records: Records<'_>, nulls: &NullTexts)
     }
     match header + data {
         0 => !has_duplicates(first),
-        _ => time_is_named || header >= data.max(1),
+        _ => time_is_named || among_times.is_none() && header >= data.max(1),
     }
+}
+
+/// How times are written, the surest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Written {
+    /// With marks between their parts.
+    Text,
+    /// As numbers.
+    Number,
+}
+
+/// How the first record writes a time in a column most of whose values are times, if it does.
+fn times_among_times(
+    first: &[Vec<u8>],
+    records: Records<'_>,
+    nulls: &NullTexts,
+) -> Option<Written> {
+    let written = |texts: &[&[u8]]| match Look::at(texts) {
+        Look::Moments(_) | Look::Dates(_) | Look::Either(..) => Some(Written::Text),
+        Look::Digits(_) | Look::Epochs(_) => Some(Written::Number),
+        Look::Years | Look::SpreadsheetDays | Look::Other => None,
+    };
+    let columns = first.iter().enumerate().filter_map(|(column, text)| {
+        let of_first = written(&[text.trim_ascii()])?;
+        let values: Vec<&[u8]> = (0..records.len().min(COMPARED_MAX))
+            .map(|record| records.field(record, column).trim_ascii())
+            .filter(|text| !nulls.contains(text))
+            .collect();
+        (written(&values) == Some(of_first)).then_some(of_first)
+    });
+    columns.min()
 }
 
 /// What a text is, at first sight.

@@ -108,6 +108,11 @@ pub(super) fn is_moment(name: &str) -> bool {
     MOMENT_NAMES.contains(&&*words(name).concat())
 }
 
+/// Whether a column is called the time of its row, and `other` is not, or by a name that such columns have less often.
+pub(crate) fn is_rather_time(name: &str, other: &str) -> bool {
+    is_moment(name) && (!is_moment(other) || fit(name) < fit(other))
+}
+
 /// Which part of a time a column holds by its name, from 0 for years.
 pub(super) fn part(name: &str) -> Option<usize> {
     let whole = words(name).concat();
@@ -168,6 +173,8 @@ mod tests {
         assert_eq!(fit("local_ns"), Fit::Word);
         assert_eq!(fit("population"), Fit::Other);
         assert!(is_moment("Date_Time") && is_moment("TIME") && !is_moment("Date"));
+        assert!(is_rather_time("Time", "ts") && is_rather_time("ts", "date"));
+        assert!(!is_rather_time("ts", "time") && !is_rather_time("time", "TIME"));
         assert_eq!(part("Year"), Some(0));
         assert_eq!(beside("Time", "Date"), Beside::Clock);
         assert_eq!(beside("start_time", "start_date"), Beside::Clock);

@@ -16,6 +16,8 @@ pub(crate) enum SeenType {
     Nothing,
     /// Text, but at least half are numbers: where others say that they are numbers, the rest is wrong.
     Mixed,
+    /// A type that holds these whole numbers.
+    Whole(Whole),
     /// This type.
     Sure(FieldType),
 }
@@ -24,7 +26,16 @@ impl SeenType {
     /// What the values of both call for.
     pub fn with(self, other: Self) -> Self {
         match (self, other) {
+            (Self::Whole(one), Self::Whole(other)) => Self::Whole(one.with(other)),
+            // Beside what was measured they are no names.
+            (Self::Whole(_), Self::Sure(ty)) | (Self::Sure(ty), Self::Whole(_)) if is_float(ty) => {
+                Self::Sure(FieldType::F64)
+            }
+            (Self::Whole(whole), Self::Sure(ty)) | (Self::Sure(ty), Self::Whole(whole)) => {
+                Self::Sure(common(whole.field_type(), ty))
+            }
             (Self::Sure(one), Self::Sure(other)) => Self::Sure(common(one, other)),
+            (Self::Whole(whole), _) | (_, Self::Whole(whole)) => Self::Whole(whole),
             (Self::Sure(ty), _) | (_, Self::Sure(ty)) => Self::Sure(ty),
             (Self::Mixed, _) | (_, Self::Mixed) => Self::Mixed,
             (Self::Nothing, Self::Nothing) => Self::Nothing,
@@ -35,8 +46,61 @@ impl SeenType {
     pub fn field_type(self) -> FieldType {
         match self {
             Self::Sure(ty) => ty,
+            Self::Whole(whole) => whole.field_type(),
             Self::Mixed => FieldType::Text,
             Self::Nothing => FieldType::F64,
+        }
+    }
+}
+
+/// Which whole numbers there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Whole {
+    negative: bool,
+    /// Beyond 63 bits, but not 64.
+    large: bool,
+    /// Beyond 64 bits, or 63 when they are negative.
+    huge: bool,
+    /// None that a float is.
+    inexact: bool,
+}
+
+impl Whole {
+    /// What a text is that has a sign and digits alone.
+    fn of(text: &[u8], numerals: Numerals) -> Option<Self> {
+        if let Some(value) = numerals.read(text, scalar::parse_i64) {
+            let inexact = value as f64 as i128 != i128::from(value);
+            return Some(Self { negative: value < 0, inexact, ..Self::default() });
+        }
+        let inexact = !numerals.read(text, scalar::is_exact)?;
+        let large = numerals.read(text, scalar::parse_u64).is_some();
+        Some(Self { negative: text.starts_with(b"-"), large, huge: !large, inexact })
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            negative: self.negative || other.negative,
+            large: self.large || other.large,
+            huge: self.huge || other.huge,
+            inexact: self.inexact || other.inexact,
+        }
+    }
+
+    fn is_beyond_integers(self) -> bool {
+        self.huge || self.large && self.negative
+    }
+
+    /// Whether no type of numbers holds them all as they are: they name something.
+    fn is_beyond_numbers(self) -> bool {
+        self.is_beyond_integers() && self.inexact
+    }
+
+    fn field_type(self) -> FieldType {
+        match self {
+            _ if self.is_beyond_numbers() => FieldType::Text,
+            _ if self.is_beyond_integers() => FieldType::F64,
+            _ if self.large => FieldType::U64,
+            _ => FieldType::I64,
         }
     }
 }
@@ -46,9 +110,9 @@ impl SeenType {
 pub(in crate::csv) struct Seen {
     all: usize,
     whole: usize,
-    negative: usize,
-    /// Whole numbers beyond 63 bits that 64 bits hold.
-    large: usize,
+    /// Which those were.
+    kinds: Whole,
+    /// Other numbers.
     decimal: usize,
     boolean: usize,
     /// Whole numbers with zeros in front, such as 00123: they name something.
@@ -82,8 +146,7 @@ impl Seen {
     pub fn merge(&mut self, other: &Self) {
         self.all += other.all;
         self.whole += other.whole;
-        self.negative += other.negative;
-        self.large += other.large;
+        self.kinds = self.kinds.with(other.kinds);
         self.decimal += other.decimal;
         self.boolean += other.boolean;
         self.padded += other.padded;
@@ -98,7 +161,8 @@ impl Seen {
     /// Whether more values could widen the type, other than by being plainly wrong.
     pub fn is_in_doubt(&self) -> bool {
         let ty = self.field_type();
-        self.all == 0 || !matches!(ty, FieldType::F64 | FieldType::Text)
+        // What no integer holds is a text or a float, until there is a decimal.
+        self.all == 0 || self.are_whole() || !matches!(ty, FieldType::F64 | FieldType::Text)
     }
 
     pub fn add(&mut self, text: &[u8], forms: &mut Forms) {
@@ -106,11 +170,9 @@ impl Seen {
         self.all += 1;
         if matches!(text, [b'0', b'0'..=b'9', ..]) && text.iter().all(u8::is_ascii_digit) {
             self.padded += 1;
-        } else if numerals.read(text, scalar::parse_i64).is_some() {
+        } else if let Some(kinds) = Whole::of(text, numerals) {
             self.whole += 1;
-            self.negative += usize::from(text[0] == b'-');
-        } else if numerals.read(text, scalar::parse_u64).is_some() {
-            self.large += 1;
+            self.kinds = self.kinds.with(kinds);
         } else if numerals.read(text, scalar::is_number).is_some() {
             self.decimal += 1;
         } else if scalar::parse_bool(text).is_some() {
@@ -128,6 +190,7 @@ impl Seen {
     pub fn seen_type(&self) -> SeenType {
         match self.field_type() {
             _ if self.all == 0 => SeenType::Nothing,
+            _ if self.are_whole() => SeenType::Whole(self.kinds),
             FieldType::Text if self.padded == 0 && self.numbers() * 2 >= self.all => {
                 SeenType::Mixed
             }
@@ -136,13 +199,28 @@ impl Seen {
     }
 
     fn numbers(&self) -> usize {
-        self.whole + self.large + self.decimal
+        self.whole + self.decimal
+    }
+
+    /// Whether nearly all (99 of 100) are numbers, and none has zeros in front.
+    fn are_numbers(&self) -> bool {
+        let nearly_all = || {
+            self.all >= MAJORITY_VALUES_MIN
+                && self.padded == 0
+                && self.numbers() * 100 >= self.all * 99
+        };
+        self.numbers() == self.all || nearly_all()
+    }
+
+    /// Whether all numbers of a column of numbers are whole.
+    fn are_whole(&self) -> bool {
+        self.whole > 0 && self.decimal == 0 && self.are_numbers()
     }
 
     /// The one text that keeps a column of numbers from being one.
     pub fn odd_one(&self) -> Option<&[u8]> {
         let is_only = self.numbers() + self.odd.1 == self.all && self.odd.1 < self.numbers();
-        (is_only && self.field_type() == FieldType::Text).then_some(self.odd.0.as_slice())
+        (is_only && !self.are_numbers()).then_some(self.odd.0.as_slice())
     }
 
     /// Whether the column is text because of zeros in front of numbers.
@@ -150,23 +228,24 @@ impl Seen {
         self.padded > 0 && self.field_type() == FieldType::Text
     }
 
-    /// The narrowest type for these values. Nearly all (99 of 100) must be numbers for a column
-    /// of numbers; a column of nothing is one of numbers.
+    /// Whether the column is text because its whole numbers would be rounded.
+    pub fn is_beyond_numbers(&self) -> bool {
+        self.are_whole() && self.kinds.is_beyond_numbers()
+    }
+
+    /// The narrowest type for these values. Nearly all must be numbers for a column of numbers; a column
+    /// of nothing is one of numbers.
     pub fn field_type(&self) -> FieldType {
-        let numbers = self.numbers();
-        let nearly_all = self.all >= MAJORITY_VALUES_MIN && numbers * 100 >= self.all * 99;
         if self.all > 0 && self.boolean == self.all {
             FieldType::Bool
         } else if self.all > 0 && self.times == self.all {
             FieldType::Timestamp
-        } else if numbers < self.all && !nearly_all {
+        } else if !self.are_numbers() {
             FieldType::Text
-        } else if self.decimal > 0 || self.all == 0 || (self.large > 0 && self.negative > 0) {
-            FieldType::F64
-        } else if self.large > 0 {
-            FieldType::U64
+        } else if self.are_whole() {
+            self.kinds.field_type()
         } else {
-            FieldType::I64
+            FieldType::F64
         }
     }
 }
@@ -190,6 +269,10 @@ pub(super) fn common(one: FieldType, other: FieldType) -> FieldType {
     };
     let signs = if one.0 == other.0 { one.0 } else { Sign::Any };
     INTEGERS.into_iter().find(|(_, of)| *of == (signs, bits)).map_or(FieldType::F64, |(ty, _)| ty)
+}
+
+fn is_float(ty: FieldType) -> bool {
+    matches!(ty, FieldType::F32 | FieldType::F64)
 }
 
 /// Which whole numbers a type has.
