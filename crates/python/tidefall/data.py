@@ -1,6 +1,6 @@
 """Data as people have it, on its way in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -20,7 +20,7 @@ def to_arrow(data: Any) -> Any:
             data = _with_index(data)
             named = data.rename(columns=str)
             _differing(data.columns, map(str, named.columns))
-            return pyarrow.Table.from_pandas(_plain_columns(named), preserve_index=False)
+            return _from_pandas(_plain_columns(named))
         if isinstance(data, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([data])
         if hasattr(data, "__arrow_c_stream__"):
@@ -73,10 +73,41 @@ def _plain_columns(data: Any) -> Any:
     return pandas.concat(written, axis=1) if any(one is not other for one, other in zip(columns, written)) else data
 
 
+def _from_pandas(data: Any) -> pyarrow.Table:
+    table = pyarrow.Table.from_pandas(data, preserve_index=False)
+    for place, (_, column) in enumerate(data.items()):
+        if column.dtype == object:
+            array = table.column(place)
+            exact = _to_the_nanosecond(column, array)
+            table = table if exact is array else table.set_column(place, table.schema.names[place], exact)
+    return table
+
+
 def _to_array(values: Any) -> Any:
-    if isinstance(values, numpy.ndarray) and values.dtype.kind == "M":
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if isinstance(values, numpy.ndarray) and kind == "M":
         return pyarrow.array(nanoseconds(values))
-    return pyarrow.array(values)
+    if isinstance(values, Iterator):
+        # It is looked at twice.
+        values = list(values)
+    is_of_objects = kind == "O" or isinstance(values, Sequence)
+    return _to_the_nanosecond(values, pyarrow.array(values)) if is_of_objects else pyarrow.array(values)
+
+
+def _to_the_nanosecond(values: Iterable[Any], array: Any) -> Any:
+    """The array that was made of objects, with what pyarrow leaves out of those of pandas: it takes them for datetimes and
+    timedeltas, which count in microseconds."""
+    types = pyarrow.types
+    if not (types.is_timestamp(array.type) or types.is_duration(array.type)) or array.type.unit != "us":
+        return array
+    if not any(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) for value in values):
+        return array
+    type_ = pyarrow.duration("ns") if types.is_duration(array.type) else pyarrow.timestamp("ns", array.type.tz)
+    try:
+        return pyarrow.array(values, type_, from_pandas=True)
+    except (pyarrow.ArrowInvalid, OverflowError):
+        # A value lies beyond what nanoseconds reach, and is refused with its row when it is written.
+        return array
 
 
 # Beyond this a float leaves out whole numbers.
