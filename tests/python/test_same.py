@@ -2,6 +2,7 @@
 their types, indexes, counts of what was written, and the kinds of errors."""
 
 import datetime
+import decimal
 
 import numpy
 import pandas
@@ -432,6 +433,45 @@ def test_columns_that_are_alike_as_texts(both):
     for data in (numbered, pandas.DataFrame(numbered).set_index("time")):
         ask_both(both, "write", lambda db: db.write_wide("t", data))
         assert ask_both(both, "rows", lambda db: db.table("t").rows()).sensors == ["1", "2"]
+
+
+def test_a_single_value_of_a_dictionary_stands_in_all_rows(both):
+    times = pandas.date_range(START, periods=4, freq="1min")
+    singles = {
+        "text": "pump", "number": 5, "float": 1.5, "flag": True, "nothing": None, "of numpy": numpy.float32(0.25), "text of numpy": numpy.str_("x"), "of Arrow": pyarrow.scalar(7),
+        "decimal": decimal.Decimal("2.5"), "date": datetime.date(2024, 5, 1), "moment": pandas.Timestamp(123), "moment of numpy": numpy.datetime64("2024-05-01"),
+        "length": pandas.Timedelta(7), "long text": "pump, the second",
+    }
+    ask_both(both, "write", lambda db: db.write("pumps", {"time": times, "sensor": "pump", "v": [1, 2, 3, 4], **singles}, tags="sensor"))
+    pumps = both[0].table("pumps")
+    assert pumps.sensors() == {"sensor": ["pump"]} and pumps.rows(field="v").to_dict()["pump"].tolist() == [1, 2, 3, 4]
+    expected = {**singles, "of Arrow": 7, "decimal": 2.5, "moment": numpy.datetime64(123, "ns"), "date": numpy.datetime64("2024-05-01"), "length": 7}
+    for name, value in expected.items():
+        if value is None:
+            assert name not in pumps.fields
+        else:
+            assert pumps.rows(field=name).values.tolist() == numpy.array([[value] * 4]).astype(pumps.rows(field=name).values.dtype).tolist(), name
+    ask_table(both, "pumps", list(pumps.fields), times=(WHOLE,))
+    ask_both(both, "wide", lambda db: db.write_wide("wide", {"time": times, "a": 1.5, "b": numpy.arange(4.0)}))
+    assert both[0].table("wide").rows().to_dict()["a"].tolist() == [1.5] * 4
+    # At one time several sensors have a reading.
+    ask_both(both, "one time", lambda db: db.write("now", {"time": START, "sensor": ["a", "b"], "v": [1.0, 2.0]}, tags="sensor"))
+    assert both[0].table("now").at(START).to_dict() == {"a": 1.0, "b": 2.0}
+
+
+def test_what_is_no_column_is_refused_with_its_name(both):
+    times = pandas.date_range(START, periods=2, freq="1min")
+    for db in both:
+        for strange in (b"ab", bytearray(b"ab"), {0: 1.0, 1: 2.0}, {1.0, 2.0}, frozenset([1.0, 2.0])):
+            for write in (db.write, db.write_wide):
+                with pytest.raises(tidefall.InvalidError, match=f"column 'v' is of type {type(strange).__name__}"):
+                    write("t", {"time": times, "v": strange})
+        for data in ({"time": START, "v": 1.0}, {"time": "2024-01-01", "v": 1.0}):
+            with pytest.raises(tidefall.InvalidError, match="how many rows"):
+                db.write("t", data)
+        with pytest.raises(tidefall.InvalidError):
+            db.write("t", {})
+        assert db.tables() == []
 
 
 def test_pieces_from_the_first_to_the_last_nanosecond(both):

@@ -15,7 +15,7 @@ def to_arrow(data: Any) -> Any:
     try:
         if isinstance(data, Mapping):
             names = _differing(data, map(str, data))
-            return pyarrow.table([_to_array(values) for values in data.values()], names=names)
+            return pyarrow.table(_to_arrays(data), names=names)
         if type(data).__module__.partition(".")[0] == "pandas":
             data = _with_index(data)
             named = data.rename(columns=str)
@@ -81,6 +81,35 @@ def _from_pandas(data: Any) -> pyarrow.Table:
             exact = _to_the_nanosecond(column, array)
             table = table if exact is array else table.set_column(place, table.schema.names[place], exact)
     return table
+
+
+# By these pyarrow takes arrays, also those that nobody can iterate over.
+WAYS_OF_ARRAYS = ("__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
+
+
+def _to_arrays(columns: Mapping[Any, Any]) -> list[Any]:
+    """The columns of a dictionary: a single value stands in all rows of the others, as in pandas."""
+    arrays = {label: _to_array(values) for label, values in columns.items() if not _is_single(label, values)}
+    if columns and not arrays:
+        raise _tidefall.InvalidError(f"no column tells how many rows there are: give {next(iter(columns))!r} as a list")
+    rows = len(next(iter(arrays.values()), ()))
+    return [arrays[label] if label in arrays else _repeated(value, rows) for label, value in columns.items()]
+
+
+def _is_single(label: Any, values: Any) -> bool:
+    """Whether this is one value and no column of them; what would come apart otherwise than it was meant is refused."""
+    if isinstance(values, (bytes, bytearray, Mapping, set, frozenset)):
+        raise _tidefall.InvalidError(
+            f"column {label!r} is of type {type(values).__name__}: give a list, an array or a series, or one value for all rows")
+    if isinstance(values, (str, numpy.generic)):
+        return True
+    return not isinstance(values, Iterable) and not any(hasattr(values, way) for way in WAYS_OF_ARRAYS)
+
+
+def _repeated(value: Any, rows: int) -> pyarrow.Array:
+    # Of its own values numpy makes an array, also where pyarrow does not know the unit.
+    column = _to_array(numpy.array([value]) if isinstance(value, numpy.generic) else [value])
+    return pyarrow.repeat(column[0], rows)
 
 
 def _to_array(values: Any) -> Any:

@@ -105,8 +105,8 @@ class Database:
     ) -> Written:
         """Writes rows, and creates table and columns that are missing; returns how many rows.
 
-        `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns; the levels of the index of
-        a pandas frame are columns, too. `time` names the time column (when absent the one called "time" if it is of
+        `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns, in which a single value stands
+        in all rows; the levels of the index of a pandas frame are columns, too. `time` names the time column (when absent the one called "time" if it is of
         a time type, else the first timestamp, else the first date), `tags` those that name the sensor; all others
         are fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces it,
         field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
