@@ -488,3 +488,37 @@ def test_pieces_from_the_first_to_the_last_nanosecond(both):
     ask_both(both, "write", lambda db: db.write("ends", {"time": ends, "value": [1.0, 2.0, 3.0, 4.0]}, time="time"))
     for rows in (None, 1, 2):
         assert ask_both(both, f"pieces of {rows}", lambda db: times_of(db.table("ends"), rows=rows)) == ends.tolist()
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+def test_pieces_beside_a_reading_far_off(both, is_regular):
+    count, rows = 86_400, 10_000
+    seconds = numpy.arange(count) if is_regular else numpy.sort(numpy.random.default_rng(12).choice(10 * count, count, replace=False)) / 10
+    times = (START + pandas.to_timedelta(seconds, unit="s")).to_numpy()
+    day = pyarrow.table({"time": times, "sensor": ["a"] * count, "value": numpy.arange(float(count))})
+    far = pyarrow.table({"time": numpy.array(["1970-01-02", "2250-01-01"], "M8[ns]"), "sensor": ["a", "b"], "value": [-1.0, -2.0]})
+    for data in (far, day):
+        ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    both[0].cascade("t", to="long")
+    for db in both:
+        questions = []
+        table = db.table("t")
+        table._core = Asking(db._core, questions)
+        found = list(table.frames(rows=rows))
+        assert max(map(len, found)) <= 3 * rows and sum(map(len, found)) == count + 2
+        whole = db.table("t").rows()
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.time for piece in found]), whole.time)
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.values for piece in found], axis=1), whole.values)
+        assert questions.count("frame") <= 6 * count // rows and questions.count("extent") <= 10 * count // rows
+        assert [len(piece) for piece in db.table("t").frames(end="2000-01-01")] == [1]
+
+
+class Asking:
+    """Passes questions on, and takes down which they are."""
+
+    def __init__(self, core, questions):
+        self.core, self.questions = core, questions
+
+    def __getattr__(self, name):
+        self.questions.append(name)
+        return getattr(self.core, name)
