@@ -395,6 +395,18 @@ def test_tags_called_as_the_columns_beside_them(both):
             assert list(found.tags) == ["time", "value", "time#2"]
 
 
+def test_columns_of_one_name_in_an_answer(both):
+    for name, value in (("a", 1.5), ("b", 2.5)):
+        ask_both(both, "write", lambda db: db.write(name, {"time": pandas.date_range(START, periods=2, freq="1min"), "v": [value, -value]}))
+    query = "SELECT a.*, b.*, a.v AS \"v#2\" FROM a JOIN b ON a.time = b.time ORDER BY a.time"
+    for db in both:
+        expected = {"time": [START, START + pandas.Timedelta("1min")], "v": [1.5, -1.5], "time#2": [START, START + pandas.Timedelta("1min")], "v#3": [2.5, -2.5], "v#2": [1.5, -1.5]}
+        assert db.sql(query).to_dict() == expected and list(db.sql(query).to_dict()) == list(expected)
+        assert {name: values.tolist() for name, values in db.sql(query).to_numpy().items() if name[0] == "v"} == {name: expected[name] for name in ("v", "v#3", "v#2")}
+        assert db.sql(query).to_polars().columns == list(expected)
+        assert db.sql(query).to_arrow().column_names == list(db.sql(query).to_pandas().columns) == ["time", "v", "time", "v", "v#2"]
+
+
 def test_wide_frames_under_any_names(both):
     frame = pandas.DataFrame({"a": [1.5, 2.5, None], "b": [None, 3.5, 4.5]}, index=pandas.date_range(START, periods=3, freq="1min", name="when"))
     for number, (tag, field) in enumerate([("time", "value"), ("sensor", "time"), ("time", "time_"), ("_time", "value"), ("sensor", "_time"), ("when", "time"), ("a", "b"), ("", "value"), ("sensor", "")]):

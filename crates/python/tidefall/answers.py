@@ -329,13 +329,22 @@ class Rows(_Notebook):
         """A data frame; `options` are those of `pyarrow.Table.to_pandas`."""
         return self.to_arrow().to_pandas(**options)
 
+    def to_polars(self) -> Any:
+        """A polars frame; a name that comes again has a number behind it, as in "v#2"."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow().rename_columns(self._names()))
+
     def to_numpy(self) -> dict[str, numpy.ndarray]:
-        """An array for each column."""
-        return {name: column.to_numpy() for name, column in zip(self.schema.names, self.to_arrow().columns)}
+        """An array for each column; a name that comes again has a number behind it, as in "v#2"."""
+        return {name: column.to_numpy() for name, column in zip(self._names(), self.to_arrow().columns)}
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """A list for each column."""
-        return self.to_arrow().to_pydict()
+        """A list for each column; a name that comes again has a number behind it, as in "v#2"."""
+        return {name: column.to_pylist() for name, column in zip(self._names(), self.to_arrow().columns)}
+
+    def _names(self) -> list[str]:
+        return make_unique(self.schema.names)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Hands the data to any library of Arrow, batch by batch."""
