@@ -407,6 +407,30 @@ def test_columns_of_one_name_in_an_answer(both):
         assert db.sql(query).to_arrow().column_names == list(db.sql(query).to_pandas().columns) == ["time", "v", "time", "v", "v#2"]
 
 
+@pytest.mark.parametrize("type_", [pyarrow.int64(), pyarrow.uint64()])
+def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
+    limits = numpy.iinfo(type_.to_pandas_dtype())
+    exact = [2**53 + 1, limits.max, limits.min, 7]
+    times = pyarrow.array(pandas.date_range(START, periods=4, freq="1min"))
+    table = lambda sensor, values: pyarrow.table({"time": times, "sensor": [sensor] * 4, "value": pyarrow.array(values, type_), "other": [1.0] * 4})
+    rows = pyarrow.concat_tables([table("whole", exact), table("gaps", [limits.max, None, limits.min, 5]), table("nothing", [None] * 4)])
+    ask_both(both, "write", lambda db: db.write("t", rows, tags="sensor"))
+    ask_table(both, "t", ["value"], (None, ["whole"], ["gaps"], ["nothing"]), (WHOLE,))
+    expected = {"whole": exact, "gaps": [limits.max, None, limits.min, 5], "nothing": [None] * 4}
+    for db in both:
+        columns = db.table("t").columns(field="value")
+        found = columns.to_arrow()
+        assert found.schema.field("value").type.value_type == type_
+        assert dict(zip(found["sensor"].to_pylist(), found["value"].to_pylist())) == expected
+        frame = columns.to_pandas()
+        assert str(frame["value"].dtype) == {"int64": "Int64", "uint64": "UInt64"}[str(type_)]
+        assert {sensor: [None if value is pandas.NA else value for value in values] for sensor, values in frame.groupby("sensor")["value"]} == expected
+        assert dict(zip(columns.to_polars()["sensor"], columns.to_polars()["value"].to_list())) == expected
+        # A sensor by itself has the type that it has in `series`.
+        for sensors, dtype in (("whole", str(type_)), ("gaps", "float64"), (["gaps", "nothing"], "float64")):
+            assert str(db.table("t").columns(sensors, field="value").to_pandas()["value"].dtype) == dtype
+
+
 def test_wide_frames_under_any_names(both):
     frame = pandas.DataFrame({"a": [1.5, 2.5, None], "b": [None, 3.5, 4.5]}, index=pandas.date_range(START, periods=3, freq="1min", name="when"))
     for number, (tag, field) in enumerate([("time", "value"), ("sensor", "time"), ("time", "time_"), ("_time", "value"), ("sensor", "_time"), ("when", "time"), ("a", "b"), ("", "value"), ("sensor", "")]):
