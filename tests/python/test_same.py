@@ -431,6 +431,30 @@ def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
             assert str(db.table("t").columns(sensors, field="value").to_pandas()["value"].dtype) == dtype
 
 
+def test_a_column_called_time_of_another_type_is_asked_about(both):
+    moments = pandas.date_range(START, periods=2, freq="1min")
+    others = {"numbers": [1, 2], "floats": [1.0, 2.0], "text": ["2024-05-01", "2024-05-02"], "times of day": [datetime.time(1), datetime.time(2)], "lengths": [pandas.Timedelta(1), pandas.Timedelta(2)]}
+    for what, values in others.items():
+        days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
+        for name, times in (("seen", moments), ("day", days)):
+            columns = {"time": values, name: times, "v": [1.0, 2.0]}
+            for data in (columns, pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table({known: pyarrow.array(column) for known, column in columns.items()})):
+                for db in both:
+                    for write in (db.write, db.write_wide):
+                        with pytest.raises(tidefall.InvalidError, match=f"column 'time' is of type .*, and column '{name}' of type .*: say which is the time, with time='time' or time='{name}'"):
+                            write(what, data)
+                    assert what not in db.tables()
+            ask_both(both, "write", lambda db: db.write(f"{what} by {name}", columns, time=name))
+            assert both[0].table(f"{what} by {name}").latest(field="v").time.tolist() == pandas.to_datetime(times)[1:].to_numpy().tolist()
+        if what in ("numbers", "text"):
+            ask_both(both, "write", lambda db: db.write(what, {"time": values, "seen": moments, "v": [1.0, 2.0]}, time="time"))
+            assert both[0].table(what).latest(field="v").time.tolist() == pandas.to_datetime(values)[1:].to_numpy().tolist()
+    # A tag, and a column of nothing, are no time.
+    tagged = {"time": ["p", "q"], "seen": moments, "v": [1.0, 2.0]}
+    assert ask_both(both, "tag", lambda db: db.write("tagged", tagged, tags="time")) == 2
+    assert ask_both(both, "nothing", lambda db: db.write("nothing", {"time": None, "seen": moments, "v": [1.0, 2.0]})) == 2
+
+
 def test_wide_frames_under_any_names(both):
     frame = pandas.DataFrame({"a": [1.5, 2.5, None], "b": [None, 3.5, 4.5]}, index=pandas.date_range(START, periods=3, freq="1min", name="when"))
     for number, (tag, field) in enumerate([("time", "value"), ("sensor", "time"), ("time", "time_"), ("_time", "value"), ("sensor", "_time"), ("when", "time"), ("a", "b"), ("", "value"), ("sensor", "")]):

@@ -143,13 +143,32 @@ def _to_the_nanosecond(values: Iterable[Any], array: Any) -> Any:
 WHOLE_MAX = 1 << 53
 
 
+def check_time(schema: pyarrow.Schema, time: str | None, tags: Iterable[str] = ()) -> None:
+    """Refuses to choose the time where a column called `time` may be one, of numbers or text, and another is of a type of times."""
+    types = pyarrow.types
+    fields = [field for field in schema if field.name not in tags]
+    named = next((field for field in fields if field.name == "time"), None)
+    if time is not None or named is None or _is_time(named) or types.is_null(named.type):
+        return
+    # A database takes a timestamp before a date.
+    others = [field for fits in (types.is_timestamp, types.is_date) for field in fields if fits(field.type)]
+    if others:
+        raise _tidefall.InvalidError(
+            f"column 'time' is of type {named.type}, and column {others[0].name!r} of type {others[0].type}: say which is the time, with "
+            f"time='time' or time={others[0].name!r}")
+
+
+def _is_time(field: pyarrow.Field) -> bool:
+    return pyarrow.types.is_timestamp(field.type) or pyarrow.types.is_date(field.type)
+
+
 def time_column(schema: pyarrow.Schema, time: str | None) -> int:
     """Which column is the time: as a database in this process chooses it."""
+    check_time(schema, time)
     types = pyarrow.types
-    is_time = lambda field: types.is_timestamp(field.type) or types.is_date(field.type)
     for fits in (
         lambda field: field.name == time,
-        lambda field: time is None and field.name == "time" and is_time(field),
+        lambda field: time is None and field.name == "time" and _is_time(field),
         lambda field: time is None and types.is_timestamp(field.type),
         lambda field: time is None and types.is_date(field.type),
     ):

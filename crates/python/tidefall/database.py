@@ -10,7 +10,7 @@ import pyarrow
 
 from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, matrix, vector
-from .data import to_arrow, to_wide
+from .data import check_time, to_arrow, to_wide
 from .times import Time, Width, bins, moment, to_ns
 
 Bounds = tuple[float | None, float | None]
@@ -113,8 +113,9 @@ class Database:
         """Writes rows, and creates table and columns that are missing; returns how many rows.
 
         `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns, in which a single value stands
-        in all rows; the levels of the index of a pandas frame are columns, too. `time` names the time column (when absent the one called "time" if it is of
-        a time type, else the first timestamp, else the first date), `tags` those that name the sensor; all others
+        in all rows; the levels of the index of a pandas frame are columns, too. `time` names the time column; when
+        absent it is the one called "time", else the first timestamp, else the first date, and if one called "time" of
+        numbers or text stands beside these, the rows are refused. `tags` names those that name the sensor; all others
         are fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces it,
         field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
         ones stay written.
@@ -123,8 +124,9 @@ class Database:
         replaced, in `replaced` of the answer; "replace" does not, and saves the time; with "refuse" a piece that would
         replace any is not written, and raises `ConflictError`.
         """
-        tags = [tags] if isinstance(tags, str) else list(tags)
-        return Written(*self._core.write(table, to_arrow(data), time, tags, _existing(existing)))
+        tags, rows = [tags] if isinstance(tags, str) else list(tags), to_arrow(data)
+        check_time(rows.schema, time, tags)
+        return Written(*self._core.write(table, rows, time, tags, _existing(existing)))
 
     def write_wide(
         self, table: str, data: Any, *, time: str | None = None, tag: str = "sensor", field: str = "value", existing: str = "count",
