@@ -534,6 +534,20 @@ def test_what_is_no_column_is_refused_with_its_name(both):
         assert db.tables() == []
 
 
+@pytest.mark.parametrize("sensors", [199, 200])
+def test_as_many_sensors_and_fields_as_the_layer_has_columns_and_more(both, sensors):
+    fields = 100
+    data = {f"f{field:02}": numpy.arange(float(sensors)) + field * sensors for field in range(fields)}
+    data = {"time": pandas.date_range(START, periods=sensors, freq="1s"), "sensor": [f"s{sensor:03}" for sensor in range(sensors)], **data}
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    for chosen in (None, ["s017", "s003"]):
+        found = ask_both(both, f"rows of {chosen}", lambda db: db.table("t").rows(chosen, field="f42"))
+        assert not isinstance(found, Exception) and found.missing == len(found.sensors) * (len(found.sensors) - 1)
+        ask_both(both, f"frames of {chosen}", lambda db: str(pieces(db.table("t"), chosen, "f42")))
+    assert len(both[1].table("t").rows(field="f42")) == sensors
+    ask_both(both, "some", lambda db: db.table("t").rows(field="f42", between=(4_205, 8_000)))
+
+
 def test_pieces_from_the_first_to_the_last_nanosecond(both):
     last = 2**63 - 1
     times_of = lambda table, **options: [time for piece in table.frames(**options) for time in piece.time.view("i8").tolist()]

@@ -30,6 +30,8 @@ Range = tuple[int | None, int | None]
 # Rows that are sent at once, and about how many bytes: the body of a request is bounded.
 WRITE_ROWS = 1 << 16
 WRITE_BYTES = 8 << 20
+# The layer `rows` has a column for each field of each sensor, also if only one field is read, and less than this in all.
+LAYER_COLUMNS_MAX = 20_000
 # The types of numbers as numpy calls them.
 NUMBERS = {
     "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
@@ -469,7 +471,8 @@ class Database:
             asked.numeric()
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        times, columns = self.side_by_side(asked, tags, time) if label_tells(tags) else self.laid_together(asked, tags, chosen, time)
+        is_layer = label_tells(tags) and len(keys(tags)) * len(asked.fields) < LAYER_COLUMNS_MAX
+        times, columns = self.side_by_side(asked, tags, time) if is_layer else self.laid_together(asked, tags, chosen, time)
         if asked.dtype is None:
             return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
         values, is_there = numbers(columns, asked.dtype)
@@ -495,7 +498,7 @@ class Database:
         return plain(found.column(0)), found.columns[1:]
 
     def laid_together(self, asked: Asked, tags: Tags, chosen: Chosen, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
-        """The same for sensors whose labels do not tell which are meant."""
+        """The same for sensors whose labels do not tell which are meant, or of which the layer `rows` has too many columns."""
         found = self.lists(asked, chosen, time)
         none = pyarrow.array([], pyarrow.timestamp("ns")), pyarrow.array(asked.empty())
         lists = [found.get(sensor, none) for sensor in keys(tags)]
