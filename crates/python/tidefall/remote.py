@@ -7,6 +7,7 @@ import json
 import os
 import re
 import selectors
+import socket
 import threading
 import time as clock
 import urllib.parse
@@ -126,6 +127,9 @@ def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.T
 # What is kept of a connection that stands idle, in seconds: servers close them after 30, and one that does so at this very
 # moment would get a request that it never reads.
 IDLE_SECONDS_MAX = 20
+# After how many seconds of silence the system asks whether the other side is there, how many seconds later it asks again, and how
+# many questions without an answer end the connection: a minute in all. The first has another name in macOS.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 # One statement that only reads: it may be sent again when nobody knows whether it arrived.
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
 
@@ -224,6 +228,9 @@ class Server:
         for is_last_try in (not may_repeat, True):
             connection = self.connection()
             try:
+                if connection.sock is None:
+                    connection.connect()
+                    keep_alive(connection.sock)
                 connection.request("POST", target, body, headers)
                 answer = Answer(self, connection, connection.getresponse())
                 refusal = answer.read() if answer.response.status != 200 else None
@@ -267,6 +274,16 @@ def end(connection: http.client.HTTPConnection, response: http.client.HTTPRespon
     # The response has a connection that will not be used again for itself.
     response.close()
     connection.close()
+
+
+def keep_alive(sock: Any) -> None:
+    """Lets the system ask a server that is silent whether it is still there: the answer to a query may take any time, and nothing else
+    would tell that the machine or the way to it is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        # Not every platform has all of them.
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def is_closed(sock: Any) -> bool:
