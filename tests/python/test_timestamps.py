@@ -198,3 +198,26 @@ def test_objects_of_pandas_that_nanoseconds_do_not_reach_are_refused(db):
     ends = [pandas.Timestamp.min, pandas.Timestamp.max]
     assert db.write("t", {"time": ends, "v": [1.0, 2.0]}) == 2
     assert db.table("t").rows().time.tolist() == [end.value for end in ends]
+
+
+def test_dictionaries_take_what_frames_take(db):
+    times = pandas.date_range("2024-01-01", periods=2, freq="h")
+    months = pandas.period_range("2024-01", periods=2, freq="M")
+    columns = {
+        "index": months, "series": pandas.Series(months), "array": months.array, "sparse": pandas.arrays.SparseArray([0, 5]),
+        "gap": [pandas.NaT, pandas.Timestamp(7)], "zoned": [pandas.NaT, pandas.Timestamp(7, tz="Asia/Tokyo")], "took": [pandas.NaT, pandas.Timedelta(7)],
+        "count": [pandas.NA, 5], "note": [float("nan"), "x"], "hours": numpy.array([5, 6], "m8[h]"), "days": numpy.array(["NaT", 6], "m8[D]"), "fine": numpy.array([0, 6000], "m8[ps]"),
+        "one": numpy.timedelta64(1, "W"), "nothing": pandas.NaT,
+    }
+    assert db.write("t", {"time": times, **columns}) == 2
+    february, at = numpy.datetime64("2024-02-01"), numpy.datetime64(7, "ns")
+    hour = 3600 * 10**9
+    expected = {"index": february, "series": february, "array": february, "sparse": 5, "gap": at, "zoned": at, "took": 7, "count": 5, "note": "x", "hours": 6 * hour, "days": 144 * hour, "fine": 6, "one": 168 * hour}
+    table = db.table("t")
+    assert {name: table.latest(field=name).to_dict()["value"] for name in table.fields} == expected
+    assert [len(table.at(times[0], field=name)) for name in ("gap", "zoned", "took", "count", "note", "days")] == [0] * 6
+    assert db.write("by month", {"time": months, "v": [1, 2]}) == 2
+    assert db.table("by month").rows().time.tolist() == months.to_timestamp().to_numpy().tolist()
+    for far, said in ((numpy.array([1, 10**6], "m8[D]"), "length of time 1000000 days"), (pandas.PeriodIndex(["3000-01"] * 2, freq="M"), "3000"), (numpy.array([1, 2], "m8[M]"), "unit")):
+        with pytest.raises(tidefall.InvalidError, match=said):
+            db.write("far", {"time": times, "v": far})

@@ -16,7 +16,7 @@ def to_arrow(data: Any) -> Any:
         if isinstance(data, Mapping):
             names = _differing(data, map(str, data))
             return pyarrow.table(_to_arrays(data), names=names)
-        if type(data).__module__.partition(".")[0] == "pandas":
+        if _is_of_pandas(data):
             data = _with_index(data)
             named = data.rename(columns=str)
             _differing(data.columns, map(str, named.columns))
@@ -29,6 +29,10 @@ def to_arrow(data: Any) -> Any:
     except (pyarrow.ArrowException, OverflowError, ValueError) as error:
         raise _tidefall.InvalidError(f"the data cannot be written: {error}") from error
     raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
+
+
+def _is_of_pandas(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def _differing(labels: Iterable[Any], names: Iterable[str]) -> list[str]:
@@ -60,17 +64,21 @@ def _with_index(data: Any) -> Any:
 
 
 def _plain_columns(data: Any) -> Any:
-    """The frame with the beginnings of periods, such as months, in their place, and sparse columns written out."""
+    """The frame with all of its columns plain."""
     import pandas
 
-    def plain(column: Any) -> Any:
-        if isinstance(column.dtype, pandas.PeriodDtype):
-            return column.dt.to_timestamp()
-        return column.sparse.to_dense() if isinstance(column.dtype, pandas.SparseDtype) else column
-
     columns = [column for _, column in data.items()]
-    written = [plain(column) for column in columns]
+    written = [_plain(column) for column in columns]
     return pandas.concat(written, axis=1) if any(one is not other for one, other in zip(columns, written)) else data
+
+
+def _plain(values: Any) -> Any:
+    """What pandas has with the beginnings of periods, such as months, in their place, and sparse columns written out."""
+    import pandas
+
+    if isinstance(values.dtype, pandas.PeriodDtype):
+        return pandas.Series(values).dt.to_timestamp()
+    return pandas.Series(values).sparse.to_dense() if isinstance(values.dtype, pandas.SparseDtype) else values
 
 
 def _from_pandas(data: Any) -> pyarrow.Table:
@@ -83,6 +91,8 @@ def _from_pandas(data: Any) -> pyarrow.Table:
     return table
 
 
+# Units of lengths of time that numpy has and Arrow has not.
+UNITS_OF_NUMPY = ("W", "D", "h", "m", "ps", "fs", "as")
 # By these pyarrow takes arrays, also those that nobody can iterate over.
 WAYS_OF_ARRAYS = ("__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
 
@@ -113,14 +123,24 @@ def _repeated(value: Any, rows: int) -> pyarrow.Array:
 
 
 def _to_array(values: Any) -> Any:
+    if _is_of_pandas(values) and hasattr(values, "dtype"):
+        values = _plain(values)
     kind = getattr(getattr(values, "dtype", None), "kind", None)
-    if isinstance(values, numpy.ndarray) and kind == "M":
+    if isinstance(values, numpy.ndarray) and (kind == "M" or (kind == "m" and numpy.datetime_data(values.dtype)[0] in UNITS_OF_NUMPY)):
         return pyarrow.array(nanoseconds(values))
     if isinstance(values, Iterator):
         # It is looked at twice.
         values = list(values)
     is_of_objects = kind == "O" or isinstance(values, Sequence)
-    return _to_the_nanosecond(values, pyarrow.array(values)) if is_of_objects else pyarrow.array(values)
+    return _to_the_nanosecond(values, _of_objects(values)) if is_of_objects else pyarrow.array(values)
+
+
+def _of_objects(values: Any) -> Any:
+    try:
+        return pyarrow.array(values)
+    except (TypeError, ValueError):
+        # Among others, the NaT and NA of pandas are gaps for those who say that they know them; NaN is one then, too.
+        return pyarrow.array(values, from_pandas=True)
 
 
 def _to_the_nanosecond(values: Iterable[Any], array: Any) -> Any:
