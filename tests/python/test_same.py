@@ -548,6 +548,15 @@ def test_as_many_sensors_and_fields_as_the_layer_has_columns_and_more(both, sens
     ask_both(both, "some", lambda db: db.table("t").rows(field="f42", between=(4_205, 8_000)))
 
 
+def test_thousands_of_sensors_side_by_side(both):
+    sensors = [f"s{sensor:04}" for sensor in range(3_000)]
+    data = {"time": [START] * 3_000 + [START + pandas.Timedelta("1h")] * 3_000, "sensor": sensors * 2, "value": numpy.arange(6_000)}
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    found = ask_both(both, "rows", lambda db: db.table("t").rows())
+    assert found.sensors == sensors and found.values.tolist() == numpy.arange(6_000).reshape(2, 3_000).T.tolist()
+    ask_both(both, "frames", lambda db: pandas.concat([piece.to_pandas() for piece in db.table("t").frames(rows=1)]).to_dict("list"))
+
+
 def test_pieces_from_the_first_to_the_last_nanosecond(both):
     last = 2**63 - 1
     times_of = lambda table, **options: [time for piece in table.frames(**options) for time in piece.time.view("i8").tolist()]

@@ -33,6 +33,9 @@ WRITE_ROWS = 1 << 16
 WRITE_BYTES = 8 << 20
 # The layer `rows` has a column for each field of each sensor, also if only one field is read, and less than this in all.
 LAYER_COLUMNS_MAX = 20_000
+# How many of them a statement names, times how many there are: the time to plan it grows with that. A second or so for this; a
+# thousand of a thousand took 7 s, and with 2,000 it is more than the minute that a server gives it.
+LAYER_NAMES_TIMES_COLUMNS_MAX = 400 * 400
 # The types of numbers as numpy calls them.
 NUMBERS = {
     "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
@@ -111,6 +114,13 @@ def label_tells(tags: Tags) -> bool:
     """Whether labels tell which sensors are meant: one with a comma, or nothing, in its tags may have that of another one,
     and one with % stands for all that are like it."""
     return not any(not value or "%" in value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
+
+
+def layer_answers(tags: Tags, fields: int) -> bool:
+    """Whether the layer `rows` can be asked for all of these sensors."""
+    sensors = len(keys(tags))
+    columns = sensors * fields
+    return label_tells(tags) and columns < LAYER_COLUMNS_MAX and sensors * columns <= LAYER_NAMES_TIMES_COLUMNS_MAX
 
 
 def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.Table:
@@ -488,8 +498,7 @@ class Database:
             asked.numeric()
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        is_layer = label_tells(tags) and len(keys(tags)) * len(asked.fields) < LAYER_COLUMNS_MAX
-        times, columns = self.side_by_side(asked, tags, time) if is_layer else self.laid_together(asked, tags, chosen, time)
+        times, columns = self.side_by_side(asked, tags, time) if layer_answers(tags, len(asked.fields)) else self.laid_together(asked, tags, chosen, time)
         if asked.dtype is None:
             return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
         values, is_there = numbers(columns, asked.dtype)
@@ -515,7 +524,7 @@ class Database:
         return plain(found.column(0)), found.columns[1:]
 
     def laid_together(self, asked: Asked, tags: Tags, chosen: Chosen, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
-        """The same for sensors whose labels do not tell which are meant, or of which the layer `rows` has too many columns."""
+        """The same for sensors for which the layer `rows` cannot be asked."""
         found = self.lists(asked, chosen, time)
         none = pyarrow.array([], pyarrow.timestamp("ns")), pyarrow.array(asked.empty())
         lists = [found.get(sensor, none) for sensor in keys(tags)]
