@@ -121,6 +121,25 @@ def test_a_question_is_sent_again(between):
         assert len(between.swallowed) == 1
 
 
+def check_keeps_alive(sock):
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    for option, value in {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}.items():
+        if hasattr(socket, option):
+            assert sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, option)) == value
+
+
+def test_the_system_asks_whether_a_silent_server_is_there(between):
+    with tidefall.connect(between.url) as db:
+        server = db._core.server
+        first = server.local.connection.sock
+        check_keeps_alive(first)
+        # Of one that was closed the next one takes the place.
+        first.shutdown(socket.SHUT_RDWR)
+        assert db.tables() == []
+        assert server.local.connection.sock is not first
+        check_keeps_alive(server.local.connection.sock)
+
+
 def test_a_closed_client_leaves_no_connection_behind(between):
     db = tidefall.connect(between.url)
     kept = db._core.server.local.connection.sock

@@ -2,6 +2,7 @@
 their types, indexes, counts of what was written, and the kinds of errors."""
 
 import datetime
+import decimal
 
 import numpy
 import pandas
@@ -394,6 +395,66 @@ def test_tags_called_as_the_columns_beside_them(both):
             assert list(found.tags) == ["time", "value", "time#2"]
 
 
+def test_columns_of_one_name_in_an_answer(both):
+    for name, value in (("a", 1.5), ("b", 2.5)):
+        ask_both(both, "write", lambda db: db.write(name, {"time": pandas.date_range(START, periods=2, freq="1min"), "v": [value, -value]}))
+    query = "SELECT a.*, b.*, a.v AS \"v#2\" FROM a JOIN b ON a.time = b.time ORDER BY a.time"
+    for db in both:
+        expected = {"time": [START, START + pandas.Timedelta("1min")], "v": [1.5, -1.5], "time#2": [START, START + pandas.Timedelta("1min")], "v#3": [2.5, -2.5], "v#2": [1.5, -1.5]}
+        assert db.sql(query).to_dict() == expected and list(db.sql(query).to_dict()) == list(expected)
+        assert {name: values.tolist() for name, values in db.sql(query).to_numpy().items() if name[0] == "v"} == {name: expected[name] for name in ("v", "v#3", "v#2")}
+        assert db.sql(query).to_polars().columns == list(expected)
+        assert db.sql(query).to_arrow().column_names == list(db.sql(query).to_pandas().columns) == ["time", "v", "time", "v", "v#2"]
+
+
+@pytest.mark.parametrize("type_", [pyarrow.int64(), pyarrow.uint64()])
+def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
+    limits = numpy.iinfo(type_.to_pandas_dtype())
+    exact = [2**53 + 1, limits.max, limits.min, 7]
+    times = pyarrow.array(pandas.date_range(START, periods=4, freq="1min"))
+    table = lambda sensor, values: pyarrow.table({"time": times, "sensor": [sensor] * 4, "value": pyarrow.array(values, type_), "other": [1.0] * 4})
+    rows = pyarrow.concat_tables([table("whole", exact), table("gaps", [limits.max, None, limits.min, 5]), table("nothing", [None] * 4)])
+    ask_both(both, "write", lambda db: db.write("t", rows, tags="sensor"))
+    ask_table(both, "t", ["value"], (None, ["whole"], ["gaps"], ["nothing"]), (WHOLE,))
+    expected = {"whole": exact, "gaps": [limits.max, None, limits.min, 5], "nothing": [None] * 4}
+    for db in both:
+        columns = db.table("t").columns(field="value")
+        found = columns.to_arrow()
+        assert found.schema.field("value").type.value_type == type_
+        assert dict(zip(found["sensor"].to_pylist(), found["value"].to_pylist())) == expected
+        frame = columns.to_pandas()
+        assert str(frame["value"].dtype) == {"int64": "Int64", "uint64": "UInt64"}[str(type_)]
+        assert {sensor: [None if value is pandas.NA else value for value in values] for sensor, values in frame.groupby("sensor")["value"]} == expected
+        assert dict(zip(columns.to_polars()["sensor"], columns.to_polars()["value"].to_list())) == expected
+        # A sensor by itself has the type that it has in `series`.
+        for sensors, dtype in (("whole", str(type_)), ("gaps", "float64"), (["gaps", "nothing"], "float64")):
+            assert str(db.table("t").columns(sensors, field="value").to_pandas()["value"].dtype) == dtype
+
+
+def test_a_column_called_time_of_another_type_is_asked_about(both):
+    moments = pandas.date_range(START, periods=2, freq="1min")
+    others = {"numbers": [1, 2], "floats": [1.0, 2.0], "text": ["2024-05-01", "2024-05-02"], "times of day": [datetime.time(1), datetime.time(2)], "lengths": [pandas.Timedelta(1), pandas.Timedelta(2)]}
+    for what, values in others.items():
+        days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
+        for name, times in (("seen", moments), ("day", days)):
+            columns = {"time": values, name: times, "v": [1.0, 2.0]}
+            for data in (columns, pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table({known: pyarrow.array(column) for known, column in columns.items()})):
+                for db in both:
+                    for write in (db.write, db.write_wide):
+                        with pytest.raises(tidefall.InvalidError, match=f"column 'time' is of type .*, and column '{name}' of type .*: say which is the time, with time='time' or time='{name}'"):
+                            write(what, data)
+                    assert what not in db.tables()
+            ask_both(both, "write", lambda db: db.write(f"{what} by {name}", columns, time=name))
+            assert both[0].table(f"{what} by {name}").latest(field="v").time.tolist() == pandas.to_datetime(times)[1:].to_numpy().tolist()
+        if what in ("numbers", "text"):
+            ask_both(both, "write", lambda db: db.write(what, {"time": values, "seen": moments, "v": [1.0, 2.0]}, time="time"))
+            assert both[0].table(what).latest(field="v").time.tolist() == pandas.to_datetime(values)[1:].to_numpy().tolist()
+    # A tag, and a column of nothing, are no time.
+    tagged = {"time": ["p", "q"], "seen": moments, "v": [1.0, 2.0]}
+    assert ask_both(both, "tag", lambda db: db.write("tagged", tagged, tags="time")) == 2
+    assert ask_both(both, "nothing", lambda db: db.write("nothing", {"time": None, "seen": moments, "v": [1.0, 2.0]})) == 2
+
+
 def test_wide_frames_under_any_names(both):
     frame = pandas.DataFrame({"a": [1.5, 2.5, None], "b": [None, 3.5, 4.5]}, index=pandas.date_range(START, periods=3, freq="1min", name="when"))
     for number, (tag, field) in enumerate([("time", "value"), ("sensor", "time"), ("time", "time_"), ("_time", "value"), ("sensor", "_time"), ("when", "time"), ("a", "b"), ("", "value"), ("sensor", "")]):
@@ -434,6 +495,68 @@ def test_columns_that_are_alike_as_texts(both):
         assert ask_both(both, "rows", lambda db: db.table("t").rows()).sensors == ["1", "2"]
 
 
+def test_a_single_value_of_a_dictionary_stands_in_all_rows(both):
+    times = pandas.date_range(START, periods=4, freq="1min")
+    singles = {
+        "text": "pump", "number": 5, "float": 1.5, "flag": True, "nothing": None, "of numpy": numpy.float32(0.25), "text of numpy": numpy.str_("x"), "of Arrow": pyarrow.scalar(7),
+        "decimal": decimal.Decimal("2.5"), "date": datetime.date(2024, 5, 1), "moment": pandas.Timestamp(123), "moment of numpy": numpy.datetime64("2024-05-01"),
+        "length": pandas.Timedelta(7), "long text": "pump, the second",
+    }
+    ask_both(both, "write", lambda db: db.write("pumps", {"time": times, "sensor": "pump", "v": [1, 2, 3, 4], **singles}, tags="sensor"))
+    pumps = both[0].table("pumps")
+    assert pumps.sensors() == {"sensor": ["pump"]} and pumps.rows(field="v").to_dict()["pump"].tolist() == [1, 2, 3, 4]
+    expected = {**singles, "of Arrow": 7, "decimal": 2.5, "moment": numpy.datetime64(123, "ns"), "date": numpy.datetime64("2024-05-01"), "length": 7}
+    for name, value in expected.items():
+        if value is None:
+            assert name not in pumps.fields
+        else:
+            assert pumps.rows(field=name).values.tolist() == numpy.array([[value] * 4]).astype(pumps.rows(field=name).values.dtype).tolist(), name
+    ask_table(both, "pumps", list(pumps.fields), times=(WHOLE,))
+    ask_both(both, "wide", lambda db: db.write_wide("wide", {"time": times, "a": 1.5, "b": numpy.arange(4.0)}))
+    assert both[0].table("wide").rows().to_dict()["a"].tolist() == [1.5] * 4
+    # At one time several sensors have a reading.
+    ask_both(both, "one time", lambda db: db.write("now", {"time": START, "sensor": ["a", "b"], "v": [1.0, 2.0]}, tags="sensor"))
+    assert both[0].table("now").at(START).to_dict() == {"a": 1.0, "b": 2.0}
+
+
+def test_what_is_no_column_is_refused_with_its_name(both):
+    times = pandas.date_range(START, periods=2, freq="1min")
+    for db in both:
+        for strange in (b"ab", bytearray(b"ab"), {0: 1.0, 1: 2.0}, {1.0, 2.0}, frozenset([1.0, 2.0])):
+            for write in (db.write, db.write_wide):
+                with pytest.raises(tidefall.InvalidError, match=f"column 'v' is of type {type(strange).__name__}"):
+                    write("t", {"time": times, "v": strange})
+        for data in ({"time": START, "v": 1.0}, {"time": "2024-01-01", "v": 1.0}):
+            with pytest.raises(tidefall.InvalidError, match="how many rows"):
+                db.write("t", data)
+        with pytest.raises(tidefall.InvalidError):
+            db.write("t", {})
+        assert db.tables() == []
+
+
+@pytest.mark.parametrize("sensors", [199, 200])
+def test_as_many_sensors_and_fields_as_the_layer_has_columns_and_more(both, sensors):
+    fields = 100
+    data = {f"f{field:02}": numpy.arange(float(sensors)) + field * sensors for field in range(fields)}
+    data = {"time": pandas.date_range(START, periods=sensors, freq="1s"), "sensor": [f"s{sensor:03}" for sensor in range(sensors)], **data}
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    for chosen in (None, ["s017", "s003"]):
+        found = ask_both(both, f"rows of {chosen}", lambda db: db.table("t").rows(chosen, field="f42"))
+        assert not isinstance(found, Exception) and found.missing == len(found.sensors) * (len(found.sensors) - 1)
+        ask_both(both, f"frames of {chosen}", lambda db: str(pieces(db.table("t"), chosen, "f42")))
+    assert len(both[1].table("t").rows(field="f42")) == sensors
+    ask_both(both, "some", lambda db: db.table("t").rows(field="f42", between=(4_205, 8_000)))
+
+
+def test_thousands_of_sensors_side_by_side(both):
+    sensors = [f"s{sensor:04}" for sensor in range(3_000)]
+    data = {"time": [START] * 3_000 + [START + pandas.Timedelta("1h")] * 3_000, "sensor": sensors * 2, "value": numpy.arange(6_000)}
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    found = ask_both(both, "rows", lambda db: db.table("t").rows())
+    assert found.sensors == sensors and found.values.tolist() == numpy.arange(6_000).reshape(2, 3_000).T.tolist()
+    ask_both(both, "frames", lambda db: pandas.concat([piece.to_pandas() for piece in db.table("t").frames(rows=1)]).to_dict("list"))
+
+
 def test_pieces_from_the_first_to_the_last_nanosecond(both):
     last = 2**63 - 1
     times_of = lambda table, **options: [time for piece in table.frames(**options) for time in piece.time.view("i8").tolist()]
@@ -448,3 +571,37 @@ def test_pieces_from_the_first_to_the_last_nanosecond(both):
     ask_both(both, "write", lambda db: db.write("ends", {"time": ends, "value": [1.0, 2.0, 3.0, 4.0]}, time="time"))
     for rows in (None, 1, 2):
         assert ask_both(both, f"pieces of {rows}", lambda db: times_of(db.table("ends"), rows=rows)) == ends.tolist()
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+def test_pieces_beside_a_reading_far_off(both, is_regular):
+    count, rows = 86_400, 10_000
+    seconds = numpy.arange(count) if is_regular else numpy.sort(numpy.random.default_rng(12).choice(10 * count, count, replace=False)) / 10
+    times = (START + pandas.to_timedelta(seconds, unit="s")).to_numpy()
+    day = pyarrow.table({"time": times, "sensor": ["a"] * count, "value": numpy.arange(float(count))})
+    far = pyarrow.table({"time": numpy.array(["1970-01-02", "2250-01-01"], "M8[ns]"), "sensor": ["a", "b"], "value": [-1.0, -2.0]})
+    for data in (far, day):
+        ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    both[0].cascade("t", to="long")
+    for db in both:
+        questions = []
+        table = db.table("t")
+        table._core = Asking(db._core, questions)
+        found = list(table.frames(rows=rows))
+        assert max(map(len, found)) <= 3 * rows and sum(map(len, found)) == count + 2
+        whole = db.table("t").rows()
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.time for piece in found]), whole.time)
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.values for piece in found], axis=1), whole.values)
+        assert questions.count("frame") <= 6 * count // rows and questions.count("extent") <= 10 * count // rows
+        assert [len(piece) for piece in db.table("t").frames(end="2000-01-01")] == [1]
+
+
+class Asking:
+    """Passes questions on, and takes down which they are."""
+
+    def __init__(self, core, questions):
+        self.core, self.questions = core, questions
+
+    def __getattr__(self, name):
+        self.questions.append(name)
+        return getattr(self.core, name)

@@ -1,5 +1,7 @@
 """Fields of times: what is written as one comes back as one."""
 
+import datetime
+
 import numpy
 import pandas
 import pandas.testing
@@ -161,3 +163,61 @@ def test_periods_are_their_beginnings(db):
     assert db.table("w").rows().time.tolist() == months.to_timestamp().to_numpy().tolist()
     with pytest.raises(tidefall.InvalidError):
         db.write("t", pandas.DataFrame({"v": [1]}, index=pandas.PeriodIndex(["3000-01"], freq="M")))
+
+
+def test_objects_of_pandas_keep_their_nanoseconds(db):
+    moments = [pandas.Timestamp(123), pandas.Timestamp(456)]
+    column = pandas.Series(moments, dtype=object)
+    forms = {"a list": moments, "a tuple": tuple(moments), "an iterator": iter(moments), "objects of numpy": column.to_numpy(), "objects of pandas": column,
+             "with a zone": [moment.tz_localize("UTC").tz_convert("Asia/Tokyo") for moment in moments]}
+    frames = {form: {"time": times, "seen": [moments[1], None], "took": [pandas.Timedelta(7), None]} for form, times in forms.items()}
+    frames["a frame"] = pandas.DataFrame({name: pandas.Series(values, dtype=object) for name, values in frames["a list"].items()})
+    frames["a frame of several offsets"] = pandas.DataFrame({
+        "time": pandas.Series([moments[0].tz_localize("UTC").tz_convert("+01:00"), moments[1].tz_localize("UTC").tz_convert("+02:00")], dtype=object),
+        "seen": pandas.Series([moments[1], pandas.NaT], dtype=object), "took": pandas.Series([pandas.Timedelta(7), pandas.NaT], dtype=object)})
+    for form, frame in frames.items():
+        written = db.write(form, frame)
+        assert (form, written, written.replaced) == (form, 2, 0)
+        table = db.table(form)
+        assert table.rows(field="seen").time.astype(int).tolist() == [123, 456]
+        assert table.latest(field="seen").to_dict() == {"value": numpy.datetime64(456, "ns")} and table.latest(field="took").to_dict() == {"value": 7}
+    wide = pandas.DataFrame({"a": [pandas.Timedelta(7), pandas.Timedelta(8)], "b": pandas.Series([pandas.Timedelta(9), None], dtype=object), "time": column})
+    assert db.write_wide("wide", wide) == 3
+    assert db.table("wide").latest().to_dict() == {"a": 8, "b": 9}
+
+
+def test_objects_of_pandas_that_nanoseconds_do_not_reach_are_refused(db):
+    far = pandas.Timestamp("3000-01-01")
+    for times in ([pandas.Timestamp(7), far], pandas.Series([pandas.Timestamp(7), far], dtype=object), [far, pandas.Timestamp(7)]):
+        for data in ({"time": times, "v": [1.0, 2.0]}, pandas.DataFrame({"time": times, "v": [1.0, 2.0]})):
+            with pytest.raises(tidefall.InvalidError, match="3000-01-01 00:00:00 lies outside of 1677"):
+                db.write("t", data)
+    with pytest.raises(tidefall.InvalidError, match="took"):
+        db.write("t", {"time": [pandas.Timestamp(7), pandas.Timestamp(8)], "took": [pandas.Timedelta(7), datetime.timedelta(days=200_000)]})
+    assert db.tables() == []
+    ends = [pandas.Timestamp.min, pandas.Timestamp.max]
+    assert db.write("t", {"time": ends, "v": [1.0, 2.0]}) == 2
+    assert db.table("t").rows().time.tolist() == [end.value for end in ends]
+
+
+def test_dictionaries_take_what_frames_take(db):
+    times = pandas.date_range("2024-01-01", periods=2, freq="h")
+    months = pandas.period_range("2024-01", periods=2, freq="M")
+    columns = {
+        "index": months, "series": pandas.Series(months), "array": months.array, "sparse": pandas.arrays.SparseArray([0, 5]),
+        "gap": [pandas.NaT, pandas.Timestamp(7)], "zoned": [pandas.NaT, pandas.Timestamp(7, tz="Asia/Tokyo")], "took": [pandas.NaT, pandas.Timedelta(7)],
+        "count": [pandas.NA, 5], "note": [float("nan"), "x"], "hours": numpy.array([5, 6], "m8[h]"), "days": numpy.array(["NaT", 6], "m8[D]"), "fine": numpy.array([0, 6000], "m8[ps]"),
+        "one": numpy.timedelta64(1, "W"), "nothing": pandas.NaT,
+    }
+    assert db.write("t", {"time": times, **columns}) == 2
+    february, at = numpy.datetime64("2024-02-01"), numpy.datetime64(7, "ns")
+    hour = 3600 * 10**9
+    expected = {"index": february, "series": february, "array": february, "sparse": 5, "gap": at, "zoned": at, "took": 7, "count": 5, "note": "x", "hours": 6 * hour, "days": 144 * hour, "fine": 6, "one": 168 * hour}
+    table = db.table("t")
+    assert {name: table.latest(field=name).to_dict()["value"] for name in table.fields} == expected
+    assert [len(table.at(times[0], field=name)) for name in ("gap", "zoned", "took", "count", "note", "days")] == [0] * 6
+    assert db.write("by month", {"time": months, "v": [1, 2]}) == 2
+    assert db.table("by month").rows().time.tolist() == months.to_timestamp().to_numpy().tolist()
+    for far, said in ((numpy.array([1, 10**6], "m8[D]"), "length of time 1000000 days"), (pandas.PeriodIndex(["3000-01"] * 2, freq="M"), "3000"), (numpy.array([1, 2], "m8[M]"), "unit")):
+        with pytest.raises(tidefall.InvalidError, match=said):
+            db.write("far", {"time": times, "v": far})

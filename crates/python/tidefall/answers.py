@@ -103,6 +103,26 @@ def _times(time: numpy.ndarray, tz: str | None) -> pyarrow.Array:
     return pyarrow.array(time, pyarrow.timestamp("ns")).view(pyarrow.timestamp("ns", tz))
 
 
+def _end_to_end(parts: list[numpy.ndarray]) -> numpy.ndarray:
+    """The values of several sensors behind each other. Integers of 64 bits beside floats, which are those of sensors with gaps, stay
+    integers, and gaps are masked: as floats they would lose their last digits."""
+    parts = [part for part in parts if len(part)] or parts
+    whole = next((part.dtype for part in parts if part.dtype.kind in "iu" and part.dtype.itemsize == 8), None)
+    if whole is None or not any(part.dtype.kind == "f" for part in parts):
+        return numpy.concatenate(parts)
+    limits = numpy.iinfo(whole)
+    values, is_gap = [], []
+    for part in parts:
+        is_gap.append(numpy.isnan(part))
+        if part.dtype.kind == "f":
+            # The greatest integers are floats just beyond them.
+            is_beyond = part >= float(limits.max)
+            part = numpy.where(is_gap[-1] | is_beyond, 0, part).astype(whole)
+            part[is_beyond] = limits.max
+        values.append(part)
+    return numpy.ma.MaskedArray(numpy.concatenate(values), numpy.concatenate(is_gap))
+
+
 def _column(values: numpy.ndarray, tz: str | None, has_gaps: bool = False) -> pyarrow.Array:
     """Values as an array of Arrow, times of them in the zone if there is one; with gaps, NaN is none."""
     return _times(values, tz) if values.dtype.kind == "M" else pyarrow.array(values, from_pandas=has_gaps and values.dtype.kind == "f")
@@ -112,6 +132,8 @@ def _series(values: numpy.ndarray, tz: str | None) -> Any:
     """Values as pandas takes them for a column, times of them in the zone if there is one."""
     import pandas
 
+    if isinstance(values, numpy.ma.MaskedArray):
+        return pandas.arrays.IntegerArray(values.data, numpy.ma.getmaskarray(values))
     if values.dtype.kind != "M" or tz is None:
         return values
     return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(tz)
@@ -243,8 +265,8 @@ class Columns(_Notebook):
 
     def _together(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         empty = numpy.array([], "datetime64[ns]"), numpy.array([])
-        time, values = (numpy.concatenate(parts) for parts in zip(*(self.series or [empty])))
-        return time, values
+        time, values = zip(*(self.series or [empty]))
+        return numpy.concatenate(time), _end_to_end(list(values))
 
 
 class Values(_Notebook):
@@ -329,13 +351,22 @@ class Rows(_Notebook):
         """A data frame; `options` are those of `pyarrow.Table.to_pandas`."""
         return self.to_arrow().to_pandas(**options)
 
+    def to_polars(self) -> Any:
+        """A polars frame; a name that comes again has a number behind it, as in "v#2"."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow().rename_columns(self._names()))
+
     def to_numpy(self) -> dict[str, numpy.ndarray]:
-        """An array for each column."""
-        return {name: column.to_numpy() for name, column in zip(self.schema.names, self.to_arrow().columns)}
+        """An array for each column; a name that comes again has a number behind it, as in "v#2"."""
+        return {name: column.to_numpy() for name, column in zip(self._names(), self.to_arrow().columns)}
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """A list for each column."""
-        return self.to_arrow().to_pydict()
+        """A list for each column; a name that comes again has a number behind it, as in "v#2"."""
+        return {name: column.to_pylist() for name, column in zip(self._names(), self.to_arrow().columns)}
+
+    def _names(self) -> list[str]:
+        return make_unique(self.schema.names)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Hands the data to any library of Arrow, batch by batch."""

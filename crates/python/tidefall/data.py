@@ -1,6 +1,6 @@
 """Data as people have it, on its way in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -15,12 +15,12 @@ def to_arrow(data: Any) -> Any:
     try:
         if isinstance(data, Mapping):
             names = _differing(data, map(str, data))
-            return pyarrow.table([_to_array(values) for values in data.values()], names=names)
-        if type(data).__module__.partition(".")[0] == "pandas":
+            return pyarrow.table(_to_arrays(data), names=names)
+        if _is_of_pandas(data):
             data = _with_index(data)
             named = data.rename(columns=str)
             _differing(data.columns, map(str, named.columns))
-            return pyarrow.Table.from_pandas(_plain_columns(named), preserve_index=False)
+            return _from_pandas(_plain_columns(named))
         if isinstance(data, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([data])
         if hasattr(data, "__arrow_c_stream__"):
@@ -29,6 +29,10 @@ def to_arrow(data: Any) -> Any:
     except (pyarrow.ArrowException, OverflowError, ValueError) as error:
         raise _tidefall.InvalidError(f"the data cannot be written: {error}") from error
     raise TypeError(f"{type(data).__name__} cannot be written: give a frame, an Arrow table or a dictionary of columns")
+
+
+def _is_of_pandas(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def _differing(labels: Iterable[Any], names: Iterable[str]) -> list[str]:
@@ -60,36 +64,131 @@ def _with_index(data: Any) -> Any:
 
 
 def _plain_columns(data: Any) -> Any:
-    """The frame with the beginnings of periods, such as months, in their place, and sparse columns written out."""
+    """The frame with all of its columns plain."""
     import pandas
 
-    def plain(column: Any) -> Any:
-        if isinstance(column.dtype, pandas.PeriodDtype):
-            return column.dt.to_timestamp()
-        return column.sparse.to_dense() if isinstance(column.dtype, pandas.SparseDtype) else column
-
     columns = [column for _, column in data.items()]
-    written = [plain(column) for column in columns]
+    written = [_plain(column) for column in columns]
     return pandas.concat(written, axis=1) if any(one is not other for one, other in zip(columns, written)) else data
 
 
+def _plain(values: Any) -> Any:
+    """What pandas has with the beginnings of periods, such as months, in their place, and sparse columns written out."""
+    import pandas
+
+    if isinstance(values.dtype, pandas.PeriodDtype):
+        return pandas.Series(values).dt.to_timestamp()
+    return pandas.Series(values).sparse.to_dense() if isinstance(values.dtype, pandas.SparseDtype) else values
+
+
+def _from_pandas(data: Any) -> pyarrow.Table:
+    table = pyarrow.Table.from_pandas(data, preserve_index=False)
+    for place, (_, column) in enumerate(data.items()):
+        if column.dtype == object:
+            array = table.column(place)
+            exact = _to_the_nanosecond(column, array)
+            table = table if exact is array else table.set_column(place, table.schema.names[place], exact)
+    return table
+
+
+# Units of lengths of time that numpy has and Arrow has not.
+UNITS_OF_NUMPY = ("W", "D", "h", "m", "ps", "fs", "as")
+# By these pyarrow takes arrays, also those that nobody can iterate over.
+WAYS_OF_ARRAYS = ("__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
+
+
+def _to_arrays(columns: Mapping[Any, Any]) -> list[Any]:
+    """The columns of a dictionary: a single value stands in all rows of the others, as in pandas."""
+    arrays = {label: _to_array(values) for label, values in columns.items() if not _is_single(label, values)}
+    if columns and not arrays:
+        raise _tidefall.InvalidError(f"no column tells how many rows there are: give {next(iter(columns))!r} as a list")
+    rows = len(next(iter(arrays.values()), ()))
+    return [arrays[label] if label in arrays else _repeated(value, rows) for label, value in columns.items()]
+
+
+def _is_single(label: Any, values: Any) -> bool:
+    """Whether this is one value and no column of them; what would come apart otherwise than it was meant is refused."""
+    if isinstance(values, (bytes, bytearray, Mapping, set, frozenset)):
+        raise _tidefall.InvalidError(
+            f"column {label!r} is of type {type(values).__name__}: give a list, an array or a series, or one value for all rows")
+    if isinstance(values, (str, numpy.generic)):
+        return True
+    return not isinstance(values, Iterable) and not any(hasattr(values, way) for way in WAYS_OF_ARRAYS)
+
+
+def _repeated(value: Any, rows: int) -> pyarrow.Array:
+    # Of its own values numpy makes an array, also where pyarrow does not know the unit.
+    column = _to_array(numpy.array([value]) if isinstance(value, numpy.generic) else [value])
+    return pyarrow.repeat(column[0], rows)
+
+
 def _to_array(values: Any) -> Any:
-    if isinstance(values, numpy.ndarray) and values.dtype.kind == "M":
+    if _is_of_pandas(values) and hasattr(values, "dtype"):
+        values = _plain(values)
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if isinstance(values, numpy.ndarray) and (kind == "M" or (kind == "m" and numpy.datetime_data(values.dtype)[0] in UNITS_OF_NUMPY)):
         return pyarrow.array(nanoseconds(values))
-    return pyarrow.array(values)
+    if isinstance(values, Iterator):
+        # It is looked at twice.
+        values = list(values)
+    is_of_objects = kind == "O" or isinstance(values, Sequence)
+    return _to_the_nanosecond(values, _of_objects(values)) if is_of_objects else pyarrow.array(values)
+
+
+def _of_objects(values: Any) -> Any:
+    try:
+        return pyarrow.array(values)
+    except (TypeError, ValueError):
+        # Among others, the NaT and NA of pandas are gaps for those who say that they know them; NaN is one then, too.
+        return pyarrow.array(values, from_pandas=True)
+
+
+def _to_the_nanosecond(values: Iterable[Any], array: Any) -> Any:
+    """The array that was made of objects, with what pyarrow leaves out of those of pandas: it takes them for datetimes and
+    timedeltas, which count in microseconds."""
+    types = pyarrow.types
+    if not (types.is_timestamp(array.type) or types.is_duration(array.type)) or array.type.unit != "us":
+        return array
+    if not any(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) for value in values):
+        return array
+    type_ = pyarrow.duration("ns") if types.is_duration(array.type) else pyarrow.timestamp("ns", array.type.tz)
+    try:
+        return pyarrow.array(values, type_, from_pandas=True)
+    except (pyarrow.ArrowInvalid, OverflowError):
+        # A value lies beyond what nanoseconds reach, and is refused with its row when it is written.
+        return array
 
 
 # Beyond this a float leaves out whole numbers.
 WHOLE_MAX = 1 << 53
 
 
+def check_time(schema: pyarrow.Schema, time: str | None, tags: Iterable[str] = ()) -> None:
+    """Refuses to choose the time where a column called `time` may be one, of numbers or text, and another is of a type of times."""
+    types = pyarrow.types
+    fields = [field for field in schema if field.name not in tags]
+    named = next((field for field in fields if field.name == "time"), None)
+    if time is not None or named is None or _is_time(named) or types.is_null(named.type):
+        return
+    # A database takes a timestamp before a date.
+    others = [field for fits in (types.is_timestamp, types.is_date) for field in fields if fits(field.type)]
+    if others:
+        raise _tidefall.InvalidError(
+            f"column 'time' is of type {named.type}, and column {others[0].name!r} of type {others[0].type}: say which is the time, with "
+            f"time='time' or time={others[0].name!r}")
+
+
+def _is_time(field: pyarrow.Field) -> bool:
+    return pyarrow.types.is_timestamp(field.type) or pyarrow.types.is_date(field.type)
+
+
 def time_column(schema: pyarrow.Schema, time: str | None) -> int:
     """Which column is the time: as a database in this process chooses it."""
+    check_time(schema, time)
     types = pyarrow.types
-    is_time = lambda field: types.is_timestamp(field.type) or types.is_date(field.type)
     for fits in (
         lambda field: field.name == time,
-        lambda field: time is None and field.name == "time" and is_time(field),
+        lambda field: time is None and field.name == "time" and _is_time(field),
         lambda field: time is None and types.is_timestamp(field.type),
         lambda field: time is None and types.is_date(field.type),
     ):

@@ -10,7 +10,7 @@ import pyarrow
 
 from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, matrix, vector
-from .data import to_arrow, to_wide
+from .data import check_time, to_arrow, to_wide
 from .times import Time, Width, bins, moment, to_ns
 
 Bounds = tuple[float | None, float | None]
@@ -22,8 +22,15 @@ Range = tuple[int | None, int | None]
 # The first and the last nanosecond that there are.
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 
+Stretch = tuple[int, int, int]
+"""The first and the last nanosecond in which readings lie, and how many rows a sensor has there at most."""
+
 # What a piece of `Table.frames` takes, if nobody says how many rows it shall have.
 FRAME_BYTES = 16 << 20
+# How much of a stretch, as rows times nanoseconds, its halves may come to together if they tell more about where its rows lie. Rows
+# that lie evenly come to a half, those close together to less. A chunk in the middle counts as a whole on both sides: of
+# fewer than five chunks the halves come to more, and say nothing that an even cut would not do as well.
+KNOWN_SHARE = 0.6
 
 Sensors = str | Iterable[str] | Mapping[str, str | Iterable[str]] | None
 """Which sensors: all (None), the values of the only tag, or for each of some tags its values."""
@@ -105,10 +112,11 @@ class Database:
     ) -> Written:
         """Writes rows, and creates table and columns that are missing; returns how many rows.
 
-        `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns; the levels of the index of
-        a pandas frame are columns, too. `time` names the time column (when absent the one called "time" if it is of
-        a time type, else the first timestamp, else the first date; it must be named where numbers or texts are called
-        "time", "timestamp" or the like, and that one is not), `tags` those that name the sensor; all others
+        `data` is a pandas or polars frame, anything of Arrow, or a dictionary of columns, in which a single value stands
+        in all rows; the levels of the index of a pandas frame are columns, too. `time` names the time column (when
+        absent the one called "time" if it is of a time type, else the first timestamp, else the first date; where numbers
+        or texts are called "time", "timestamp" or the like beside these, it must be named). `tags` names those that
+        name the sensor; all others
         are fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces it,
         field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
         ones stay written.
@@ -117,8 +125,9 @@ class Database:
         replaced, in `replaced` of the answer; "replace" does not, and saves the time; with "refuse" a piece that would
         replace any is not written, and raises `ConflictError`.
         """
-        tags = [tags] if isinstance(tags, str) else list(tags)
-        return Written(*self._core.write(table, to_arrow(data), time, tags, _existing(existing)))
+        tags, rows = [tags] if isinstance(tags, str) else list(tags), to_arrow(data)
+        check_time(rows.schema, time, tags)
+        return Written(*self._core.write(table, rows, time, tags, _existing(existing)))
 
     def write_wide(
         self, table: str, data: Any, *, time: str | None = None, tag: str = "sensor", field: str = "value", existing: str = "count",
@@ -203,25 +212,42 @@ class Table:
     def frames(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None, rows: int | None = None) -> Iterator[Frame]:
         """As `rows`, in pieces that follow each other in time, for what is larger than memory.
 
-        A piece has about `rows` rows, or 16 MiB of values. Every piece shows the moment at which it is read.
+        A piece has about `rows` rows, or 16 MiB of values, if the sensors have readings at the same times. Every piece shows
+        the moment at which it is read.
         """
         chosen = self._chosen(sensors)
         found = self._core.extent(self.name, chosen, (to_ns(start), to_ns(end)))
         if found is None:
             return
-        first, last, rows_max, sensor_count = found
+        *whole, sensor_count = found
         if rows is None:
             rows = max(FRAME_BYTES // (8 * sensor_count), 1)
         elif rows < 1:
             raise _tidefall.InvalidError("a piece must have at least one row")
-        width = max(-(-(last - first + 1) * rows // max(rows_max, 1)), 1)
-        for begin in range(first, last + 1, width):
-            behind = min(begin + width, last + 1)
-            # At the ends of time there is nothing that a bound could leave out.
-            bounds = begin if begin > TIME_MIN else None, behind if behind <= TIME_MAX else None
-            piece = self._frame(chosen, field, bounds, None)
-            if len(piece):
-                yield piece
+        for first, last, rows_max in self._stretches(chosen, tuple(whole), rows):
+            pieces = max((rows_max + rows // 2) // rows, 1)
+            width = -(-(last - first + 1) // pieces)
+            for begin in range(first, last + 1, width):
+                piece = self._frame(chosen, field, _bounds(begin, min(begin + width - 1, last)), None)
+                if len(piece):
+                    yield piece
+
+    def _stretches(self, chosen: Chosen, whole: Stretch, rows: int) -> Iterator[Stretch]:
+        """Stretches that together have all rows of `whole`, one behind the other: each has at most twice as many as wanted, or
+        lies so that the index does not tell in which part of it they are. Each is at most half as long as the one that
+        it is part of, so that there are no more than 64 within each other."""
+        first, last, rows_max = whole
+        if rows_max <= 2 * rows or first == last:
+            yield whole
+            return
+        middle = (first + last) // 2
+        halves = [self._core.extent(self.name, chosen, _bounds(*half)) for half in ((first, middle), (middle + 1, last))]
+        parts = [tuple(half[:3]) for half in halves if half is not None]
+        if sum(_area(part) for part in parts) > KNOWN_SHARE * _area(whole):
+            yield whole
+            return
+        for part in parts:
+            yield from self._stretches(chosen, part, rows)
 
     def columns(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Columns:
         """Every sensor by itself: its times and its values."""
@@ -283,6 +309,16 @@ class Table:
                 raise _tidefall.InvalidError(f"table {self.name} has the tags {', '.join(tags)}: say which, as in {{{tags[0]!r}: [...]}}" if tags else f"table {self.name} has no tags to choose by")
             sensors = {tags[0]: sensors}
         return [(tag, _tag_values(tag, values)) for tag, values in sensors.items()]
+
+
+def _bounds(first: int, last: int) -> Range:
+    """Bounds of the time from the first to the last nanosecond; at the ends of time there is nothing that they could leave out."""
+    return first if first > TIME_MIN else None, last + 1 if last < TIME_MAX else None
+
+
+def _area(stretch: Stretch) -> int:
+    first, last, rows = stretch
+    return (last - first + 1) * rows
 
 
 def _tag_values(tag: str, values: Any) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import selectors
+import socket
 import threading
 import time as clock
 import urllib.parse
@@ -30,6 +31,11 @@ Range = tuple[int | None, int | None]
 # Rows that are sent at once, and about how many bytes: the body of a request is bounded.
 WRITE_ROWS = 1 << 16
 WRITE_BYTES = 8 << 20
+# The layer `rows` has a column for each field of each sensor, also if only one field is read, and less than this in all.
+LAYER_COLUMNS_MAX = 20_000
+# How many of them a statement names, times how many there are: the time to plan it grows with that. A second or so for this; a
+# thousand of a thousand took 7 s, and with 2,000 it is more than the minute that a server gives it.
+LAYER_NAMES_TIMES_COLUMNS_MAX = 400 * 400
 # The types of numbers as numpy calls them.
 NUMBERS = {
     "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
@@ -110,6 +116,13 @@ def label_tells(tags: Tags) -> bool:
     return not any(not value or "%" in value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
 
 
+def layer_answers(tags: Tags, fields: int) -> bool:
+    """Whether the layer `rows` can be asked for all of these sensors."""
+    sensors = len(keys(tags))
+    columns = sensors * fields
+    return label_tells(tags) and columns < LAYER_COLUMNS_MAX and sensors * columns <= LAYER_NAMES_TIMES_COLUMNS_MAX
+
+
 def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.Table:
     """Sensors, whose tags are the first columns, ordered by these; when a single tag chooses, in the order of its values."""
     if len(chosen) != 1:
@@ -124,6 +137,9 @@ def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.T
 # What is kept of a connection that stands idle, in seconds: servers close them after 30, and one that does so at this very
 # moment would get a request that it never reads.
 IDLE_SECONDS_MAX = 20
+# After how many seconds of silence the system asks whether the other side is there, how many seconds later it asks again, and how
+# many questions without an answer end the connection: a minute in all. The first has another name in macOS.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 # One statement that only reads: it may be sent again when nobody knows whether it arrived.
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
 
@@ -222,6 +238,9 @@ class Server:
         for is_last_try in (not may_repeat, True):
             connection = self.connection()
             try:
+                if connection.sock is None:
+                    connection.connect()
+                    keep_alive(connection.sock)
                 connection.request("POST", target, body, headers)
                 answer = Answer(self, connection, connection.getresponse())
                 refusal = answer.read() if answer.response.status != 200 else None
@@ -265,6 +284,16 @@ def end(connection: http.client.HTTPConnection, response: http.client.HTTPRespon
     # The response has a connection that will not be used again for itself.
     response.close()
     connection.close()
+
+
+def keep_alive(sock: Any) -> None:
+    """Lets the system ask a server that is silent whether it is still there: the answer to a query may take any time, and nothing else
+    would tell that the machine or the way to it is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        # Not every platform has all of them.
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def is_closed(sock: Any) -> bool:
@@ -469,7 +498,7 @@ class Database:
             asked.numeric()
         if tags and not tags[0][1]:
             return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        times, columns = self.side_by_side(asked, tags, time) if label_tells(tags) else self.laid_together(asked, tags, chosen, time)
+        times, columns = self.side_by_side(asked, tags, time) if layer_answers(tags, len(asked.fields)) else self.laid_together(asked, tags, chosen, time)
         if asked.dtype is None:
             return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
         values, is_there = numbers(columns, asked.dtype)
@@ -495,7 +524,7 @@ class Database:
         return plain(found.column(0)), found.columns[1:]
 
     def laid_together(self, asked: Asked, tags: Tags, chosen: Chosen, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
-        """The same for sensors whose labels do not tell which are meant."""
+        """The same for sensors for which the layer `rows` cannot be asked."""
         found = self.lists(asked, chosen, time)
         none = pyarrow.array([], pyarrow.timestamp("ns")), pyarrow.array(asked.empty())
         lists = [found.get(sensor, none) for sensor in keys(tags)]

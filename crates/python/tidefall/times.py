@@ -65,9 +65,9 @@ def _datetime_ns(time: datetime.date | numpy.datetime64) -> int:
 
 
 def nanoseconds(times: numpy.ndarray) -> numpy.ndarray:
-    """Times of any unit in nanoseconds; numpy itself wraps what does not fit."""
+    """Times, or lengths of time, of any unit in nanoseconds; numpy itself wraps what does not fit."""
     times = times.astype(times.dtype.newbyteorder("="))
-    found = times.astype("datetime64[ns]")
+    found = times.astype(f"{times.dtype.kind}8[ns]")
     # Of finer units everything fits.
     if numpy.datetime_data(times.dtype)[0] not in ("ps", "fs", "as"):
         wrapped = (found.astype(times.dtype) != times) & ~numpy.isnat(times)
@@ -77,6 +77,8 @@ def nanoseconds(times: numpy.ndarray) -> numpy.ndarray:
 
 
 def _outside(time: object) -> _tidefall.InvalidError:
+    if isinstance(time, numpy.timedelta64):
+        return _tidefall.InvalidError(f"the length of time {time} is more than 64 bits of nanoseconds")
     return _tidefall.InvalidError(f"the time {time} lies outside of 1677-09-21 .. 2262-04-11")
 
 
