@@ -1,5 +1,6 @@
 //! A table while the database is open.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -200,6 +201,15 @@ impl Live {
         self.held.set(bytes);
     }
 
+    /// Puts runs in the place of some others.
+    pub(crate) fn replace_runs(&mut self, taken: &[Arc<Run>], others: Vec<Arc<Run>>) {
+        let taken: HashSet<*const Run> = taken.iter().map(Arc::as_ptr).collect();
+        let is_taken = |run: &Arc<Run>| taken.contains(&Arc::as_ptr(run));
+        let position = self.runs.iter().position(is_taken).unwrap_or(0);
+        self.runs.retain(|run| !is_taken(run));
+        self.runs.splice(position..position, others);
+    }
+
     /// Makes its bytes a part of `sum`.
     pub(crate) fn count_into(&mut self, sum: &KvBytes) {
         self.held.move_to(sum);
@@ -232,6 +242,8 @@ fn is_sparse(runs: &[Arc<Run>]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use arrow_array::{ArrayRef, Float64Array, StringArray};
     use tidefall_types::Seq;
 
@@ -275,5 +287,24 @@ mod tests {
             assert!(live.kv_bytes() <= GROWTH_MAX * pushed_bytes, "{fields} fields");
             assert_eq!(live.runs.iter().map(|run| run.rows()).sum::<usize>(), FIELDS * 30);
         }
+    }
+
+    /// Each run was looked for in the list of those that go, while readers and writers waited.
+    #[test]
+    fn many_runs_are_replaced_in_a_moment() {
+        const RUNS: usize = 200_000;
+        let runs = |seqs: Range<usize>| seqs.map(|seq| Arc::new(run(seq, 0))).collect();
+        let mut live = Live { runs: runs(0..RUNS), ..Live::default() };
+        let taken = live.runs[RUNS / 4..RUNS / 4 * 3].to_vec();
+        let others: Vec<Arc<Run>> = runs(RUNS..RUNS + 2);
+        let start = Instant::now();
+        live.replace_runs(&taken, others);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{} of {RUNS} runs went in {seconds:.3} s", taken.len());
+        let seqs: Vec<usize> = live.runs.iter().map(|run| run.first_seq.0 as usize).collect();
+        let expected = (0..RUNS / 4).chain(RUNS..RUNS + 2).chain(RUNS / 4 * 3..RUNS);
+        assert!(seqs.into_iter().eq(expected));
+        // It takes some hundredths of a second, and took twelve seconds.
+        assert!(seconds < 2.0, "{seconds} s");
     }
 }
