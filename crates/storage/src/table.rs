@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
+use crate::cascade::Failed;
 use crate::catalog::SensorDictionary;
 use crate::kv::{Held, KvBytes, Run, Together};
 use crate::manifest::Model;
@@ -31,6 +32,8 @@ pub(crate) struct Table {
     pub(crate) sensors: RwLock<SensorDictionary>,
     pub(crate) known: KnownSensors,
     live: Mutex<Live>,
+    /// What the cascade could not read.
+    pub(crate) failed: Failed,
     /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
     /// are served, and this one can be dropped.
     pub(crate) damage: Option<Error>,
@@ -90,6 +93,7 @@ impl Table {
             sensors: RwLock::new(sensors),
             known: KnownSensors::default(),
             live: Mutex::new(Live::default()),
+            failed: Failed::default(),
             damage: None,
         }
     }
