@@ -81,6 +81,8 @@ pub(crate) struct Live {
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
     held: Held,
+    /// Where each run counts for as long as somebody holds it; nowhere before the table is shown.
+    alive: Option<KvBytes>,
 }
 
 impl Table {
@@ -133,6 +135,7 @@ impl Live {
             return Ok(());
         }
         self.held.set(self.held.bytes() + run.size_bytes);
+        self.count(&run);
         let run = Arc::new(run);
         if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
             self.seal()?;
@@ -173,6 +176,7 @@ impl Live {
             Some(run) => {
                 let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
                 self.held.set(self.held.bytes() + run.size_bytes - apart);
+                self.count(&run);
                 self.tail = vec![Arc::new(run)];
             }
             None => self.end_tail(),
@@ -211,12 +215,21 @@ impl Live {
         let is_taken = |run: &Arc<Run>| taken.contains(&Arc::as_ptr(run));
         let position = self.runs.iter().position(is_taken).unwrap_or(0);
         self.runs.retain(|run| !is_taken(run));
+        others.iter().for_each(|run| self.count(run));
         self.runs.splice(position..position, others);
     }
 
-    /// Makes its bytes a part of `sum`.
-    pub(crate) fn count_into(&mut self, sum: &KvBytes) {
+    /// Makes its bytes a part of `sum`, and those of its runs a part of `alive` for as long as somebody holds them.
+    pub(crate) fn count_into(&mut self, sum: &KvBytes, alive: &KvBytes) {
         self.held.move_to(sum);
+        self.alive = Some(alive.clone());
+        self.all_runs().for_each(|run| self.count(run));
+    }
+
+    fn count(&self, run: &Run) {
+        if let Some(alive) = &self.alive {
+            run.count_into(alive);
+        }
     }
 
     /// Lets go of all that it has, and takes nothing more. Returns the objects.
