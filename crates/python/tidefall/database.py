@@ -116,9 +116,8 @@ class Database:
         in all rows; the levels of the index of a pandas frame are columns, too. `time` names the time column (when
         absent the one called "time" if it is of a time type, else the first timestamp, else the first date; where numbers
         or texts are called "time", "timestamp" or the like beside these, it must be named). `tags` names those that
-        name the sensor; all others
-        are fields. Returns when the rows are on disk. A row with the time and tags of an earlier one replaces it,
-        field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
+        name the sensor; all others are fields. Returns when the rows are on disk. A row with the time and tags of an
+        earlier one replaces it, field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
         ones stay written.
 
         `existing` says what becomes of earlier rows with the same time and tags: "count" also counts those that are

@@ -275,7 +275,10 @@ impl Db {
         if let Err(error) = engine.delete_replaced() {
             tracing::warn!(%error, "what was replaced stays for now");
         }
-        let report = for_all(&tables, |table| cascade_table(engine, table, request.target));
+        let report = for_all(&tables, |table| {
+            table.failed.forget();
+            cascade_table(engine, table, request.target)
+        });
         caught(|| forget(engine))?;
         report
     }

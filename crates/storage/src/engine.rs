@@ -67,6 +67,8 @@ pub(crate) struct Engine {
     caches: Arc<SegmentCaches>,
     next_object: AtomicU64,
     kv_bytes: KvBytes,
+    /// Of all runs that somebody holds: those in memory, and those that have left it under the eyes of a reader.
+    run_bytes: KvBytes,
     /// Whether rows in memory may be missing in the log.
     pub(crate) has_unlogged: AtomicBool,
     /// Set when rows in memory have outgrown their share, or the database closes.
@@ -110,6 +112,7 @@ impl Engine {
             caches: Arc::new(caches),
             next_object: AtomicU64::new(state.next_object),
             kv_bytes: KvBytes::default(),
+            run_bytes: KvBytes::default(),
             has_unlogged: AtomicBool::new(false),
             alarm: Default::default(),
             drained: Condvar::new(),
@@ -210,7 +213,7 @@ impl Engine {
     }
 
     pub(crate) fn show_table(&self, table: Arc<Table>) {
-        table.live().count_into(&self.kv_bytes);
+        table.live().count_into(&self.kv_bytes, &self.run_bytes);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(table.schema().name.clone(), Arc::clone(&table));
         tables.by_id.insert(table.id, table);
@@ -483,6 +486,11 @@ impl Engine {
     /// The bytes of rows in memory.
     pub(crate) fn kv_bytes(&self) -> usize {
         self.kv_bytes.get()
+    }
+
+    /// The bytes of rows that have left memory and that readers, or a drain under way, still hold.
+    pub(crate) fn retained_bytes(&self) -> usize {
+        self.run_bytes.get().saturating_sub(self.kv_bytes())
     }
 
     /// Whether there is room for more rows in memory.

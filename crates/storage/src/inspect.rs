@@ -48,6 +48,9 @@ pub struct TableReport {
 pub struct Stats {
     /// Bytes of rows in memory.
     pub kv_bytes: u64,
+    /// Bytes of rows that have left memory for objects and that readers who began before still hold. No writer waits
+    /// for them.
+    pub retained_bytes: u64,
     /// The memory budget.
     pub memory_bytes: u64,
     /// The number of commits of the manifest.
@@ -103,6 +106,7 @@ impl Db {
         let engine = self.engine();
         Stats {
             kv_bytes: engine.kv_bytes() as u64,
+            retained_bytes: engine.retained_bytes() as u64,
             memory_bytes: engine.options.memory_bytes as u64,
             manifest_version: engine.manifest().version(),
             is_failed: engine.commits.failure().is_some(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidefall_types::{Error, ErrorKind, Result};
 
-use crate::cascade::{Boundaries, Take, drain, kv_to_short, short_to_long};
+use crate::cascade::{Boundaries, Outcome, Take, drain, kv_to_short, look_again, short_to_long};
 use crate::engine::Engine;
 use crate::manifest::Edit;
 use crate::options::{CascadeReport, Target};
@@ -74,13 +74,15 @@ pub(crate) fn between_parts(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Lets the readings of a table fall, and takes those away that are too old to keep.
+/// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless
+/// the disk is full or writes have ended. Returns the first error.
 pub(crate) fn cascade_table(
     engine: &Engine,
     table: &Arc<Table>,
     target: Target,
 ) -> Result<CascadeReport> {
     table.check_whole()?;
+    look_again(table);
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
     let drained = drain(engine, table, &boundaries, take);
@@ -88,12 +90,13 @@ pub(crate) fn cascade_table(
     // Behind the drain, which may bring readings that are too old already; and also when there was no room for it, as
     // this makes some.
     let retained = crate::cascade::retain(engine, table);
-    let mut report = drained?;
-    report += retained?;
-    between_parts(engine)?;
-    report += kv_to_short(engine, table, &boundaries)?;
-    report += short_to_long(engine, table, &boundaries, target)?;
-    Ok(report)
+    let mut outcome = Outcome::default();
+    outcome.note(drained)?;
+    outcome.note(retained)?;
+    outcome.check(between_parts(engine))?;
+    kv_to_short(engine, table, &boundaries, &mut outcome)?;
+    short_to_long(engine, table, &boundaries, target, &mut outcome)?;
+    outcome.end()
 }
 
 /// Forgets what is not needed any more after readings have fallen: the log of what is in objects, and deletes that

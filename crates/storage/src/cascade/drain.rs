@@ -103,12 +103,7 @@ fn drain_batch(
     let mut edits: Vec<Edit> =
         outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
     edits.push(Edit::Drained(table.id, drained));
-    engine.install(table, written, edits, |live| {
-        let is_taken = |run: &Arc<Run>| batch.iter().any(|other| Arc::ptr_eq(run, other));
-        let position = live.runs.iter().position(is_taken).unwrap_or(0);
-        live.runs.retain(|run| !is_taken(run));
-        live.runs.splice(position..position, kept);
-    })?;
+    engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
     Ok(report)
 }
 

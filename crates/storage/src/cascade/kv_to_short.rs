@@ -7,11 +7,11 @@ use tidefall_types::{Day, Result, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::drain::only;
-use super::order::{has_writes_between, with_writes_between};
+use super::failed::{Outcome, write_group};
+use super::order::with_writes_between;
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Model;
-use crate::options::CascadeReport;
 use crate::read::{Deletes, Fetched, LiveObject, ReadStats, SensorStream};
 use crate::table::Table;
 use crate::upkeep::between_parts;
@@ -24,28 +24,34 @@ pub(crate) fn kv_to_short(
     engine: &Engine,
     table: &Arc<Table>,
     boundaries: &Boundaries,
-) -> Result<CascadeReport> {
-    let mut report = CascadeReport::default();
+    outcome: &mut Outcome,
+) -> Result<()> {
     let runs = table.live().objects_of(Model::Kv);
-    let is_due = |object: &Arc<LiveObject>| object.entry.time.first_ns < boundaries.kv_ns;
-    if runs.iter().any(is_due) || runs.len() > RUN_FILES_MAX {
+    if is_due(&runs, boundaries) {
         let mut others = table.live().objects_of(Model::Short);
         others.extend(table.live().objects_of(Model::Long));
         let inputs = with_writes_between(runs, others);
-        if !has_writes_between(&inputs, table) {
-            report += rewrite(engine, table, &inputs, &spans(&inputs, boundaries)?)?;
-        }
+        write_group(table, &inputs, outcome, &|part| is_due(part, boundaries), &|part| {
+            rewrite(engine, table, part, &spans(part, boundaries)?)
+        })?;
     }
     let short = table.live().objects_of(Model::Short);
     for day in crowded_days(&short) {
-        between_parts(engine)?;
+        outcome.check(between_parts(engine))?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
-        if !has_writes_between(&day, table) {
-            report += rewrite(engine, table, &day, &[(Model::Short, time)])?;
-        }
+        write_group(table, &day, outcome, &|part| part.len() > 1, &|part| {
+            rewrite(engine, table, part, &[(Model::Short, time)])
+        })?;
     }
-    Ok(report)
+    Ok(())
+}
+
+/// Whether rows of run files have come of age, or there are too many of those.
+fn is_due(objects: &[Arc<LiveObject>], boundaries: &Boundaries) -> bool {
+    let runs = || objects.iter().filter(|object| object.entry.model == Model::Kv);
+    let is_old = |object: &Arc<LiveObject>| object.entry.time.first_ns < boundaries.kv_ns;
+    runs().any(is_old) || runs().count() > RUN_FILES_MAX
 }
 
 fn whole_days(time: &TimeRange) -> TimeRange {

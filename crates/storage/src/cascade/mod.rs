@@ -10,11 +10,12 @@
 //!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
 //! there in one commit, then shows them to readers in one step. A step that fails takes what it has
-//! written away at once (`written.rs`). A crash in between leaves objects that nothing names, which the
-//! next open deletes.
+//! written away at once (`written.rs`), and the others are taken without what could not be read
+//! (`failed.rs`). A crash in between leaves objects that nothing names, which the next open deletes.
 
 mod boundaries;
 mod drain;
+mod failed;
 mod kv_to_short;
 mod load;
 mod order;
@@ -26,6 +27,7 @@ mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;
 pub(crate) use drain::{Take, drain};
+pub(crate) use failed::{Failed, Outcome, look_again};
 pub(crate) use kv_to_short::kv_to_short;
 pub(crate) use load::load;
 pub(crate) use retention::{drop_old, retain};

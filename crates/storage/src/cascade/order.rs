@@ -5,7 +5,10 @@
 //! would then lose against what was written at 10. So would rows that were written at 20 and are
 //! still in memory, because they are younger than what was drained since.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use tidefall_types::Seq;
 
 use crate::kv::Run;
 use crate::read::LiveObject;
@@ -32,6 +35,28 @@ pub(super) fn with_writes_between(
         }
         inputs.extend(found);
     }
+}
+
+/// The parts of a group that may each become one though some objects must stay apart: what was written before, with and after each
+/// of those that share times with the group.
+pub(super) fn parts_around(
+    group: Vec<Arc<LiveObject>>,
+    apart: &[Arc<LiveObject>],
+) -> Vec<Vec<Arc<LiveObject>>> {
+    let shares_times = |other: &&Arc<LiveObject>| {
+        group.iter().any(|object| object.entry.time.overlaps(&other.entry.time))
+    };
+    let shared = apart.iter().filter(shares_times);
+    let mut seqs: Vec<Seq> = shared.map(|object| object.entry.last_seq).collect();
+    seqs.sort_unstable();
+    let mut parts: BTreeMap<(usize, bool), Vec<Arc<LiveObject>>> = BTreeMap::new();
+    for object in group {
+        let seq = object.entry.last_seq;
+        let before = seqs.partition_point(|other| *other < seq);
+        let is_with = seqs.get(before) == Some(&seq);
+        parts.entry((before, is_with)).or_default().push(object);
+    }
+    parts.into_values().collect()
 }
 
 fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {

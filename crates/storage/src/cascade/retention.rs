@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tidefall_types::{Result, TimeRange};
 
+use super::failed::{Outcome, write_alone};
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Edit;
@@ -17,8 +18,9 @@ use crate::table::Table;
 /// Drops objects that are too old as a whole, and cuts those that reach over the limit by more
 /// than a month: what is younger than a month too old goes with its segment later.
 pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
-    let mut report = drop_old(engine, table)?;
-    let Some(limit_ns) = limit_ns(engine, table) else { return Ok(report) };
+    let mut outcome = Outcome::default();
+    outcome.note(drop_old(engine, table))?;
+    let Some(limit_ns) = limit_ns(engine, table) else { return outcome.end() };
     let objects = table.live().objects.clone();
     let straddling = to_cut(&objects, limit_ns);
     let is_any_cut = !straddling.is_empty();
@@ -26,13 +28,21 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
         engine.steps.check()?;
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
-        report += rewrite(engine, table, &[object], &[(model, kept)])?;
+        let done = write_alone(table, &object, || {
+            rewrite(engine, table, &[Arc::clone(&object)], &[(model, kept)])
+        });
+        let has_failed = done.is_err();
+        outcome.note(done)?;
+        if has_failed {
+            // Those that were written later may have later values for its times.
+            break;
+        }
     }
     if is_any_cut {
         // What had to stay while one of them held earlier values.
-        report += drop_old(engine, table)?;
+        outcome.note(drop_old(engine, table))?;
     }
-    Ok(report)
+    outcome.end()
 }
 
 /// Drops objects that are too old as a whole, which needs no room on the disk but for a line in the manifest.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tidefall_types::{Month, Result, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::order::has_writes_between;
+use super::failed::{Outcome, write_group};
 use super::rewrite::{rewrite, share};
 use crate::engine::Engine;
 use crate::manifest::Model;
-use crate::options::{CascadeReport, Target};
+use crate::options::Target;
 use crate::read::{LiveObject, LiveTombstone};
 use crate::table::Table;
 use crate::upkeep::between_parts;
@@ -28,25 +28,28 @@ pub(crate) fn short_to_long(
     table: &Arc<Table>,
     boundaries: &Boundaries,
     target: Target,
-) -> Result<CascadeReport> {
+    outcome: &mut Outcome,
+) -> Result<()> {
     let long_range = boundaries.range(Model::Long);
     let mut objects = table.live().objects_of(Model::Long);
     let short = table.live().objects_of(Model::Short);
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
-    let mut report = CascadeReport::default();
     for group in groups(objects) {
-        between_parts(engine)?;
-        let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
-        let deletes = deletes_in(&group, table);
-        let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
-        let is_ragged = group.len() > PARTS_MAX || deletes > DELETES_MAX;
-        let is_wanted = is_moving || is_asked || is_ragged;
-        let is_blocked = is_wanted && has_writes_between(&group, table);
-        if is_wanted && !is_blocked {
-            report += rewrite(engine, table, &group, &spans(&group))?;
-        }
+        outcome.check(between_parts(engine))?;
+        let is_wanted = |part: &[Arc<LiveObject>]| is_wanted(part, table, target);
+        write_group(table, &group, outcome, &is_wanted, &|part| {
+            rewrite(engine, table, part, &spans(part))
+        })?;
     }
-    Ok(report)
+    Ok(())
+}
+
+fn is_wanted(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
+    let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
+    let deletes = deletes_in(group, table);
+    let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
+    let is_ragged = group.len() > PARTS_MAX || deletes > DELETES_MAX;
+    is_moving || is_asked || is_ragged
 }
 
 /// The deletes that may hide something in a group.

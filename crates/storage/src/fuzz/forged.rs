@@ -21,12 +21,21 @@ use crate::store::{LocalIo, MemDisk, ObjectIo};
 const START_NS: i64 = 1_709_251_200 * NS_PER_SECOND;
 const ROWS: i64 = 300;
 const SENSORS: u32 = 3;
+/// The interval of metrics of a segment with so few of them that they lie at its end, and of one in which they lie between
+/// the pieces, too.
+const FEW_NS: i64 = NS_PER_HOUR;
+const MANY_NS: i64 = 3 * 60 * NS_PER_SECOND;
 
 /// A whole segment of which some numbers in index, metrics and footer were replaced: five bytes say
-/// which, and by what.
+/// which, and by what. Bytes that are left over choose the segment with many metrics.
 pub fn forged(data: &[u8]) {
-    static BASE: OnceLock<Vec<u8>> = OnceLock::new();
-    let base = BASE.get_or_init(|| base().unwrap_or_default());
+    static FEW: OnceLock<Vec<u8>> = OnceLock::new();
+    static MANY: OnceLock<Vec<u8>> = OnceLock::new();
+    let (base, block_ns) = match data.len() % 5 {
+        0 => (&FEW, FEW_NS),
+        _ => (&MANY, MANY_NS),
+    };
+    let base = base.get_or_init(|| base_of(block_ns).unwrap_or_default());
     let lies: Vec<Lie> = data
         .chunks_exact(5)
         .map(|bytes| Lie {
@@ -43,7 +52,7 @@ pub fn forged(data: &[u8]) {
 }
 
 /// Some hours of readings, with steps and without, with several blocks of metrics.
-fn base() -> Result<Vec<u8>> {
+fn base_of(block_ns: i64) -> Result<Vec<u8>> {
     let disk = MemDisk::new();
     let io = LocalIo::open(Arc::new(disk.clone()), &["objects"])?;
     let params = EncodeParams {
@@ -58,7 +67,7 @@ fn base() -> Result<Vec<u8>> {
         .enumerate()
         .map(|(id, ty)| (FieldId(id as u16), ty))
         .collect(),
-        block_ns: NS_PER_HOUR,
+        block_ns,
         profile: Profile::Dense,
     };
     let mut writer = SegmentWriter::new(io.writer("objects/1.long")?, TableId(0), params.clone())?;

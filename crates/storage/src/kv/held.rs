@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes of rows in memory, of all tables together. Clones are one sum.
+/// Bytes of rows, of all tables together: of those in memory, or of those that somebody holds. Clones are one sum.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KvBytes(Arc<AtomicUsize>);
 
-/// The part of one table in such a sum, which it leaves when it is dropped.
+/// A part of such a sum, that of a table or of a run, which leaves the sum when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     sum: KvBytes,
@@ -21,6 +21,13 @@ impl KvBytes {
 }
 
 impl Held {
+    /// A part of `bytes`.
+    pub(crate) fn of(sum: &KvBytes, bytes: usize) -> Self {
+        let mut held = Self { sum: sum.clone(), bytes: 0 };
+        held.set(bytes);
+        held
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -7,6 +7,7 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
+use super::{Held, KvBytes};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
@@ -28,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
     text_bytes: usize,
+    /// Its part in the bytes of all runs that somebody holds.
+    share: OnceLock<Held>,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
 }
@@ -85,6 +88,7 @@ impl Run {
             fields,
             range: TimeRange::new(first_ns, last_ns),
             sensors: first..=last,
+            share: OnceLock::new(),
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
         }
@@ -92,6 +96,11 @@ impl Run {
 
     pub(crate) fn rows(&self) -> usize {
         self.time.len()
+    }
+
+    /// Counts its bytes, once, for as long as somebody holds it.
+    pub(crate) fn count_into(&self, sum: &KvBytes) {
+        self.share.get_or_init(|| Held::of(sum, self.size_bytes));
     }
 
     /// One run with the rows of several that followed each other, and all the fields that one of them has.

@@ -12,6 +12,8 @@
 //! footer   frame: description as JSON, then a fence for each index and metrics frame
 //! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
 //! ```
+//!
+//! Of a large segment some frames of index and metrics lie between two pieces, where the writer had enough of them.
 
 mod column;
 pub(crate) mod encode;

@@ -1,16 +1,24 @@
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, Float64Array};
-use tidefall_codec::Profile;
+use tidefall_codec::{Profile, decode_page};
 use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Stretch, encode_piece};
 use super::index::FRAME_BYTES_MAX;
+use super::writer::KEPT_BYTES_MAX;
 use super::{Segment, SegmentCaches, SegmentWriter, verify_segment};
 use crate::manifest::{Model, ObjectEntry};
 use crate::rows::SensorRows;
 use crate::store::{LocalIo, MemDisk, ObjectIo};
 use crate::verify::VerifyReport;
+
+/// The value of a row.
+fn value(sensor: u32, row: i64) -> f64 {
+    f64::from(sensor) * 1_000.0 + (row * row % 613) as f64 / 4.0
+}
 
 /// Writes the rows of sensors, one each hour, and opens them.
 fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
@@ -27,12 +35,15 @@ fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
     for sensor in 0..sensors {
         // Two pieces, of which none ends where a frame does.
         for part in [0..rows / 3, rows / 3..rows] {
-            let values: ArrayRef =
-                Arc::new(Float64Array::from_iter_values(part.clone().map(|row| row as f64)));
+            let values: ArrayRef = Arc::new(
+                part.clone().map(|row| Some(value(sensor, row))).collect::<Float64Array>(),
+            );
             let times = part.map(|row| row * NS_PER_HOUR).collect();
             let rows = SensorRows { times, fields: vec![Some(values); usize::from(fields)] };
             let piece = encode_piece(sensor, &[Stretch::Rows(rows)], &params).unwrap();
             writer.append(piece).unwrap();
+            let (kept, max) = (writer.kept_bytes(), KEPT_BYTES_MAX + FRAME_BYTES_MAX);
+            assert!(kept <= max, "{kept} bytes of frames are kept");
         }
     }
     let summary = writer.finish().unwrap();
@@ -81,4 +92,39 @@ fn frames_are_bounded_by_bytes() {
         assert_eq!(report.rows as i64, i64::from(sensors) * rows, "{what}");
         assert_eq!(entry.time, TimeRange::new(0, (rows - 1) * NS_PER_HOUR));
     }
+}
+
+/// Index and metrics were kept until the end, and were many times the memory that a database may have.
+#[test]
+fn frames_lie_between_the_pieces_of_a_large_segment() {
+    const SENSORS: u32 = 300;
+    const ROWS: i64 = 90;
+    let (entry, segment) = segment(2, SENSORS, ROWS);
+    let mut report = VerifyReport::default();
+    verify_segment(TableId(0), &entry, &segment, &mut report);
+    assert_eq!(report.damages, Vec::new());
+    let (mut ranges, mut found) = (Vec::new(), 0);
+    for position in 0..segment.index_block_count().unwrap() {
+        let index = segment.index_block_at(position).unwrap();
+        for (place, &sensor) in index.sensors().iter().enumerate() {
+            let chunk = index.chunk(place);
+            let first = chunk.meta.first_ns / NS_PER_HOUR;
+            let expected: Float64Array = (first..)
+                .take(chunk.meta.rows as usize)
+                .map(|row| Some(value(sensor, row)))
+                .collect();
+            for page in [chunk.field_page(0), chunk.field_page(1)] {
+                let bytes = segment.read(page.clone()).unwrap();
+                let values = decode_page(&bytes, FieldType::F64).unwrap();
+                assert_eq!(values.as_primitive::<Float64Type>(), &expected);
+                ranges.push(page);
+            }
+            found += chunk.meta.rows;
+        }
+    }
+    assert_eq!(i64::from(found), i64::from(SENSORS) * ROWS);
+    let gaps = ranges.windows(2).filter(|pair| pair[0].end < pair[1].start).count();
+    assert!(gaps > 10, "frames lie at {gaps} places between the pieces");
+    let bytes_before_gaps = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+    assert!(bytes_before_gaps, "pieces are not in their order");
 }

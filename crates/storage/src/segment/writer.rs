@@ -14,6 +14,11 @@ use crate::store::ObjectWriter;
 /// sensor's metrics are decoded without many of its neighbours', large enough to pack well.
 const BLOCKS_PER_FRAME: usize = 2048;
 
+/// Bytes of encoded frames after which those that were kept are written between two pieces. A month of many sensors has
+/// more than a gigabyte of them, and eight segments may be written at once; in a small segment all frames lie at its end, where
+/// one read finds them. Tests, which run with assertions, have less.
+pub(super) const KEPT_BYTES_MAX: usize = if cfg!(debug_assertions) { 1 << 10 } else { 4 << 20 };
+
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentSummary {
@@ -38,9 +43,40 @@ pub(crate) struct SegmentWriter {
     index_fence: Option<Fence>,
     metrics: Blocks,
     metrics_fence: Option<Fence>,
-    // Index and metrics frames stand behind the pieces: they are kept, encoded, until the end.
-    index_frames: Vec<(Fence, Vec<u8>)>,
-    metrics_frames: Vec<(Fence, Vec<u8>)>,
+    index_frames: Frames,
+    metrics_frames: Frames,
+    /// Where the last piece ends.
+    data_end: u64,
+}
+
+/// Frames of index or of metrics.
+#[derive(Debug, Default)]
+struct Frames {
+    /// Of those that are written.
+    fences: Vec<Fence>,
+    /// Those that are encoded and kept for later, so that few places between the pieces have frames.
+    kept: Vec<(Fence, Vec<u8>)>,
+    kept_bytes: usize,
+}
+
+impl Frames {
+    fn keep(&mut self, fence: Fence, frame: Vec<u8>) {
+        self.kept_bytes += frame.len();
+        self.kept.push((fence, frame));
+    }
+
+    /// Writes those that are kept at `offset`. Returns where they end.
+    fn write(&mut self, out: &mut dyn ObjectWriter, mut offset: u64) -> Result<u64> {
+        for (mut fence, frame) in self.kept.drain(..) {
+            fence.offset = offset;
+            fence.bytes = frame.len() as u64;
+            out.append(&frame)?;
+            offset += fence.bytes;
+            self.fences.push(fence);
+        }
+        self.kept_bytes = 0;
+        Ok(offset)
+    }
 }
 
 impl SegmentWriter {
@@ -63,8 +99,9 @@ impl SegmentWriter {
             index_fence: None,
             metrics: Blocks::new(&params.types()),
             metrics_fence: None,
-            index_frames: Vec::new(),
-            metrics_frames: Vec::new(),
+            index_frames: Frames::default(),
+            metrics_frames: Frames::default(),
+            data_end: offset,
             params,
         })
     }
@@ -88,8 +125,10 @@ impl SegmentWriter {
         if self.index.len() >= chunks_max {
             self.close_index()?;
         }
+        self.write_frames_if_many()?;
         self.out.append(&piece.bytes)?;
         self.offset += piece.bytes.len() as u64;
+        self.data_end = self.offset;
         self.rows += piece.chunks.iter().map(|chunk| u64::from(chunk.rows)).sum::<u64>();
         for (all, bytes) in self.text_bytes.iter_mut().zip(&piece.text_bytes) {
             *all += bytes;
@@ -108,6 +147,7 @@ impl SegmentWriter {
         while first < blocks.len() {
             if self.metrics.len() >= blocks_max {
                 self.close_metrics()?;
+                self.write_frames_if_many()?;
             }
             let next = blocks.len().min(first + blocks_max - self.metrics.len());
             self.metrics_fence.get_or_insert(fence).extend(fence.last_sensor, fence.time);
@@ -135,22 +175,14 @@ impl SegmentWriter {
         let json = serde_json::to_vec(&description)
             .map_err(|error| Error::invalid(format!("a segment's description: {error}")))?;
         footer.put_bytes(&json)?;
-        let data_end = self.offset;
-        footer.put_bytes(&data_end.to_le_bytes())?;
+        footer.put_bytes(&self.data_end.to_le_bytes())?;
+        self.write_frames()?;
         let mut all: Option<Fence> = None;
-        for frames in
-            [std::mem::take(&mut self.index_frames), std::mem::take(&mut self.metrics_frames)]
-        {
-            let mut fences = Vec::with_capacity(frames.len());
-            for (mut fence, frame) in frames {
-                fence.offset = self.offset;
-                fence.bytes = frame.len() as u64;
-                self.out.append(&frame)?;
-                self.offset += frame.len() as u64;
-                all.get_or_insert(fence).extend(fence.last_sensor, fence.time);
-                fences.push(fence);
+        for frames in [&self.index_frames, &self.metrics_frames] {
+            for fence in &frames.fences {
+                all.get_or_insert(*fence).extend(fence.last_sensor, fence.time);
             }
-            Fence::encode(&fences, &mut footer)?;
+            Fence::encode(&frames.fences, &mut footer)?;
         }
         let footer = footer.finish()?;
         let mut tail = self.offset.to_le_bytes().to_vec();
@@ -173,11 +205,30 @@ impl SegmentWriter {
         })
     }
 
+    /// The bytes of frames that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.index_frames.kept_bytes + self.metrics_frames.kept_bytes
+    }
+
+    fn write_frames_if_many(&mut self) -> Result<()> {
+        if self.kept_bytes() < KEPT_BYTES_MAX { Ok(()) } else { self.write_frames() }
+    }
+
+    /// Writes the frames that are kept, those of the index first. What they say of pieces ends here, as the next piece comes
+    /// behind them.
+    fn write_frames(&mut self) -> Result<()> {
+        self.close_index()?;
+        let behind_index = self.index_frames.write(&mut *self.out, self.offset)?;
+        self.offset = self.metrics_frames.write(&mut *self.out, behind_index)?;
+        self.index = IndexBuilder::new(self.offset, self.params.fields.len());
+        Ok(())
+    }
+
     fn close_index(&mut self) -> Result<()> {
         let next = IndexBuilder::new(self.offset, self.params.fields.len());
         let index = std::mem::replace(&mut self.index, next);
         if let Some(fence) = self.index_fence.take() {
-            self.index_frames.push((fence, index.encode()?));
+            self.index_frames.keep(fence, index.encode()?);
         }
         Ok(())
     }
@@ -190,7 +241,7 @@ impl SegmentWriter {
                 Profile::Fast => Profile::Fast,
                 Profile::Medium | Profile::Dense => Profile::Medium,
             };
-            self.metrics_frames.push((fence, blocks.encode(profile)?));
+            self.metrics_frames.keep(fence, blocks.encode(profile)?);
         }
         Ok(())
     }

@@ -50,21 +50,26 @@ fn seeds() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     seeds
 }
 
-/// Every way to replace one number, in every part of the frames.
+/// Every way to replace one number, in every part of the frames, and of some frames of a segment with many.
 fn single_lies() -> Vec<Vec<u8>> {
     let mut lies = Vec::new();
     for frame in 0..3 {
         for part in 0..40 {
             for row in [0, 4] {
                 lies.extend((0..12).map(|how| vec![frame, part, row, 0, how]));
+                lies.extend((0..12).map(|how| vec![5 * frame, part, row, 0, how, 0]));
             }
         }
     }
     lies
 }
 
-/// Segments with so many readings in an hour that each hour has its metrics.
+/// Segments with so many readings in an hour that each hour has its metrics, which in the second lie between the pieces.
 fn segments_with_blocks() -> Vec<Vec<u8>> {
+    [segments_of(800), segments_of(16_000)].concat()
+}
+
+fn segments_of(rows: i64) -> Vec<Vec<u8>> {
     let disk = MemDisk::new();
     let db = open(disk.clone(), &Arc::new(ManualClock::new(START_NS))).unwrap();
     let row = |row: i64| {
@@ -77,7 +82,7 @@ fn segments_with_blocks() -> Vec<Vec<u8>> {
             (Some(value.0), Some(value.1)),
         )
     };
-    let rows: Rows = (0..800).map(row).collect();
+    let rows: Rows = (0..rows).map(row).collect();
     for op in [Op::Write("plant", rows, Ack::Durable), Op::Flush, Op::Cascade(Target::Long)] {
         ask(&db, &op).unwrap().unwrap();
     }

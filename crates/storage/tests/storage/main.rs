@@ -9,6 +9,7 @@ mod damage;
 mod deletes;
 mod faults;
 mod floats;
+mod folding;
 mod formats;
 mod full;
 mod fuzz;

@@ -1,0 +1,152 @@
+//! Objects that could not be read when they were to become others. They stay as they are until something changes, and keep none
+//! but themselves from falling.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefall_types::{Error, ErrorKind, ObjectId, Result};
+
+use super::order::{has_writes_between, parts_around};
+use crate::options::CascadeReport;
+use crate::panics::caught;
+use crate::read::LiveObject;
+use crate::table::Table;
+
+/// The objects of a table that could not be read, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Failed(Mutex<BTreeMap<ObjectId, Error>>);
+
+/// What steps have come to of which each is taken whatever became of those before it.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    report: CascadeReport,
+    failure: Option<Error>,
+}
+
+impl Failed {
+    /// Tries all of them again: somebody asks for it, who may have put a file back.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    /// Tries those again that a disk may read when it is well. What is damaged once stays so.
+    fn forget_passing(&self) {
+        self.lock().retain(|_, error| error.kind() == ErrorKind::Corrupt);
+    }
+
+    /// Notes which of some objects an error names. Returns whether it is one of them.
+    fn note(&self, objects: &[Arc<LiveObject>], error: &Error) -> bool {
+        // Every error of reading an object has the object's name in it.
+        let is_named = |object: &&Arc<LiveObject>| error.message().contains(object.segment.name());
+        let named = objects.iter().find(is_named);
+        named.is_some_and(|object| self.lock().insert(object.entry.id, error.clone()).is_none())
+    }
+
+    fn error(&self, object: &LiveObject) -> Option<Error> {
+        self.lock().get(&object.entry.id).cloned()
+    }
+
+    /// Of some objects those that could not be read; the others are forgotten.
+    fn among(&self, objects: &[Arc<LiveObject>]) -> Vec<Arc<LiveObject>> {
+        let mut failed = self.lock();
+        failed.retain(|id, _| objects.iter().any(|object| object.entry.id == *id));
+        let has_failed = |object: &&Arc<LiveObject>| failed.contains_key(&object.entry.id);
+        objects.iter().filter(has_failed).cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Outcome {
+    /// Notes how a step ended.
+    ///
+    /// # Errors
+    /// The first of all errors, when this is one that no other step would get past: the disk is full, or writes have ended.
+    pub(crate) fn note(&mut self, done: Result<CascadeReport>) -> Result<()> {
+        match done {
+            Ok(done) => self.report += done,
+            Err(error) => {
+                let is_of_all = matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
+                let first = self.failure.get_or_insert(error);
+                if is_of_all {
+                    return Err(first.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes whether the next step may begin.
+    ///
+    /// # Errors
+    /// As [`Outcome::note`].
+    pub(crate) fn check(&mut self, done: Result<()>) -> Result<()> {
+        self.note(done.map(|()| CascadeReport::default()))
+    }
+
+    /// What all steps have come to.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(crate) fn end(self) -> Result<CascadeReport> {
+        self.failure.map_or(Ok(self.report), Err)
+    }
+}
+
+/// Begins another look at what is due.
+pub(crate) fn look_again(table: &Table) {
+    table.failed.forget_passing();
+}
+
+/// Has a group of objects written anew if that is wanted and nothing was written between them: as a whole, or, when some of them
+/// cannot be read, the parts of it that may become one without those.
+pub(super) fn write_group(
+    table: &Table,
+    group: &[Arc<LiveObject>],
+    outcome: &mut Outcome,
+    is_wanted: &dyn Fn(&[Arc<LiveObject>]) -> bool,
+    write: &dyn Fn(&[Arc<LiveObject>]) -> Result<CascadeReport>,
+) -> Result<()> {
+    if !is_wanted(group) {
+        return Ok(());
+    }
+    let failed = table.failed.among(&table.live().objects);
+    let mut readable = Vec::with_capacity(group.len());
+    for object in group {
+        match table.failed.error(object) {
+            Some(error) => outcome.note(Err(error))?,
+            None => readable.push(Arc::clone(object)),
+        }
+    }
+    for part in &parts_around(readable, &failed) {
+        if !is_wanted(part) || has_writes_between(part, table) {
+            continue;
+        }
+        let written = caught(|| write(part));
+        let is_found = written.as_ref().is_err_and(|error| table.failed.note(part, error));
+        outcome.note(written)?;
+        if is_found {
+            // Each time without one more of them.
+            write_group(table, part, outcome, is_wanted, write)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has an object written anew, if it can be read as far as is known.
+pub(super) fn write_alone(
+    table: &Table,
+    object: &Arc<LiveObject>,
+    write: impl FnOnce() -> Result<CascadeReport>,
+) -> Result<CascadeReport> {
+    if let Some(error) = table.failed.error(object) {
+        return Err(error);
+    }
+    let written = caught(write);
+    if let Err(error) = &written {
+        table.failed.note(std::slice::from_ref(object), error);
+    }
+    written
+}
