@@ -195,6 +195,11 @@ impl Metrics {
 fn render_database(page: &mut Page, db: &Db) {
     let stats = db.stats();
     page.gauge("tidefall_memory_rows_bytes", "Bytes of rows in memory.", stats.kv_bytes);
+    page.gauge(
+        "tidefall_memory_retained_bytes",
+        "Bytes of rows that have left memory and that readers still hold.",
+        stats.retained_bytes,
+    );
     page.gauge("tidefall_memory_budget_bytes", "The memory budget.", stats.memory_bytes);
     let help = "Commits of the manifest.";
     page.gauge("tidefall_manifest_version", help, stats.manifest_version);
