@@ -172,12 +172,12 @@ fn note(engine: &Engine, drained: Result<()>) {
     match drained {
         Ok(()) if was_blocked => {
             engine.set_blocked(None);
-            tracing::info!("the disk has room again: readings are moved, and writes taken");
+            tracing::info!("there is room again: readings are moved, and writes taken");
         }
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::Full => {
             if !was_blocked {
-                tracing::error!(%error, "readings cannot leave memory until the disk has room");
+                tracing::error!(%error, "readings cannot leave memory until there is room");
             }
             engine.set_blocked(Some(error));
         }

@@ -9,8 +9,8 @@
 //! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
 //!    seals it. New records go to a new file; no file is written again after a crash.
 //!
-//! A full disk is no failure: all that was appended since the last sync is taken back, the torn frame is cut
-//! off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
+//! A full disk is no failure, nor is a file that cannot be opened: all that was appended since the last sync is taken
+//! back, the torn frame is cut off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
 //!
 //! Torn tail or damage? Every frame carries the number of bytes of its file that were durable when
 //! it was written. An invalid frame below that number was once whole: damage, and an error that
@@ -429,7 +429,7 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     if let Err(error) = file.write_at(0, &header.encode()) {
         if error.kind() == ErrorKind::Full {
             // The next try shall find the name free.
-            disk.remove(&name)?;
+            disk.remove(&name).map_err(final_error)?;
         }
         return Err(error);
     }

@@ -8,6 +8,7 @@ mod closing;
 mod damage;
 mod deletes;
 mod faults;
+mod files;
 mod floats;
 mod formats;
 mod full;
