@@ -38,7 +38,7 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
 /// `Corrupt` when it is damaged, or lacks its newest files.
 pub(crate) fn open_manifest(
     io: &Arc<dyn ObjectIo>,
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
 ) -> Result<(ManifestLog<State>, Reached)> {
     let reached = Reached::read(&**io)?;
     let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
@@ -54,7 +54,7 @@ pub(crate) fn open_manifest(
 /// # Errors
 /// `Corrupt` when the manifest is missing. What it named must not be taken for strays. `Io` and `Full` when the log cannot
 /// be read now.
-pub(crate) fn check_new(io: &dyn ObjectIo, disk: &dyn Disk) -> Result<()> {
+pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
     let objects = io.list(names::OBJECTS_DIR)?;
     let count = objects.iter().filter(|(name, _)| names::parse_object(name).is_some()).count();
     let first = Replay::open(disk, Seq(0)).and_then(|mut records| records.next().transpose());

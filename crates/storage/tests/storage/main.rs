@@ -18,6 +18,7 @@ mod hooks;
 mod image;
 mod kept;
 mod lacking;
+mod log;
 mod long;
 mod many;
 mod model;
