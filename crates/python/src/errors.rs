@@ -15,7 +15,7 @@ create_exception!(
     tidefall,
     FullError,
     TidefallError,
-    "The disk is full: free some space and try again."
+    "The disk is full, or no more files can be opened: make room and try again."
 );
 create_exception!(
     tidefall,

@@ -75,7 +75,7 @@ impl Db {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR, names::REACHED_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
-        let (manifest, reached) = open_manifest(&io, &*disk)?;
+        let (manifest, reached) = open_manifest(&io, &disk)?;
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
         let (wal, records) = Wal::open(Arc::clone(&disk), state.wal_from, salt)?;

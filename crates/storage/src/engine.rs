@@ -30,6 +30,10 @@ use crate::written::Written;
 const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain.
 const KV_SHARE_MAX: f64 = 0.36;
+/// Of the memory budget: bytes of the log beyond which the rows are drained that keep its oldest part. All rows in memory
+/// take a fraction of that, so that most of such a log is of rows that have left memory, and yet a recovery would read it,
+/// a few seconds for each gigabyte. Tests have less.
+const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
 /// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
 /// if that is less. Twice what a record takes packed.
 const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
@@ -417,6 +421,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Where the log should be cut, if it is too long.
+    pub(crate) fn place_to_cut(&self) -> Option<Seq> {
+        let wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        wal.as_ref()?.place_to_cut(self.budget_share(LOG_SHARE) as u64)
+    }
+
     /// Forgets deletes that hide nothing any more.
     pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
         // A delete in the log must not be forgotten before the log is cut behind it.
@@ -474,7 +484,7 @@ impl Engine {
 
     /// Whether there are so many bytes of rows in memory that they shall be drained.
     pub(crate) fn is_full(&self) -> bool {
-        self.kv_bytes() >= self.kv_share(KV_SHARE)
+        self.kv_bytes() >= self.budget_share(KV_SHARE)
     }
 
     /// Wakes those who wait for room.
@@ -495,12 +505,12 @@ impl Engine {
 
     /// Whether there is room for more rows in memory.
     pub(crate) fn has_room(&self) -> bool {
-        self.kv_bytes() <= self.kv_share(KV_SHARE_MAX)
+        self.kv_bytes() <= self.budget_share(KV_SHARE_MAX)
     }
 
     /// Bytes of texts that one record of the log may hold.
     pub(crate) fn logged_texts_max(&self) -> usize {
-        self.kv_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
+        self.budget_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
     }
 
     /// Waits until there is room for more rows in memory. The thread that commits only calls for the drain: others wait for
@@ -547,7 +557,7 @@ impl Engine {
     /// The number of runs, from the first on, that one drain takes: as many as stay within the share of the
     /// key-value model, as they are and as the columns that will be made of them.
     pub(crate) fn drain_batch(&self, runs: &[Arc<Run>]) -> usize {
-        let share = self.kv_share(KV_SHARE);
+        let share = self.budget_share(KV_SHARE);
         let (mut bytes, mut together) = (0, Together::default());
         let fitting = runs.iter().take_while(|run| {
             bytes += run.size_bytes;
@@ -557,7 +567,7 @@ impl Engine {
         fitting.count().max(1)
     }
 
-    fn kv_share(&self, share: f64) -> usize {
+    fn budget_share(&self, share: f64) -> usize {
         (self.options.memory_bytes as f64 * share) as usize
     }
 }

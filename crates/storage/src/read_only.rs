@@ -4,7 +4,8 @@
 //! manifest and then the log could thus find a part of the readings in neither. So:
 //!
 //! 1. Read the newest manifest.
-//! 2. Open the files of the log behind it. They can be read from then on, also when they are deleted.
+//! 2. Open the files of the log behind it. They can be read from then on, also when they are deleted; of a log of very
+//!    many files only the first ones, so that reading a later one may fail.
 //! 3. Read what the manifest has become. When the log was cut meanwhile, tables have changed that its records
 //!    may be of, or writes have come to objects, which records behind them may follow, start again with that.
 //!    Otherwise the two say together what there was at the moment of step 2.
@@ -91,7 +92,7 @@ impl Db {
         let mut tries = 0;
         let mut last_error = None;
         loop {
-            let (manifest, records) = moment(&io, &*disk)?;
+            let (manifest, records) = moment(&io, &disk)?;
             let (version, tail) = (manifest.version(), records.tail());
             tries += 1;
             match load(&io, &options, manifest, records) {
@@ -116,7 +117,7 @@ impl Db {
 }
 
 /// A manifest, and the log behind it, as they were at one moment.
-fn moment(io: &Arc<dyn ObjectIo>, disk: &dyn Disk) -> Result<(ManifestLog<State>, Replay)> {
+fn moment(io: &Arc<dyn ObjectIo>, disk: &Arc<dyn Disk>) -> Result<(ManifestLog<State>, Replay)> {
     let reached = Reached::read(&**io)?;
     let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
     if manifest.version() == 0

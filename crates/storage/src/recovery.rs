@@ -38,7 +38,7 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
 /// `Corrupt` when it is damaged, or lacks its newest files.
 pub(crate) fn open_manifest(
     io: &Arc<dyn ObjectIo>,
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
 ) -> Result<(ManifestLog<State>, Reached)> {
     let reached = Reached::read(&**io)?;
     let manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
@@ -52,11 +52,18 @@ pub(crate) fn open_manifest(
 /// Whether a database without a manifest is a new one: it holds nothing that one must have named.
 ///
 /// # Errors
-/// `Corrupt` when the manifest is missing. What it named must not be taken for strays.
-pub(crate) fn check_new(io: &dyn ObjectIo, disk: &dyn Disk) -> Result<()> {
+/// `Corrupt` when the manifest is missing. What it named must not be taken for strays. `Io` and `Full` when the log cannot
+/// be read now.
+pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
     let objects = io.list(names::OBJECTS_DIR)?;
     let count = objects.iter().filter(|(name, _)| names::parse_object(name).is_some()).count();
-    let is_logged = Replay::open(disk, Seq(0)).map_or(true, |mut records| records.next().is_some());
+    let first = Replay::open(disk, Seq(0)).and_then(|mut records| records.next().transpose());
+    let is_logged = match first {
+        Ok(first) => first.is_some(),
+        // It may be a new one all the same.
+        Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Full) => return Err(error),
+        Err(_) => true,
+    };
     if count == 0 && !is_logged {
         return Ok(());
     }

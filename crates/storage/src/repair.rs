@@ -166,7 +166,7 @@ impl Look {
             )
         })?;
         if manifest.version() == 0 {
-            check_new(&*io, &**disk)?;
+            check_new(&*io, disk)?;
         }
         let state = Arc::clone(manifest.state());
         let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());

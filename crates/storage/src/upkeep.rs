@@ -23,16 +23,19 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 /// Writes all rows in memory to objects, each in the model that owns its time.
 pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
     let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
-    let flushed = for_all(&engine.tables(), |table| {
-        let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
-        drain(engine, table, &boundaries, Take::All)
-    });
+    let flushed = for_all(&engine.tables(), |table| drain_table(engine, table));
     if flushed.is_err() && had_unlogged {
         // What is still in memory is for the next flush, at the latest for the close.
         engine.has_unlogged.store(true, Ordering::Release);
     }
     engine.cut_log()?;
     flushed
+}
+
+/// Writes all rows of a table that are in memory to objects, each in the model that owns its time.
+fn drain_table(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
+    let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
+    drain(engine, table, &boundaries, Take::All)
 }
 
 /// Does something to each table, also behind one with which it failed or panicked, so that one damaged
@@ -102,9 +105,19 @@ pub(crate) fn cascade_table(
 /// Forgets what is not needed any more after readings have fallen: the log of what is in objects, and deletes that
 /// hide nothing.
 pub(crate) fn forget(engine: &Engine) -> Result<()> {
+    let released = release_log(engine);
     let cut = engine.cut_log();
     let retired = engine.tables().into_iter().map(|table| engine.retire_tombstones(&table));
-    retired.fold(cut, Result::and)
+    retired.fold(released.and(cut), Result::and)
+}
+
+/// Drains the tables that keep the oldest part of a log that is too long. A few rows may stay in memory for years when
+/// they are of the future or come of age late, and all that was logged behind them would stay with them.
+fn release_log(engine: &Engine) -> Result<()> {
+    let Some(place) = engine.place_to_cut() else { return Ok(()) };
+    let keeps_it = |table: &Arc<Table>| table.live().all_runs().any(|run| run.first_seq < place);
+    let keepers: Vec<_> = engine.tables().into_iter().filter(keeps_it).collect();
+    for_all(&keepers, |table| drain_table(engine, table)).map(drop)
 }
 
 /// Starts the thread that writes the log and shows what is in it.
@@ -175,12 +188,12 @@ fn note(engine: &Engine, drained: Result<()>) {
     match drained {
         Ok(()) if was_blocked => {
             engine.set_blocked(None);
-            tracing::info!("the disk has room again: readings are moved, and writes taken");
+            tracing::info!("there is room again: readings are moved, and writes taken");
         }
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::Full => {
             if !was_blocked {
-                tracing::error!(%error, "readings cannot leave memory until the disk has room");
+                tracing::error!(%error, "readings cannot leave memory until there is room");
             }
             engine.set_blocked(Some(error));
         }

@@ -19,7 +19,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The disk or the network failed: retry when it is well again.
     Io,
-    /// The disk is full: free some space and try again; nothing is broken, and nothing needs a restart.
+    /// The disk is full, or the system has no more open files or memory for this process: make room as the message
+    /// says and try again; nothing is broken, and nothing needs a restart.
     Full,
     /// A limit of memory, time or size was reached: ask for less, or raise the limit.
     Limit,
@@ -96,11 +97,14 @@ impl Error {
         internal => Internal;
     }
 
-    /// A failure of the operating system while doing `what` (for example `writing wal/1.log`).
+    /// A failure of the operating system while doing `what` (for example `writing wal/1.log`). Where something has run
+    /// out the message ends with what to do about that.
     pub fn io(what: impl fmt::Display, source: &std::io::Error) -> Self {
+        if let Some(advice) = advice_when_run_out(source) {
+            return Self::new(ErrorKind::Full, format!("{what}: {source}; {advice} and try again"));
+        }
         let kind = match source.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
             _ => ErrorKind::Io,
         };
         Self::new(kind, format!("{what}: {source}"))
@@ -143,6 +147,29 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// The number of the error of a system with too many open files, which the standard library has no name for. It is the
+/// same on Linux and macOS.
+const ENFILE: i32 = 23;
+/// Likewise of a process with too many open files.
+const EMFILE: i32 = 24;
+
+/// What to do about an error that says that something of which there will be more later has run out.
+fn advice_when_run_out(source: &std::io::Error) -> Option<&'static str> {
+    use std::io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+
+    Some(match (source.kind(), source.raw_os_error()) {
+        (StorageFull | QuotaExceeded, _) => "free some space",
+        (OutOfMemory, _) => "free some memory",
+        (_, Some(EMFILE)) if cfg!(unix) => {
+            "close what is not needed, or let the process open more files (`ulimit -n`),"
+        }
+        (_, Some(ENFILE)) if cfg!(unix) => {
+            "close what is not needed, as the machine has too many open files,"
+        }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Error {

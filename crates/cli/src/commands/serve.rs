@@ -1,10 +1,11 @@
 //! `tidefall serve`
 
 use tidefall_server::{Server, ServerOptions, listen, termination};
+use tidefall_storage::store::allow_more_files;
 
 use super::runtime;
 use crate::args::ServeArgs;
-use crate::output::{Outcome, Stop, say};
+use crate::output::{Outcome, Stop, note, say};
 
 pub(crate) fn run(args: ServeArgs) -> Outcome {
     let options = ServerOptions {
@@ -12,6 +13,10 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
         body_bytes_max: args.body_max,
         ..ServerOptions::default()
     };
+    // Without that it serves fewer connections and objects at a time.
+    if let Err(error) = allow_more_files() {
+        note!("{error}");
+    }
     runtime()?.block_on(async {
         // First of all: where the port is in use, no new database must be left behind.
         let listener = listen(args.listen).await?;

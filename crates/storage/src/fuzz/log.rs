@@ -23,7 +23,7 @@ pub fn wal(data: &[u8]) {
         write_log(&shared, mode, data);
         damage(&disk, &name, data);
     }
-    let read = Replay::open(&*shared, Seq(0)).map(|replay| replay.count());
+    let read = Replay::open(&shared, Seq(0)).map(|replay| replay.count());
     read.map_or_else(|error| check_error(&error), drop);
     let (mut log, replay) = match Wal::open(shared, Seq(0), 2) {
         Ok(opened) => opened,

@@ -20,19 +20,19 @@ pub trait Disk: Send + Sync + Debug {
     ///
     /// # Errors
     /// `Conflict` when the name exists, `NotFound` when its directory is missing, `Full` when there is no room for
-    /// the name; the file does not exist then.
+    /// the name, or no more files can be opened; the file does not exist then.
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>>;
 
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// `NotFound` without such a file.
+    /// `NotFound` without such a file, `Full` when no more files can be opened.
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>>;
 
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound` without such a file.
+    /// `NotFound` without such a file, `Full` when no more files can be opened.
     fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>>;
 
     /// Gives a file a second name in the same directory.
@@ -53,7 +53,7 @@ pub trait Disk: Send + Sync + Debug {
     /// `Io` when the disk fails.
     fn list(&self, dir: &str) -> Result<Vec<DiskEntry>>;
 
-    /// Makes the names in a directory durable.
+    /// Makes the names in a directory durable. Where one was created this opens no file.
     ///
     /// # Errors
     /// `Io` when the disk fails.

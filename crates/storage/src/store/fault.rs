@@ -9,6 +9,7 @@ use super::{Disk, DiskEntry, DiskFile};
 
 // The numbers that Linux gives these errors, so that messages read as they would in earnest.
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
 /// What goes wrong, and in which operation.
@@ -32,11 +33,13 @@ pub enum Fault {
     FlippedBit,
     /// A file that is opened is not there.
     MissingFile,
+    /// A file or a directory cannot be opened, because the process has too many open.
+    TooManyFiles,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::WriteError,
         Self::ShortWrite,
         Self::DiskFull,
@@ -46,6 +49,7 @@ impl Fault {
         Self::ReadError,
         Self::FlippedBit,
         Self::MissingFile,
+        Self::TooManyFiles,
     ];
 }
 
@@ -150,6 +154,7 @@ impl Plan {
 fn failure(name: &str, fault: Fault) -> Error {
     let source = match fault {
         Fault::DiskFull | Fault::SyncFull => io::Error::from_raw_os_error(ENOSPC),
+        Fault::TooManyFiles => io::Error::from_raw_os_error(EMFILE),
         Fault::MissingFile => io::Error::from(io::ErrorKind::NotFound),
         _ => io::Error::from_raw_os_error(EIO),
     };
@@ -167,17 +172,17 @@ impl Disk for FaultDisk {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
-        self.fail(name, &[Fault::NameError, Fault::DiskFull])?;
+        self.fail(name, &[Fault::NameError, Fault::DiskFull, Fault::TooManyFiles])?;
         Ok(self.wrap(name, self.inner.create(name)?))
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
-        self.fail(name, &[Fault::MissingFile])?;
+        self.fail(name, &[Fault::MissingFile, Fault::TooManyFiles])?;
         Ok(self.wrap(name, self.inner.open(name)?))
     }
 
     fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
-        self.fail(name, &[Fault::MissingFile])?;
+        self.fail(name, &[Fault::MissingFile, Fault::TooManyFiles])?;
         Ok(self.wrap(name, self.inner.open_write(name)?))
     }
 
@@ -192,7 +197,7 @@ impl Disk for FaultDisk {
     }
 
     fn list(&self, dir: &str) -> Result<Vec<DiskEntry>> {
-        self.fail(dir, &[Fault::NameError])?;
+        self.fail(dir, &[Fault::NameError, Fault::TooManyFiles])?;
         self.inner.list(dir)
     }
 

@@ -5,22 +5,13 @@ use tidefall_types::{Error, ErrorKind, Result};
 
 use super::{Disk, DiskEntry, DiskFile};
 
-/// The error of what must not be tried again, though a full disk is the cause: what an fsync has failed to make
-/// durable may be lost, however much room there is later.
+/// The error of what must not be tried again, though a full disk or the like is the cause: what an fsync has failed to
+/// make durable may be lost, however much room there is later.
 pub(crate) fn final_error(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Full => error.with_kind(ErrorKind::Io),
         _ => error,
     }
-}
-
-fn with_advice<T>(done: Result<T>) -> Result<T> {
-    done.map_err(|error| match error.kind() {
-        ErrorKind::Full => {
-            Error::new(ErrorKind::Full, format!("{error}; free some space and try again"))
-        }
-        _ => error,
-    })
 }
 
 /// Whether a disk has failed to make something durable, and how. Clones share it.
@@ -49,8 +40,8 @@ impl SyncFailure {
     }
 }
 
-/// A disk that changes nothing more once it has failed to make something durable. That it is full is told as
-/// `Full`, with what to do about it, and ends nothing.
+/// A disk that changes nothing more once it has failed to make something durable. That it is full, or that no more files
+/// can be opened, is told as `Full` and ends nothing.
 ///
 /// The operating system may have dropped the bytes of a failed fsync and yet let the next fsync
 /// succeed (Rebello et al., "Can applications recover from fsync failures?", 2020), so no later
@@ -80,12 +71,12 @@ impl GuardedDisk {
 impl Disk for GuardedDisk {
     fn create_dir(&self, dir: &str) -> Result<()> {
         self.failure.check()?;
-        with_advice(self.inner.create_dir(dir))
+        self.inner.create_dir(dir)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         self.failure.check()?;
-        Ok(self.wrap(with_advice(self.inner.create(name))?))
+        Ok(self.wrap(self.inner.create(name)?))
     }
 
     // Nobody writes to a file that was opened for reading.
@@ -100,7 +91,7 @@ impl Disk for GuardedDisk {
 
     fn link(&self, from: &str, to: &str) -> Result<()> {
         self.failure.check()?;
-        with_advice(self.inner.link(from, to))
+        self.inner.link(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -135,7 +126,7 @@ impl DiskFile for GuardedFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.failure.check()?;
-        with_advice(self.inner.write_at(offset, bytes))
+        self.inner.write_at(offset, bytes)
     }
 
     fn sync(&self) -> Result<()> {

@@ -3,16 +3,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::Result;
 
+use super::limits::files_max;
 use super::{Disk, DiskFile};
 
-/// Open files kept for reuse: enough for the objects of a large query, and far below the 1,024
-/// that a process may usually hold open.
-const OPEN_FILES_MAX: usize = 256;
+/// Open files kept for reuse: enough for the objects of a large query.
+const OPEN_FILES_MAX: u64 = 256;
+/// Of the files that the process may hold open, one in so many is kept at most. Usually they are 1,024, and on macOS 256:
+/// what is written needs some as well, and so do the connections of a server and whatever else the process does.
+const OPEN_FILES_SHARE: u64 = 4;
 
 /// Files open for reading; the one unused for longest is closed when there are too many.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Handles {
     inner: Mutex<Inner>,
+    files_max: usize,
+}
+
+impl Default for Handles {
+    fn default() -> Self {
+        let share = files_max().map_or(OPEN_FILES_MAX, |files| files / OPEN_FILES_SHARE);
+        let files_max = share.clamp(1, OPEN_FILES_MAX) as usize;
+        Self { inner: Mutex::default(), files_max }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +61,7 @@ impl Handles {
         // A handle opened while something was removed might be of the removed file, and would
         // keep its bytes on disk.
         if inner.removals == removals {
-            inner.insert(name, Arc::clone(&file));
+            inner.insert(name, Arc::clone(&file), self.files_max);
         }
         Ok(file)
     }
@@ -68,8 +80,8 @@ impl Handles {
 }
 
 impl Inner {
-    fn insert(&mut self, name: &str, file: Arc<dyn DiskFile>) {
-        if self.files.len() >= OPEN_FILES_MAX {
+    fn insert(&mut self, name: &str, file: Arc<dyn DiskFile>, files_max: usize) {
+        if self.files.len() >= files_max {
             let oldest = self.files.iter().min_by_key(|(_, handle)| handle.last_use);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.files.remove(&oldest);
@@ -88,12 +100,12 @@ mod tests {
     fn the_cache_is_bounded_and_forgets() {
         let disk = MemDisk::new();
         let handles = Handles::default();
-        for i in 0..OPEN_FILES_MAX + 10 {
+        for i in 0..handles.files_max + 10 {
             disk.create(&format!("f{i}")).unwrap();
             handles.open(&disk, &format!("f{i}")).unwrap();
             handles.open(&disk, "f0").unwrap();
         }
-        assert_eq!(handles.lock().files.len(), OPEN_FILES_MAX);
+        assert_eq!(handles.lock().files.len(), handles.files_max);
         assert!(handles.lock().files.contains_key("f0"), "the most used file was closed");
         disk.remove("f0").unwrap();
         handles.forget("f0");

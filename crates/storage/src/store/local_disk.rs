@@ -1,9 +1,10 @@
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
 
@@ -14,6 +15,9 @@ use super::{Disk, DiskEntry, DiskFile};
 #[derive(Debug)]
 pub struct LocalDisk {
     root: PathBuf,
+    // Directories, open. Each is opened before a name is made in it: when the name is there and must become durable, it
+    // would be too late to find that no more files can be opened. A database has a handful of them.
+    dirs: Mutex<HashMap<Box<str>, Arc<File>>>,
 }
 
 impl LocalDisk {
@@ -21,7 +25,7 @@ impl LocalDisk {
     /// directory. Nothing is touched until it is used.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { root: std::path::absolute(&root).unwrap_or(root) }
+        Self { root: std::path::absolute(&root).unwrap_or(root), dirs: Mutex::default() }
     }
 
     /// The directory that names are relative to.
@@ -38,6 +42,23 @@ impl LocalDisk {
             return Err(Error::invalid(format!("{name:?} is not a name inside of a database")));
         }
         Ok(self.root.join(name))
+    }
+
+    // The map is whole between any two statements, so a panic elsewhere does not harm it.
+    fn dirs(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<File>>> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A directory, which stays open.
+    fn dir(&self, dir: &str) -> Result<Arc<File>> {
+        if let Some(file) = self.dirs().get(dir) {
+            return Ok(Arc::clone(file));
+        }
+        let file = File::open(self.path(dir)?)
+            .map_err(|error| Error::io(format!("opening directory {dir:?}"), &error))?;
+        let file = Arc::new(file);
+        self.dirs().insert(dir.into(), Arc::clone(&file));
+        Ok(file)
     }
 
     fn open_with(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn DiskFile>> {
@@ -58,14 +79,21 @@ impl Disk for LocalDisk {
             return fs::create_dir_all(&path).map_err(|error| failed(&error));
         }
         self.create_dir(names::parent(dir))?;
+        self.dir(names::parent(dir))?;
         match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(&error)),
-            // Also when it exists: who made it may have been killed before this step.
-            _ => self.sync_dir(names::parent(dir)),
+            // One of that name that is open is another, which was removed.
+            Ok(()) => drop(self.dirs().remove(dir)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(&error));
+            }
+            // Who made it may have been killed before the next step.
+            Err(_) => {}
         }
+        self.sync_dir(names::parent(dir))
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        self.dir(names::parent(name))?;
         self.open_with(name, OpenOptions::new().read(true).write(true).create_new(true))
     }
 
@@ -113,8 +141,8 @@ impl Disk for LocalDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> Result<()> {
-        File::open(self.path(dir)?)
-            .and_then(|file| file.sync_all())
+        self.dir(dir)?
+            .sync_all()
             .map_err(|error| Error::io(format!("syncing directory {dir:?}"), &error))
     }
 }

@@ -9,8 +9,8 @@
 //! 4. [`Wal::open`] reads the last file, cuts off a torn tail, which nobody was told is durable, and
 //!    seals it. New records go to a new file; no file is written again after a crash.
 //!
-//! A full disk is no failure: all that was appended since the last sync is taken back, the torn frame is cut
-//! off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
+//! A full disk is no failure, nor is a file that cannot be opened: all that was appended since the last sync is taken
+//! back, the torn frame is cut off, and the log goes on. Any other failed write, and every failed fsync, ends the log until it is opened again.
 //!
 //! Torn tail or damage? Every frame carries the number of bytes of its file that were durable when
 //! it was written. An invalid frame below that number was once whole: damage, and an error that
@@ -74,6 +74,8 @@ struct Sealed {
     number: u64,
     // Behind its last record.
     end_seq: Seq,
+    // None of a file that is not wanted any more.
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -104,14 +106,17 @@ impl Wal {
             confirm(&*disk, from, &survey)?;
         }
         let mut unsealed = repair(&*disk, &survey)?;
-        let replay = Replay::new(from, &survey);
-        let mut sealed: VecDeque<Sealed> =
-            survey.unwanted.iter().map(|&number| Sealed { number, end_seq: from }).collect();
+        let replay = Replay::new(&disk, from, &survey);
+        let mut sealed: VecDeque<Sealed> = survey
+            .unwanted
+            .iter()
+            .map(|&number| Sealed { number, end_seq: from, bytes: 0 })
+            .collect();
         let next_seq = survey.tail.map_or(from, |tail| from.max(tail.next_seq));
         for (i, file) in survey.files.iter().enumerate() {
             let next = survey.files.get(i + 1);
             let end_seq = next.map_or(next_seq, |next| next.header.first_seq);
-            sealed.push_back(Sealed { number: file.header.number, end_seq });
+            sealed.push_back(Sealed { number: file.header.number, end_seq, bytes: file.size });
         }
         let next_number = sealed.back().map_or(1, |last| last.number + 1);
         if let Some(last) = &mut unsealed {
@@ -224,6 +229,23 @@ impl Wal {
             }
             Ok(removed)
         })
+    }
+
+    /// Where the log is to be cut when it has more than so many bytes, so that at most half as many stay: it is then a
+    /// while until it has too many again.
+    pub(crate) fn place_to_cut(&self, bytes_max: u64) -> Option<Seq> {
+        let sealed = self.sealed.iter().map(|file| (file.bytes, file.end_seq));
+        let active = self.active.iter().map(|file| (file.written, file.end_seq));
+        let mut left: u64 = sealed.clone().chain(active.clone()).map(|(bytes, _)| bytes).sum();
+        if left <= bytes_max {
+            return None;
+        }
+        let ends = sealed.chain(active).map(|(bytes, end_seq)| {
+            left -= bytes;
+            (left, end_seq)
+        });
+        let mut few = ends.filter(|(left, _)| *left <= bytes_max / 2);
+        few.next().map(|(_, end_seq)| end_seq)
     }
 
     /// Makes everything durable and seals the log, so that the next open finds it whole.
@@ -358,7 +380,8 @@ impl Wal {
 
     /// Writes no more to a file; what comes next goes to another.
     fn leave(&mut self, active: &Active) {
-        self.sealed.push_back(Sealed { number: active.header.number, end_seq: active.end_seq });
+        let (number, end_seq) = (active.header.number, active.end_seq);
+        self.sealed.push_back(Sealed { number, end_seq, bytes: active.written });
         self.sealed_end = active.end_seq;
         self.next_number = active.header.number + 1;
     }
@@ -429,7 +452,7 @@ fn create_file(disk: &dyn Disk, salt: u64, number: u64, first_seq: Seq) -> Resul
     if let Err(error) = file.write_at(0, &header.encode()) {
         if error.kind() == ErrorKind::Full {
             // The next try shall find the name free.
-            disk.remove(&name)?;
+            disk.remove(&name).map_err(final_error)?;
         }
         return Err(error);
     }

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tidefall_types::{Result, Seq};
 
@@ -20,6 +21,7 @@ pub struct Record {
 /// and ends after the first error.
 #[derive(Debug)]
 pub struct Replay {
+    disk: Arc<dyn Disk>,
     from: Seq,
     files: VecDeque<(LogFile, FileEnd)>,
     frames: Option<(FrameReader, FileEnd)>,
@@ -41,13 +43,13 @@ enum FileEnd {
 
 impl Replay {
     /// The records from `from` on of the log on `disk`, without changing it: a torn tail is left
-    /// out and left there. They are the records that there are now, whatever a writer appends or deletes
-    /// before they are read.
+    /// out and left there. They are the records that there are now, whatever a writer appends before they are read; what
+    /// it deletes meanwhile of a long log is an error when it comes to that.
     ///
     /// # Errors
     /// `Corrupt` when a needed file is missing or damaged before the last frame that is whole.
-    pub fn open(disk: &dyn Disk, from: Seq) -> Result<Self> {
-        Ok(Self::new(from, &survey(disk, from)?))
+    pub fn open(disk: &Arc<dyn Disk>, from: Seq) -> Result<Self> {
+        Ok(Self::new(disk, from, &survey(&**disk, from)?))
     }
 
     /// The number of the last file and where its valid part ended when it was looked at.
@@ -55,7 +57,7 @@ impl Replay {
         self.tail
     }
 
-    pub(super) fn new(from: Seq, survey: &Survey) -> Self {
+    pub(super) fn new(disk: &Arc<dyn Disk>, from: Seq, survey: &Survey) -> Self {
         let last = survey.files.last().map(|file| file.header.number);
         let mut files: VecDeque<_> =
             survey.files.iter().map(|file| (file.clone(), FileEnd::Seal)).collect();
@@ -63,6 +65,7 @@ impl Replay {
             *end = FileEnd::At(tail.end);
         }
         Self {
+            disk: Arc::clone(disk),
             from,
             files,
             frames: None,
@@ -121,7 +124,7 @@ impl Replay {
             FileEnd::Seal => file.size,
             FileEnd::At(end) => end,
         };
-        self.frames = Some((FrameReader::new(&file, end_at), end));
+        self.frames = Some((FrameReader::new(&*self.disk, &file, end_at)?, end));
         self.cursor.next_seq = self.cursor.next_seq.max(file.header.first_seq);
         Ok(true)
     }

@@ -46,28 +46,28 @@ pub(crate) fn salvage(
     mut take: impl FnMut(Found) -> Result<()>,
 ) -> Result<Vec<u64>> {
     let numbers = log_numbers(disk)?;
-    let mut files = Vec::new();
-    for &number in numbers.iter().rev() {
-        let file = open(disk, number)?;
+    // Of a long log not all files can be open at once: the second time they are opened one by one.
+    let mut wanted = numbers.len();
+    while let Some(before) = wanted.checked_sub(1) {
+        wanted = before;
         // Those before it are not wanted any more.
-        let is_first = matches!(&file, Opened::File(file) if file.header.first_seq <= from);
-        files.push((number, file));
-        if is_first {
+        if matches!(open(disk, numbers[wanted])?, Opened::File(file) if file.header.first_seq <= from)
+        {
             break;
         }
     }
     let mut reader = Salvage { from, next_seq: Seq(0), take: &mut take };
     let mut expected = None;
-    for (number, file) in files.into_iter().rev() {
+    for &number in &numbers[wanted..] {
         let is_last = numbers.last() == Some(&number);
-        match file {
+        match open(disk, number)? {
             Opened::File(file) => {
                 let is_first_missing = number > 1 && file.header.first_seq > from;
                 let before = expected.unwrap_or(number - u64::from(is_first_missing));
                 for missing in before..number {
                     reader.lose(&names::wal_file(missing), 0..0, "the file is missing")?;
                 }
-                reader.file(&file, is_last)?;
+                reader.file(disk, &file, is_last)?;
             }
             // A process died in its creation: it never held anything.
             Opened::Unborn if is_last => {}
@@ -125,8 +125,8 @@ impl Salvage<'_> {
         (self.take)(Found::Gap(Gap { name: name.to_owned(), bytes, why: why.to_owned() }))
     }
 
-    fn file(&mut self, log: &LogFile, is_last: bool) -> Result<()> {
-        let mut frames = FrameReader::new(log, log.size);
+    fn file(&mut self, disk: &dyn Disk, log: &LogFile, is_last: bool) -> Result<()> {
+        let mut frames = FrameReader::new(disk, log, log.size)?;
         let mut cursor = RecordCursor::new(self.next_seq.max(log.header.first_seq));
         let mut pieces: Option<Pieces> = None;
         let mut body = Vec::new();

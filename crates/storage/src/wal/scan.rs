@@ -15,6 +15,12 @@ use crate::store::{Disk, DiskEntry, DiskFile};
 /// Bytes looked at together in search of a frame behind damage.
 const SEARCH_BYTES: usize = 1 << 20;
 
+/// Files of a log that are held open at once, the first that will be read and the last: as many as the log has of a
+/// database with the usual memory, so that who reads beside its writer has all of them, and few beside the 1,024 files
+/// that a process may usually hold open. One that was cut before it is opened again is an error for that reader, who
+/// then begins anew with what the manifest has become.
+const OPEN_FILES_MAX: usize = 16;
+
 /// What the log directory holds.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -36,18 +42,30 @@ impl Survey {
     }
 }
 
-/// A file of the log, open: it can be read to its end also when the writer deletes it meanwhile.
+/// A file of the log. As long as it is open it can be read to its end also when the writer deletes it meanwhile.
 #[derive(Debug, Clone)]
 pub(super) struct LogFile {
     pub(super) header: FileHeader,
     /// Its length when it was opened: of a file with another one behind it, all that it will ever have.
     pub(super) size: u64,
-    file: Arc<dyn DiskFile>,
+    /// None while it is closed.
+    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl LogFile {
     pub(super) fn new(header: FileHeader, size: u64, file: Arc<dyn DiskFile>) -> Self {
-        Self { header, size, file }
+        Self { header, size, file: Some(file) }
+    }
+
+    /// Its bytes.
+    fn open(&self, disk: &dyn Disk) -> Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        disk.open(&names::wal_file(self.header.number)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => missing(self.header.number),
+            _ => error,
+        })
     }
 }
 
@@ -78,6 +96,10 @@ pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
         check_follows(&survey.files, &file.header)?;
         let is_first = file.header.first_seq <= from;
         survey.files.push(file);
+        // The last one, which comes first here, stays open.
+        if let Some(place @ 1..) = survey.files.len().checked_sub(OPEN_FILES_MAX) {
+            survey.files[place].file = None;
+        }
         if is_first {
             survey.unwanted = listed;
             break;
@@ -91,7 +113,7 @@ pub(super) fn survey(disk: &dyn Disk, from: Seq) -> Result<Survey> {
     }
     survey.files.reverse();
     if let Some(last) = survey.files.last() {
-        survey.tail = Some(find_tail(last)?);
+        survey.tail = Some(find_tail(disk, last)?);
     }
     Ok(survey)
 }
@@ -149,7 +171,7 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
     let mut bytes = [0; HEADER_BYTES];
     file.read_at(0, &mut bytes)?;
     match FileHeader::decode(&bytes, number) {
-        Ok(header) => Ok(Some(LogFile { header, size, file })),
+        Ok(header) => Ok(Some(LogFile::new(header, size, file))),
         Err(_) if unborn => Ok(None),
         Err(error) if error.kind() == ErrorKind::Corrupt => Err(damaged(&name, 0, error.message())),
         Err(error) => Err(error.context(format!("{name}, offset 0"))),
@@ -161,8 +183,8 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
 /// The first frame that is not valid is a torn tail, unless a later frame of the file says that
 /// the place was durable when that frame was written: then it was damaged afterwards, and what
 /// follows must not be thrown away. A record of which not all pieces are there is torn as a whole.
-fn find_tail(log: &LogFile) -> Result<Tail> {
-    let mut frames = FrameReader::new(log, log.size);
+fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
+    let mut frames = FrameReader::new(disk, log, log.size)?;
     let mut tail = Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq };
     let mut records = RecordCursor::new(tail.next_seq);
     let mut body = Vec::new();
@@ -301,10 +323,13 @@ pub(super) enum Frame {
 
 impl FrameReader {
     /// A reader of the frames up to `end`.
-    pub(super) fn new(log: &LogFile, end: u64) -> Self {
+    ///
+    /// # Errors
+    /// Those of opening the file, if it is closed.
+    pub(super) fn new(disk: &dyn Disk, log: &LogFile, end: u64) -> Result<Self> {
         let name = names::wal_file(log.header.number);
-        let file = Arc::clone(&log.file);
-        Self { name, file, salt: log.header.salt, offset: HEADER_BYTES as u64, end }
+        let file = log.open(disk)?;
+        Ok(Self { name, file, salt: log.header.salt, offset: HEADER_BYTES as u64, end })
     }
 
     /// Reads the body of the next frame into `body`; none at the end. After an invalid frame the

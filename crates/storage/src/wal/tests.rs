@@ -440,7 +440,7 @@ fn readers_leave_the_log_alone() {
     torn.extend_from_slice(b"torn");
     disk.place(&name, &torn);
     let steps = disk.steps();
-    let replay = Replay::open(&disk, Seq(5)).unwrap();
+    let replay = Replay::open(&disk.shared(), Seq(5)).unwrap();
     let found: Vec<Record> = replay.collect::<Result<_>>().unwrap();
     assert!(found == records[4..]);
     assert_eq!(disk.steps(), steps);
@@ -589,5 +589,92 @@ fn a_real_directory_works_too() {
             wal.append(next, 3, &[b"some ", b"bytes"]).unwrap();
         }
         wal.sync().unwrap();
+    }
+}
+
+/// How many files below a directory this process holds open.
+#[cfg(target_os = "linux")]
+fn open_below(dir: &std::path::Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|target| target.starts_with(dir) && target.extension().is_some()).count()
+}
+
+/// A log of a thousand files could not be opened, as all of them were open at once, and so it could not be repaired.
+#[cfg(target_os = "linux")]
+#[test]
+fn few_files_of_a_long_log_are_open_at_once() {
+    const FILES: u64 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(LocalDisk::new(dir.path()));
+    let (mut wal, _) = Wal::open(Arc::clone(&disk), Seq(1), 42).unwrap();
+    wal.file_bytes_max = 1;
+    for seq in 1..=FILES {
+        wal.append(Seq(seq), 1, &[b"payload"]).unwrap();
+        wal.sync().unwrap();
+    }
+    drop(wal);
+    let few = |what: &str| {
+        let open = open_below(dir.path());
+        assert!(open < 40, "{what}: {open} files are open");
+    };
+    let (_, replay) = Wal::open(Arc::clone(&disk), Seq(1), 42).unwrap();
+    few("after the open");
+    let records = replay.map(Result::unwrap).inspect(|_| few("replay")).count() as u64;
+    assert_eq!(records, FILES);
+    let mut found = 0;
+    let take = |what| {
+        few("salvage");
+        found += u64::from(matches!(what, Found::Record(_)));
+        Ok(())
+    };
+    salvage(&*disk, Seq(1), take).unwrap();
+    assert_eq!(found, FILES);
+}
+
+#[test]
+fn a_log_is_too_long_until_half_of_it_is_cut() {
+    let disk = MemDisk::new();
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    wal.file_bytes_max = 1;
+    for seq in 1..=20 {
+        wal.append(Seq(seq), 1, &[&[0; 100]]).unwrap();
+        wal.sync().unwrap();
+    }
+    let bytes = |disk: &MemDisk| -> u64 {
+        log_files(disk).iter().map(|name| disk.contents(name).unwrap().len() as u64).sum()
+    };
+    let all = bytes(&disk);
+    assert_eq!(wal.place_to_cut(all), None);
+    let place = wal.place_to_cut(all - 1).unwrap();
+    assert_eq!(wal.place_to_cut(1), Some(Seq(21)));
+    drop(wal);
+    let (mut wal, _) = open(&disk, 1).unwrap();
+    assert_eq!(wal.place_to_cut(all - 1), Some(place));
+    wal.cut(place).unwrap();
+    // It was sealed when it was opened.
+    let left = bytes(&disk) - FRAME_HEAD_BYTES as u64;
+    assert!((all / 3..=all / 2).contains(&left), "{left} of {all}");
+    assert_eq!(wal.place_to_cut(all - 1), None);
+}
+
+/// It holds as many files as it may; others are an error, not passed over.
+#[test]
+fn a_reader_notices_what_is_cut_of_a_long_log() {
+    for (files, is_whole) in [(16, true), (40, false)] {
+        let disk = MemDisk::new();
+        let (mut wal, _) = open(&disk, 1).unwrap();
+        wal.file_bytes_max = 1;
+        for seq in 1..=files {
+            wal.append(Seq(seq), 1, &[b"payload"]).unwrap();
+            wal.sync().unwrap();
+        }
+        let replay = Replay::open(&disk.shared(), Seq(1)).unwrap();
+        assert_eq!(wal.cut(Seq(files + 1)).unwrap() as u64, files);
+        let mut found: Vec<Result<Record>> = replay.collect();
+        let end = found.pop_if(|last| last.is_err());
+        let seqs: Vec<u64> = found.into_iter().map(|record| record.unwrap().seq.0).collect();
+        assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+        assert_eq!((end.is_none(), seqs.len() as u64 == files), (is_whole, is_whole), "{end:?}");
     }
 }

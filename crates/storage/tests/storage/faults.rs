@@ -115,7 +115,7 @@ impl Run {
     fn check_error(&self, error: &Error, what: &str) {
         self.errors.set(self.errors.get() + 1);
         let mut kinds = vec![ErrorKind::Io, ErrorKind::Corrupt, ErrorKind::Closed];
-        if self.fault == Fault::DiskFull {
+        if matches!(self.fault, Fault::DiskFull | Fault::TooManyFiles) {
             // Nothing is lost by it, and nothing ends.
             kinds = vec![ErrorKind::Full];
         }
