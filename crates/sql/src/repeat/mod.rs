@@ -35,7 +35,6 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use self::cut::{Cut, CutExec};
 use self::held::{HeldExec, SizedExec};
 use crate::functions::bounded::grows_beyond;
-use crate::sort::MERGED;
 
 pub(crate) use self::widths::Widths;
 
@@ -63,7 +62,9 @@ impl PhysicalOptimizerRule for BoundedRepeats {
                 Ok(match node.name() {
                     "HashJoinExec" | "NestedLoopJoinExec" | "CrossJoinExec" => bounded_join(node)?,
                     "UnnestExec" => bounded_unnest(node)?,
-                    "FilterExec" | "RepartitionExec" | MERGED => bounded_gathering(node)?,
+                    "FilterExec" | "RepartitionExec" | "SortPreservingMergeExec" => {
+                        bounded_gathering(node)?
+                    }
                     _ => Transformed::no(node),
                 })
             })

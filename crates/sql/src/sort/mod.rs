@@ -215,7 +215,8 @@ pub(crate) struct SortedExec {
 }
 
 impl SortedExec {
-    const NAME: &'static str = "Sort";
+    /// As of DataFusion's: whoever reads plans knows it.
+    const NAME: &'static str = "SortExec";
 
     fn new(inner: SortExec, fetch: Option<usize>) -> Self {
         Self { inner, fetch, metrics: ExecutionPlanMetricsSet::new() }
@@ -266,7 +267,7 @@ impl SortedExec {
 
 impl DisplayAs for SortedExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sort: by=[{}]", self.inner.expr())?;
+        write!(f, "{}: by=[{}]", Self::NAME, self.inner.expr())?;
         match self.fetch {
             Some(rows) => write!(f, ", fetch={rows}"),
             None => Ok(()),
@@ -284,7 +285,7 @@ struct MergedExec {
 }
 
 impl MergedExec {
-    const NAME: &'static str = MERGED;
+    const NAME: &'static str = "SortPreservingMergeExec";
 
     fn new(inner: SortPreservingMergeExec) -> Self {
         Self { inner, metrics: ExecutionPlanMetricsSet::new() }
@@ -326,12 +327,9 @@ impl MergedExec {
     }
 }
 
-/// What plans call a merge of sorted partitions.
-pub(crate) const MERGED: &str = "SortedMerge";
-
 impl DisplayAs for MergedExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MERGED}: by=[{}]", self.inner.expr())?;
+        write!(f, "{}: by=[{}]", Self::NAME, self.inner.expr())?;
         match self.inner.fetch() {
             Some(rows) => write!(f, ", fetch={rows}"),
             None => Ok(()),
@@ -350,9 +348,9 @@ struct Overdraft {
 
 impl Overdraft {
     fn reservation(pool: &Arc<dyn MemoryPool>) -> MemoryReservation {
-        let counted = MemoryConsumer::new(MERGED).register(pool);
+        let counted = MemoryConsumer::new(MergedExec::NAME).register(pool);
         let pool: Arc<dyn MemoryPool> = Arc::new(Self { counted });
-        MemoryConsumer::new(MERGED).register(&pool)
+        MemoryConsumer::new(MergedExec::NAME).register(&pool)
     }
 }
 

@@ -42,10 +42,13 @@ async fn sorts_of_more_than_the_memory_do_not_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_offset_of_many_rows_is_a_sort() {
-    let test_db = TestDb::with_memory(32 << 20);
+    let test_db = TestDb::with_memory(64 << 20);
     let sql =
         "SELECT value AS v FROM generate_series(1, 400000) ORDER BY v DESC LIMIT 3 OFFSET 300000";
     assert_eq!(test_db.text(sql).await, "100000\n99999\n99998");
     let plan = test_db.plan(sql).await;
-    assert!(plan.contains("Sort: by=[v@0 DESC]") && plan.contains("fetch=300003"), "{plan}");
+    assert!(
+        plan.contains("SortExec: by=[value@0 DESC]") && plan.contains("fetch=300003"),
+        "{plan}"
+    );
 }
