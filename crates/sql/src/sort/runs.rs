@@ -24,9 +24,6 @@ use futures::StreamExt;
 use crate::over::bytes_of;
 use crate::repeat::Widths;
 
-/// Bytes of rows that are sorted in one go at least where there is one key: so few parts, that it pays to merge them.
-const PART_BYTES: usize = 1 << 20;
-
 /// Batches that DataFusion's merge sets aside for each run: two, with their keys.
 const BATCHES_A_RUN: usize = 4;
 
@@ -46,6 +43,8 @@ pub(super) struct Room {
     most_bytes: usize,
     /// What it holds at least before it writes a run, whatever others hold.
     least_bytes: usize,
+    /// Rows that are sorted in one go: so few parts are merged that it pays, and they are a small part of the memory.
+    part_bytes: usize,
     /// How long a batch of a run is.
     batch_bytes: usize,
 }
@@ -62,6 +61,7 @@ impl Room {
             // What comes after a sort may need memory as well.
             most_bytes: share / 4 * 3,
             least_bytes: (share / 64).min(4 << 20),
+            part_bytes: (share / 32).clamp(16 << 10, 1 << 20),
             batch_bytes: (limit / 256).clamp(16 << 10, 1 << 20),
         }
     }
@@ -166,8 +166,11 @@ impl Sorter {
         self.loose.push(batch, bytes);
         // One key is compared quickly: then more rows are sorted in one go, and fewer parts merged.
         let is_enough = match self.wanted.keys.len() {
-            1 => self.loose.bytes >= PART_BYTES,
-            _ => self.loose.rows >= self.wanted.batch_rows || self.loose.bytes >= PART_BYTES,
+            1 => self.loose.bytes >= self.room.part_bytes,
+            _ => {
+                self.loose.rows >= self.wanted.batch_rows
+                    || self.loose.bytes >= self.room.part_bytes
+            }
         };
         match is_enough {
             true => self.settle().await,
