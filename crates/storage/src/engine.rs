@@ -1,5 +1,7 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
+mod memory;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -10,7 +12,7 @@ use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 use crate::catalog::{SensorDictionary, object};
 use crate::graveyard::Graveyard;
 use crate::ingest::commit::CommitQueue;
-use crate::kv::{KvBytes, Run, Together};
+use crate::kv::KvBytes;
 use crate::manifest::log::{LogState, ManifestLog};
 use crate::manifest::reached::Reached;
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
@@ -25,18 +27,10 @@ use crate::table::{Live, Table};
 use crate::wal::Wal;
 use crate::written::Written;
 
-/// Of the memory budget: rows in memory beyond which they are drained in the background. While
-/// they are, a sorted copy of as many bytes exists and as much again may arrive.
-const KV_SHARE: f64 = 0.18;
-/// Of the memory budget: rows in memory beyond which writers wait for the drain.
-const KV_SHARE_MAX: f64 = 0.36;
 /// Of the memory budget: bytes of the log beyond which the rows are drained that keep its oldest part. All rows in memory
 /// take a fraction of that, so that most of such a log is of rows that have left memory, and yet a recovery would read it,
 /// a few seconds for each gigabyte. Tests have less.
 const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
-/// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
-/// if that is less. Twice what a record takes packed.
-const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
@@ -471,104 +465,6 @@ impl Engine {
             outcome = outcome.and(deleted);
         }
         outcome
-    }
-
-    // ---- memory ----
-
-    /// Wakes the drain when so many bytes of rows, which have come into memory, are too many.
-    pub(crate) fn rows_came(&self, bytes: usize) {
-        if bytes > 0 && self.is_full() {
-            self.raise(|alarm| alarm.is_full = true);
-        }
-    }
-
-    /// Whether there are so many bytes of rows in memory that they shall be drained.
-    pub(crate) fn is_full(&self) -> bool {
-        self.kv_bytes() >= self.budget_share(KV_SHARE)
-    }
-
-    /// Wakes those who wait for room.
-    fn rows_left(&self) {
-        let _guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.drained.notify_all();
-    }
-
-    /// The bytes of rows in memory.
-    pub(crate) fn kv_bytes(&self) -> usize {
-        self.kv_bytes.get()
-    }
-
-    /// The bytes of rows that have left memory and that readers, or a drain under way, still hold.
-    pub(crate) fn retained_bytes(&self) -> usize {
-        self.run_bytes.get().saturating_sub(self.kv_bytes())
-    }
-
-    /// Whether there is room for more rows in memory.
-    pub(crate) fn has_room(&self) -> bool {
-        self.kv_bytes() <= self.budget_share(KV_SHARE_MAX)
-    }
-
-    /// Bytes of texts that one record of the log may hold.
-    pub(crate) fn logged_texts_max(&self) -> usize {
-        self.budget_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
-    }
-
-    /// Waits until there is room for more rows in memory. The thread that commits only calls for the drain: others wait for
-    /// it, perhaps while they keep the drain from beginning.
-    pub(crate) fn wait_for_room(&self) -> Result<()> {
-        if self.commits.is_committer() {
-            if !self.has_room() {
-                self.raise(|alarm| alarm.is_full = true);
-            }
-            return Ok(());
-        }
-        while !self.has_room() {
-            self.steps.check()?;
-            if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {
-                return Err(failure);
-            }
-            // Rows take more memory also without a write that would have called for the drain: when a reader has small
-            // runs laid together.
-            self.raise(|alarm| alarm.is_full = true);
-            let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            if !self.has_room() {
-                // Woken by the drain; the time-out only lets a failure or a close be noticed.
-                let pause = std::time::Duration::from_millis(50);
-                drop(self.drained.wait_timeout(guard, pause));
-            }
-        }
-        Ok(())
-    }
-
-    /// Why rows cannot leave memory, when a full disk keeps them there: writers learn it instead of waiting.
-    pub(crate) fn blocked(&self) -> Option<Error> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_blocked(&self, why: Option<Error>) {
-        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
-    }
-
-    pub(crate) fn raise(&self, change: impl FnOnce(&mut Alarm)) {
-        change(&mut self.alarm.0.lock().unwrap_or_else(PoisonError::into_inner));
-        self.alarm.1.notify_all();
-    }
-
-    /// The number of runs, from the first on, that one drain takes: as many as stay within the share of the
-    /// key-value model, as they are and as the columns that will be made of them.
-    pub(crate) fn drain_batch(&self, runs: &[Arc<Run>]) -> usize {
-        let share = self.budget_share(KV_SHARE);
-        let (mut bytes, mut together) = (0, Together::default());
-        let fitting = runs.iter().take_while(|run| {
-            bytes += run.size_bytes;
-            together.add(run);
-            bytes.max(together.bytes()) <= share
-        });
-        fitting.count().max(1)
-    }
-
-    fn budget_share(&self, share: f64) -> usize {
-        (self.options.memory_bytes as f64 * share) as usize
     }
 }
 
