@@ -22,15 +22,14 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 use futures::{Stream, StreamExt};
 
+use crate::otherwise::{RunsOtherwise, runs_otherwise};
 use crate::over::{OverExec, bytes_of, room_of};
 use crate::sort::SortedExec;
 
@@ -139,52 +138,24 @@ impl DisplayAs for GroupwiseExec {
     }
 }
 
-impl ExecutionPlan for GroupwiseExec {
-    fn name(&self) -> &str {
-        "Groupwise"
+runs_otherwise!(GroupwiseExec);
+
+impl RunsOtherwise for GroupwiseExec {
+    const NAME: &'static str = "Groupwise";
+
+    fn inner(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.inner)
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
+    fn looks_at(&self) -> &dyn ExecutionPlan {
+        &*self.inner
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.inner.maintains_input_order()
+    fn over(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self { inner, keys: self.keys.clone(), least: self.least })
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.inner.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let inner = Arc::clone(&self.inner).replace_children(children, options)?;
-        Ok(Arc::new(Self { inner, keys: self.keys.clone(), least: self.least }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, anew)
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
-    }
-
-    fn execute(
+    fn run(
         &self,
         partition: usize,
         context: Arc<TaskContext>,

@@ -42,6 +42,7 @@ mod named_windows;
 mod names;
 mod null_keys;
 mod operators;
+mod otherwise;
 mod over;
 mod passing;
 mod planner;

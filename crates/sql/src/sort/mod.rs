@@ -17,31 +17,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::spawn_buffered;
-use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
-};
-use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 
 use self::runs::{Room, SortMetrics, Sorter, Wanted};
+use crate::otherwise::{RunsOtherwise, runs_otherwise};
 
 /// A sort that keeps a few rows holds them in memory: as many as take one part of so many of it.
 const KEPT_SHARE: usize = 4;
@@ -110,132 +104,54 @@ fn row_bytes(schema: &Schema) -> usize {
     widths.map(|width| width.unwrap_or(TEXT_BYTES)).sum()
 }
 
-/// The part of a plan node that stays as DataFusion has it, though it is run in another way.
-macro_rules! runs_otherwise {
-    ($node:ty) => {
-        impl ExecutionPlan for $node {
-            fn name(&self) -> &str {
-                Self::NAME
-            }
-
-            fn properties(&self) -> &Arc<PlanProperties> {
-                self.inner.properties()
-            }
-
-            fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-                self.inner.children()
-            }
-
-            fn maintains_input_order(&self) -> Vec<bool> {
-                self.inner.maintains_input_order()
-            }
-
-            fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-                self.inner.benefits_from_input_partitioning()
-            }
-
-            fn apply_expressions(
-                &self,
-                f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-            ) -> Result<TreeNodeRecursion> {
-                self.inner.apply_expressions(f)
-            }
-
-            fn gather_filters_for_pushdown(
-                &self,
-                phase: FilterPushdownPhase,
-                filters: Vec<Arc<dyn PhysicalExpr>>,
-                config: &ConfigOptions,
-            ) -> Result<FilterDescription> {
-                self.inner.gather_filters_for_pushdown(phase, filters, config)
-            }
-
-            fn replace_children(
-                self: Arc<Self>,
-                children: Vec<Arc<dyn ExecutionPlan>>,
-                options: ReplaceChildrenOptions,
-            ) -> Result<Arc<dyn ExecutionPlan>> {
-                self.over(Arc::new(self.inner.clone()).replace_children(children, options)?)
-            }
-
-            fn with_new_children(
-                self: Arc<Self>,
-                children: Vec<Arc<dyn ExecutionPlan>>,
-            ) -> Result<Arc<dyn ExecutionPlan>> {
-                let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-                self.replace_children(children, anew)
-            }
-
-            fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-                self.inner.child_stats_requests(partition)
-            }
-
-            fn statistics_from_inputs(
-                &self,
-                inputs: &[Arc<Statistics>],
-                args: &StatisticsArgs,
-            ) -> Result<Arc<Statistics>> {
-                self.inner.statistics_from_inputs(inputs, args)
-            }
-
-            fn fetch(&self) -> Option<usize> {
-                self.kept()
-            }
-
-            fn cardinality_effect(&self) -> CardinalityEffect {
-                match self.kept() {
-                    Some(_) => CardinalityEffect::LowerEqual,
-                    None => CardinalityEffect::Equal,
-                }
-            }
-
-            fn execute(
-                &self,
-                partition: usize,
-                context: Arc<TaskContext>,
-            ) -> Result<SendableRecordBatchStream> {
-                self.run(partition, context)
-            }
-
-            fn metrics(&self) -> Option<MetricsSet> {
-                Some(self.metrics.clone_inner())
-            }
-        }
-    };
-}
-
 /// A sort of the rows of each partition.
 #[derive(Debug)]
 pub(crate) struct SortedExec {
     /// What is sorted by what; it keeps all rows.
-    inner: SortExec,
+    inner: Arc<SortExec>,
     /// The first rows, so many, are enough.
     fetch: Option<usize>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl SortedExec {
-    /// As of DataFusion's: whoever reads plans knows it.
-    const NAME: &'static str = "SortExec";
-
     fn new(inner: SortExec, fetch: Option<usize>) -> Self {
-        Self { inner, fetch, metrics: ExecutionPlanMetricsSet::new() }
+        Self { inner: Arc::new(inner), fetch, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     /// What is sorted by what.
     pub(crate) fn sort(&self) -> &SortExec {
         &self.inner
     }
+}
 
-    pub(crate) fn kept(&self) -> Option<usize> {
+runs_otherwise!(SortedExec);
+
+impl RunsOtherwise for SortedExec {
+    // As of DataFusion's: whoever reads plans knows it.
+    const NAME: &'static str = "SortExec";
+
+    fn inner(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.inner) as _
+    }
+
+    fn looks_at(&self) -> &dyn ExecutionPlan {
+        &*self.inner
+    }
+
+    fn over(&self, sort: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        match sort.downcast_ref::<SortExec>() {
+            Some(sort) => Arc::new(Self::new(sort.clone(), self.fetch)),
+            None => sort,
+        }
+    }
+
+    fn kept(&self) -> Option<usize> {
         self.fetch
     }
 
-    fn over(&self, sort: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match sort.downcast_ref::<SortExec>() {
-            Some(sort) => Arc::new(Self::new(sort.clone(), self.fetch)),
-            None => sort,
-        })
+    fn measured(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 
     fn run(
@@ -275,31 +191,45 @@ impl DisplayAs for SortedExec {
     }
 }
 
-runs_otherwise!(SortedExec);
-
 /// A merge of partitions that are sorted.
 #[derive(Debug)]
 struct MergedExec {
-    inner: SortPreservingMergeExec,
+    inner: Arc<SortPreservingMergeExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl MergedExec {
+    fn new(inner: SortPreservingMergeExec) -> Self {
+        Self { inner: Arc::new(inner), metrics: ExecutionPlanMetricsSet::new() }
+    }
+}
+
+runs_otherwise!(MergedExec);
+
+impl RunsOtherwise for MergedExec {
     const NAME: &'static str = "SortPreservingMergeExec";
 
-    fn new(inner: SortPreservingMergeExec) -> Self {
-        Self { inner, metrics: ExecutionPlanMetricsSet::new() }
+    fn inner(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.inner) as _
+    }
+
+    fn looks_at(&self) -> &dyn ExecutionPlan {
+        &*self.inner
+    }
+
+    fn over(&self, merge: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        match merge.downcast_ref::<SortPreservingMergeExec>() {
+            Some(merge) => Arc::new(Self::new(merge.clone())),
+            None => merge,
+        }
     }
 
     fn kept(&self) -> Option<usize> {
         self.inner.fetch()
     }
 
-    fn over(&self, merge: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(match merge.downcast_ref::<SortPreservingMergeExec>() {
-            Some(merge) => Arc::new(Self::new(merge.clone())),
-            None => merge,
-        })
+    fn measured(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 
     fn run(
@@ -336,8 +266,6 @@ impl DisplayAs for MergedExec {
         }
     }
 }
-
-runs_otherwise!(MergedExec);
 
 /// Takes memory for what cannot do without, whether there is some or not. It counts in the pool of all others, who get
 /// less meanwhile.

@@ -2,8 +2,10 @@
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
+use tidefall_storage::Target;
 
 use crate::TestDb;
+use crate::compare::cascade;
 
 /// Rows that take about three times the memory of queries at a budget of 64 MiB.
 const ROWS: i64 = 800_000;
@@ -51,4 +53,22 @@ async fn an_offset_of_many_rows_is_a_sort() {
         plan.contains("SortExec: by=[value@0 DESC]") && plan.contains("fetch=300003"),
         "{plan}"
     );
+}
+
+/// What a join looks for is not looked for below a sort that keeps some rows: others would be kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_joins_stay_above_sorts_that_keep_some_rows() {
+    let test_db = TestDb::with_memory(64 << 20);
+    test_db.text("CREATE TABLE t (time TIMESTAMP, v BIGINT, PRIMARY KEY (time))").await;
+    test_db
+        .text("INSERT INTO t SELECT to_timestamp(value), value FROM generate_series(1, 60000)")
+        .await;
+    // Blocks with metrics, by which rows are left out.
+    cascade(&test_db, Target::Long);
+    for kept in [100, 40_000] {
+        let first = format!("SELECT v FROM t ORDER BY -v DESC LIMIT {kept}");
+        let sql =
+            format!("SELECT s.v FROM ({first}) s JOIN (VALUES (49999), (50000)) w(x) ON s.v = w.x");
+        assert_eq!(test_db.text(&sql).await, "", "{kept}: {}", test_db.plan(&sql).await);
+    }
 }
