@@ -68,6 +68,8 @@ mod sort;
 mod source;
 mod statements;
 mod table;
+#[cfg(test)]
+mod testing;
 mod tuples;
 mod unique;
 mod unknown;

@@ -46,7 +46,8 @@ macro_rules! named_as_inner {
 }
 pub(crate) use named_as_inner;
 
-type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+/// A rule for plans that can be run.
+pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// What puts a plan right before it is optimised.
 pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {

@@ -8,16 +8,15 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::testing::{self, shown};
 
 /// All tables have these columns: keys of all types, and values.
 fn schema() -> Arc<Schema> {
@@ -92,18 +91,7 @@ fn context(has_rule: bool, partitions: usize, memory: usize) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(16);
     config.options_mut().optimizer.hash_join_single_partition_threshold = usize::MAX;
     config.options_mut().optimizer.hash_join_single_partition_threshold_rows = usize::MAX;
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc().unwrap();
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_physical_optimizer_rules(rules)
-        .build();
-    SessionContext::new_with_state(state)
-}
-
-async fn shown(context: &SessionContext, sql: &str) -> String {
-    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
-    pretty_format_batches(&batches).unwrap().to_string()
+    testing::context(config, Arc::new(GreedyMemoryPool::new(memory)), rules)
 }
 
 const AGGREGATES: [&str; 6] = [
@@ -175,8 +163,12 @@ async fn answers_are_those_of_a_join_and_an_aggregate() {
                     "SELECT {group}, {aggregates} FROM {sides} GROUP BY {group} ORDER BY {group}"
                 ),
             };
-            assert_eq!(shown(&ruled, &sql).await, shown(&plain, &sql).await, "{round}: {sql}");
-            let plan = shown(&ruled, &format!("EXPLAIN {sql}")).await;
+            assert_eq!(
+                shown(&ruled, &sql).await.unwrap(),
+                shown(&plain, &sql).await.unwrap(),
+                "{round}: {sql}"
+            );
+            let plan = shown(&ruled, &format!("EXPLAIN {sql}")).await.unwrap();
             grouped += usize::from(plan.contains("GroupedJoin"));
         }
     }
@@ -213,7 +205,7 @@ async fn other_plans_stay_as_they_are() {
         ("SELECT s.n, count(*) FROM big b FULL JOIN small s ON b.i = s.i GROUP BY s.n", false),
         ("SELECT s.n, count(*) FROM big b JOIN small s ON b.i = s.i GROUP BY ROLLUP(s.n)", false),
     ] {
-        let plan = shown(&context, &format!("EXPLAIN {sql}")).await;
+        let plan = shown(&context, &format!("EXPLAIN {sql}")).await.unwrap();
         assert_eq!(plan.contains("GroupedJoin"), is_grouped, "{sql}\n{plan}");
     }
 }

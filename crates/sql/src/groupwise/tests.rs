@@ -2,10 +2,8 @@
 
 use datafusion::arrow::array::{Float64Array, Int64Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext, col};
 use rand::rngs::SmallRng;
@@ -13,6 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::sort::BoundedSorts;
+use crate::testing::{self, shown};
 
 /// Rows ordered by `k` and `s`, in batches of any size, of which some are empty.
 fn batches(random: &mut SmallRng, schema: &SchemaRef) -> Vec<RecordBatch> {
@@ -56,13 +55,7 @@ fn context(rule: Option<Groupwise>, memory: usize) -> SessionContext {
         .with_batch_size(64)
         .with_round_robin_repartition(false)
         .with_sort_spill_reservation_bytes(1 << 16);
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc().unwrap();
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_physical_optimizer_rules(rules)
-        .build();
-    SessionContext::new_with_state(state)
+    testing::context(config, Arc::new(GreedyMemoryPool::new(memory)), rules)
 }
 
 fn table(schema: &SchemaRef, partitions: Vec<Vec<RecordBatch>>) -> Arc<MemTable> {
@@ -77,11 +70,6 @@ fn schema() -> SchemaRef {
         Field::new("s", DataType::Utf8, false),
         Field::new("v", DataType::Float64, true),
     ]))
-}
-
-async fn shown(context: &SessionContext, sql: &str) -> String {
-    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
-    pretty_format_batches(&batches).unwrap().to_string()
 }
 
 #[tokio::test]
@@ -114,8 +102,12 @@ async fn answers_are_those_of_one_run_over_all_rows() {
             ),
             ("SELECT v, count(*) OVER () AS n FROM t ORDER BY v, n", true),
         ] {
-            assert_eq!(shown(&groupwise, sql).await, shown(&plain, sql).await, "{round}: {sql}");
-            let plan = shown(&groupwise, &format!("EXPLAIN {sql}")).await;
+            assert_eq!(
+                shown(&groupwise, sql).await.unwrap(),
+                shown(&plain, sql).await.unwrap(),
+                "{round}: {sql}"
+            );
+            let plan = shown(&groupwise, &format!("EXPLAIN {sql}")).await.unwrap();
             assert_eq!(plan.contains("Groupwise"), is_groupwise, "{sql}: {plan}");
         }
     }
@@ -137,7 +129,7 @@ async fn the_memory_of_some_groups_is_enough() {
     let context = context(Some(Groupwise { rows: 4_000, bytes: usize::MAX }), 1 << 20);
     context.register_table("t", table(&schema, vec![batches])).unwrap();
     let sql = "SELECT count(*), max(d) FROM (SELECT v - avg(v) OVER (PARTITION BY k) AS d FROM t)";
-    assert!(shown(&context, sql).await.contains("500000"));
+    assert!(shown(&context, sql).await.unwrap().contains("500000"));
     let all = "SELECT count(*), max(d) FROM (SELECT v - avg(v) OVER () AS d FROM t)";
     let error = context.sql(all).await.unwrap().collect().await.unwrap_err();
     assert!(error.to_string().contains("Window[0]"), "{error}");
@@ -157,5 +149,5 @@ async fn long_rows_make_short_stretches() {
     context.register_table("t", table(&schema, vec![parts])).unwrap();
     let sql =
         "SELECT max(length(s)), max(x) FROM (SELECT s, sum(v) OVER (PARTITION BY k) AS x FROM t)";
-    assert!(shown(&context, sql).await.contains("| 10000 "));
+    assert!(shown(&context, sql).await.unwrap().contains("| 10000 "));
 }

@@ -6,12 +6,9 @@ use datafusion::arrow::array::{
     ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type, SchemaRef};
-use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryLimit};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -19,6 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::testing::{self, shown};
 
 /// A pool that knows how much was taken from it at once.
 #[derive(Debug)]
@@ -84,13 +82,7 @@ fn context(query_bytes: Option<usize>, pool: Arc<dyn MemoryPool>) -> SessionCont
         .with_target_partitions(2)
         .with_batch_size(256)
         .with_round_robin_repartition(false);
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_physical_optimizer_rules(rules)
-        .build();
-    SessionContext::new_with_state(state)
+    testing::context(config, pool, rules)
 }
 
 fn schema() -> SchemaRef {
@@ -149,11 +141,6 @@ fn partitions(random: &mut SmallRng, rows: usize, long: usize) -> Vec<Vec<Record
         first += count;
     }
     parts
-}
-
-async fn shown(context: &SessionContext, sql: &str) -> Result<String> {
-    let batches = context.sql(sql).await?.collect().await?;
-    Ok(pretty_format_batches(&batches)?.to_string())
 }
 
 fn fair(bytes: usize) -> Arc<Peak> {
