@@ -2,7 +2,8 @@
 
 Where the two mean different things by the same words, the generator says it in words that both take alike; what is
 left out for that is listed in docs/testing.md. An expression has one of five kinds: num (DOUBLE or REAL), int
-(any integer), text, bool and time.
+(any integer), text, bool and time. A column of a sixth kind, inexact, is a number whose last digits depend on how it
+was computed: it is shown, but nothing is asked of it.
 """
 
 import dataclasses
@@ -64,6 +65,10 @@ def quote(text):
     return "'" + text.replace("'", "''") + "'"
 
 
+def exact_kinds(columns):
+    return [column.kind for column in columns if column.kind != "inexact"]
+
+
 class Generator:
     """Draws questions about some tables."""
 
@@ -90,10 +95,38 @@ class Generator:
 
     def derived(self, depth):
         """A question as a source."""
-        kinds, query, identity = self.rng.choice([self.plain_rows, self.grouped])(depth - 1)
+        kinds, query, identity = self.rng.choice([self.plain_rows, self.grouped, self.parts])(depth - 1)
         alias = self.alias()
+        if identity and self.chance(0.25):
+            query = self.cut(query, kinds, identity)
         columns = [Column(f"{alias}.{name}", kind) for name, kind in kinds.items()]
         return Source(f"({query}) AS {alias}", columns, [f"{alias}.{name}" for name in identity])
+
+    def cut(self, query, kinds, identity):
+        """The first rows of a question in an order that leaves no choice."""
+        first = self.rng.choice([name for name, kind in kinds.items() if name in identity or kind not in ("num", "inexact")])
+        keys = list(dict.fromkeys([first, *(identity if self.chance(0.5) else reversed(identity))]))
+        order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
+        return f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {order} LIMIT {self.rng.choice([5, 50, 500])}"
+
+    def parts(self, _depth):
+        """Rows of tables behind each other, with a word that tells from which of them they are."""
+        sources = [self.base() for _ in range(self.rng.randint(2, 3))]
+        tags = [sorted(source.table.tags) for source in sources]
+        shared = [tag for tag in tags[0] if all(tag in others for others in tags)]
+        # Those whose rows are told apart by the tags that all have.
+        sources = [source for source in sources if len(source.table.tags) == len(shared)]
+        sides = []
+        for place, source in enumerate(sources):
+            word = f"'{chr(ord('z') - place)}'"
+            x = self.column(source.columns, "num")
+            x = f"CAST({x.text} AS DOUBLE)" if x else "0.5"
+            alias = source.text.split()[-1]
+            picks = [f'{alias}."{name}" AS g{at}' for at, name in enumerate(shared)]
+            sides.append(f"SELECT {word} AS part, {alias}.time AS t, {x} AS x{''.join(', ' + pick for pick in picks)} FROM {source.text}{self.where(source.columns)}")
+        keys = [f"g{at}" for at in range(len(shared))]
+        kinds = {"part": "text", "t": "time", "x": "num", **{key: "text" for key in keys}}
+        return kinds, " UNION ALL ".join(sides), ["part", *keys, "t"]
 
     def joined(self):
         """Two tables side by side, by tags and time or by bins of it."""
@@ -194,7 +227,8 @@ class Generator:
         if depth > 0 and self.chance(0.4):
             a, b = self.condition(columns, depth - 1), self.condition(columns, depth - 1)
             return self.rng.choice([f"({a} AND {b})", f"({a} OR {b})", f"NOT ({a})", f"({a}) IS NOT TRUE"])
-        return getattr(self, "compare_" + self.rng.choice([column.kind for column in columns]))(columns, depth)
+        kinds = exact_kinds(columns)
+        return getattr(self, "compare_" + self.rng.choice(kinds))(columns, depth) if kinds else "TRUE"
 
     def compare_time(self, columns, depth):
         column = self.column(columns, "time").text
@@ -287,12 +321,16 @@ class Generator:
             column = self.rng.choice(source.columns)
             alias = f"c{len(picks)}"
             kinds[alias] = column.kind
-            picks.append(f"{column.text if self.chance(0.6) else self.expression(source.columns, column.kind, DEPTH_MAX - 1)} AS {alias}")
+            plain = self.chance(0.6) or column.kind == "inexact"
+            picks.append(f"{column.text if plain else self.expression(source.columns, column.kind, DEPTH_MAX - 1)} AS {alias}")
         return kinds, f"SELECT {', '.join(picks)} FROM {source.text}{self.where(source.columns)}", identity
 
     def aggregate(self, columns, source):
         """An aggregate and its kind."""
-        kind = self.rng.choice([column.kind for column in columns])
+        kinds = exact_kinds(columns)
+        if not kinds:
+            return "int", "count(*)"
+        kind = self.rng.choice(kinds)
         x = self.column(columns, kind).text if self.chance(0.7) else self.expression(columns, kind, 1)
         choices = [("int", f"count({x})"), (kind, f"min({x})"), (kind, f"max({x})"), ("int", f"count(DISTINCT {x})"), ("int", "count(*)")]
         if kind in ("num", "int"):
@@ -300,7 +338,7 @@ class Generator:
             as_double = f"CAST({x} AS DOUBLE)"
             # Of infinities and NaN DuckDB's variance is 0 or NaN, as it comes.
             finite = f"CASE WHEN abs({as_double}) < 1e12 THEN {x} END" if any(table.wildness for table in self.tables) else x
-            choices += [("num", f"avg({x})"), ("num", f"stddev({finite})"), ("num", f"var_pop({finite})"), ("num", f"sum({as_double})")]
+            choices += [("num", f"avg({x})"), ("inexact", f"stddev({finite})"), ("inexact", f"var_pop({finite})"), ("num", f"sum({as_double})")]
             choices += [("num", f"median({as_double})"), ("num", f"percentile_of({as_double}, {self.rng.choice([0.0, 0.05, 0.5, 0.95, 1.0])})")]
             choices += [("int" if kind == "int" else "num", f"sum({x})")] * 2
         if kind == "bool":
@@ -353,11 +391,13 @@ class Generator:
         return Query(f"SELECT {picks}, {text} AS a0, count(*) AS n FROM {source.text}{self.where(source.columns)} GROUP BY {form}")
 
     def windowed(self):
-        source = self.base() if self.chance(0.8) else self.derived(1)
+        source = self.rng.choice([self.base, self.base, self.base, self.joined, lambda: self.derived(1), lambda: self.derived(1)])()
         if not source.identity:
             return None
         order = ", ".join(f"{name} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for name in reversed(source.identity))
-        parts = [name for name in source.identity if not name.endswith('time"')] if self.chance(0.6) else []
+        parts = [name for name in source.identity if not name.endswith('time"')] if self.chance(0.5) else []
+        if self.chance(0.3):
+            parts = [column.text for column in source.columns if column.kind in ("text", "time", "bool", "int") and self.chance(0.4)]
         partition = f"PARTITION BY {', '.join(parts)} " if parts else ""
         picks = [f"{name} AS c{i}" for i, name in enumerate(source.identity)]
         for place in range(self.rng.randint(1, 3)):
@@ -388,6 +428,23 @@ class Generator:
         offset = f" OFFSET {self.rng.choice([1, 5, 50])}" if limit and self.chance(0.2) else ""
         return Query(f"SELECT {', '.join(picks)} FROM {source.text}{self.where(source.columns)} ORDER BY {order}{limit}{offset}", ordered=True)
 
+    def reordered(self):
+        """The first rows in one order, looked at in another one; most orders are those in which rows are stored."""
+        kinds, query, identity = self.rng.choice([self.parts, self.parts, self.plain_rows])(0)
+        if not identity:
+            return None
+        way = lambda: "ASC" if self.chance(0.85) else "DESC NULLS LAST"
+        inner, outer = (self.rng.sample(identity, len(identity)) for _ in range(2))
+        alias = self.alias()
+        first = f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {', '.join(f'{key} {way()}' for key in inner)} LIMIT {self.rng.choice([3, 30, 300, 3000])}"
+        shown = ", ".join(f"{alias}.{name}" for name in kinds)
+        order = [f"{alias}.{key} {way()}" for key in outer]
+        if self.chance(0.4):
+            return Query(f"SELECT {shown} FROM ({first}) AS {alias} ORDER BY {', '.join(order)}", ordered=True)
+        partition = f"PARTITION BY {alias}.{self.rng.choice(identity)} " if self.chance(0.6) else ""
+        windows = ", ".join(f"{call} OVER ({partition}ORDER BY {', '.join(order)}) AS w{place}" for place, call in enumerate(["row_number()", "count(*)"]))
+        return Query(f"SELECT {shown}, {windows} FROM ({first}) AS {alias}")
+
     def ranked_groups(self):
         kinds, query, identity = self.grouped(1)
         if not identity:
@@ -396,7 +453,7 @@ class Generator:
         keys = list(dict.fromkeys([first, *identity]))
         order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
         # A float that was summed in another order may change places with its neighbour.
-        limit = f" LIMIT {self.rng.choice([1, 5, 20])}" if kinds[first] != "num" else ""
+        limit = f" LIMIT {self.rng.choice([1, 5, 20])}" if kinds[first] not in ("num", "inexact") else ""
         return Query(f"{query} ORDER BY {order}{limit}", ordered=bool(limit))
 
     def joined_groups(self):
@@ -484,7 +541,10 @@ class Generator:
 
     def distinct(self):
         source = self.source(1)
-        picks = self.rng.sample(source.columns, min(len(source.columns), self.rng.randint(1, 3)))
+        columns = [column for column in source.columns if column.kind != "inexact"]
+        if not columns:
+            return None
+        picks = self.rng.sample(columns, min(len(columns), self.rng.randint(1, 3)))
         texts = [column.text if self.chance(0.6) else self.expression(source.columns, column.kind, 1) for column in picks]
         return Query(f"SELECT DISTINCT {', '.join(f'{text} AS c{i}' for i, text in enumerate(texts))} FROM {source.text}{self.where(source.columns)}")
 
@@ -516,7 +576,7 @@ class Generator:
                 found = Query(self.grouped(2)[1])
             else:
                 forms = [self.windowed, self.ranked, self.ranked, self.ranked_groups, self.set_operation, self.distinct, self.scalars, self.named_twice, self.grouping_sets,
-                         self.joined_groups, self.joined_groups, self.small_side, self.small_side, self.daily, self.joined_using, self.first_values]
+                         self.joined_groups, self.joined_groups, self.small_side, self.small_side, self.daily, self.joined_using, self.first_values, self.reordered]
                 found = self.rng.choice(forms)()
             if found is not None:
                 return found

@@ -6,7 +6,7 @@
 //! - Rows of an inner join by hash come in the order of the right side. It goes on with that of the left side, as if no
 //!   two rows of the right side were equal in their order.
 //! - Sorts are put below joins that keep the order of their right side, and left out there where a column is constant. The
-//!   join then drops that it is constant, and the sort is missed. Here constants become an order, which the join keeps.
+//!   join then drops that it is constant, and the sort is missed. Here constants become orders, which the join keeps.
 //! - What is constant, or equal to something else, on a side whose columns become NULL in rows without a partner stays so
 //!   above the join. It is careful with the constants of the right side alone.
 //!

@@ -37,6 +37,7 @@ mod keys;
 mod layers;
 mod live;
 mod marks;
+mod merges;
 mod metrics;
 mod named_windows;
 mod names;

@@ -163,6 +163,10 @@ macro_rules! passes_rows_on {
                     CardinalityEffect::Equal
                 }
 
+                fn supports_limit_pushdown(&self) -> bool {
+                    true
+                }
+
                 fn gather_filters_for_pushdown(
                     &self,
                     _: FilterPushdownPhase,

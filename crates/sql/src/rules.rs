@@ -30,7 +30,7 @@ use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::sort::BoundedSorts;
-use crate::{simplify, window_limits};
+use crate::{merges, simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
 macro_rules! named_as_inner {
@@ -83,7 +83,7 @@ pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     let answers = AggregateStatistics::new();
     let known = PhysicalOptimizer::new().rules.into_iter();
     let known = known.filter(|rule| rule.name() != answers.name());
-    let known = known.map(window_limits::instead_of);
+    let known = known.map(window_limits::instead_of).map(merges::instead_of);
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
     insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalSortExpr,
+};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 
 use crate::arrange::ASCENDING;
 use crate::passing::{PassesRows, passes_rows_on};
 
 /// What is no longer known of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Forget {
     /// That something is constant in them, which is told as their order instead.
     Constants,
@@ -19,6 +21,8 @@ pub(crate) enum Forget {
     Condition,
     /// Their order.
     Order,
+    /// All their orders but this one.
+    OtherOrders(LexOrdering),
     /// Their order, and what is constant or equal in them.
     Values,
     /// All of that, and which of them are in which partition.
@@ -35,14 +39,14 @@ pub(crate) struct Unknown {
 
 impl Unknown {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, forget: Forget) -> Self {
-        let partitioning = match (forget, input.output_partitioning()) {
+        let partitioning = match (&forget, input.output_partitioning()) {
             (Forget::Everything, known) => {
                 Partitioning::UnknownPartitioning(known.partition_count())
             }
             (_, known) => known.clone(),
         };
         let known = input.equivalence_properties();
-        let equivalence = match forget {
+        let equivalence = match &forget {
             Forget::Constants => EquivalenceProperties::new_with_orderings(
                 input.schema(),
                 orders_with_constants(known),
@@ -58,6 +62,12 @@ impl Unknown {
                 equivalence.clear_orderings();
                 equivalence
             }
+            Forget::OtherOrders(order) => {
+                let mut equivalence = known.clone();
+                equivalence.clear_orderings();
+                equivalence.add_ordering(order.clone());
+                equivalence
+            }
             Forget::Values | Forget::Everything => EquivalenceProperties::new(input.schema()),
         };
         let properties = PlanProperties::new(
@@ -70,20 +80,15 @@ impl Unknown {
     }
 }
 
-/// The orders of rows in which some expressions are constant: with the constants in front, and without.
+/// The orders of rows in which some expressions are constant: by each of these alone, upwards and downwards, and those known.
+/// Whatever else is lost of the rows, an order by one column stays as long as that column.
 fn orders_with_constants(known: &EquivalenceProperties) -> Vec<Vec<PhysicalSortExpr>> {
     let constants = known.constants().into_iter();
-    let constants: Vec<PhysicalSortExpr> =
-        constants.map(|constant| PhysicalSortExpr::new(constant.expr, ASCENDING)).collect();
-    let orders = known.oeq_class().iter().map(|order| order.iter().cloned().collect::<Vec<_>>());
-    let mut all: Vec<Vec<PhysicalSortExpr>> = orders.collect();
-    let with_constants = |order: &Vec<PhysicalSortExpr>| [&constants[..], order].concat();
-    let mut more: Vec<_> = all.iter().map(with_constants).collect();
-    if more.is_empty() {
-        more.push(constants);
-    }
-    all.extend(more);
-    all
+    let alone = constants.flat_map(|constant| {
+        [ASCENDING, !ASCENDING]
+            .map(|way| vec![PhysicalSortExpr::new(Arc::clone(&constant.expr), way)])
+    });
+    known.oeq_class().iter().map(|order| order.iter().cloned().collect()).chain(alone).collect()
 }
 
 passes_rows_on!(Unknown);
@@ -96,7 +101,7 @@ impl PassesRows for Unknown {
     }
 
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self::new(input, self.forget)
+        Self::new(input, self.forget.clone())
     }
 
     fn run(
