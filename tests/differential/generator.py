@@ -107,7 +107,12 @@ class Generator:
         first = self.rng.choice([name for name, kind in kinds.items() if name in identity or kind not in ("num", "inexact")])
         keys = list(dict.fromkeys([first, *(identity if self.chance(0.5) else reversed(identity))]))
         order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
-        return f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {order} LIMIT {self.rng.choice([5, 50, 500])}"
+        return f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {order}{self.limit()}"
+
+    def limit(self):
+        """How many of the rows, and after how many others."""
+        limit = f" LIMIT {self.rng.choice([3, 30, 300, 3000])}"
+        return self.rng.choice([limit, limit, f"{limit} OFFSET {self.rng.choice([2, 20, 200])}", f" OFFSET {self.rng.choice([2, 20, 200])}"])
 
     def parts(self, _depth):
         """Rows of tables behind each other, with a word that tells from which of them they are."""
@@ -415,7 +420,14 @@ class Generator:
                 framed = self.rng.choice([framed, f"sum({double})", f"avg({double})", f"{spread}({finite})"])
             over = f"{plain} OVER ({partition}ORDER BY {order})" if self.chance(0.5) else f"{framed} OVER ({partition}ORDER BY {order}{frame})"
             picks.append(f"{over} AS w{place}")
-        return Query(f"SELECT {', '.join(picks)} FROM {source.text}{self.where(source.columns)}")
+        text = f"SELECT {', '.join(picks)} FROM {source.text}{self.where(source.columns)}"
+        if any(spread in over for spread in ("sum(", "avg(", "std", "var")) or self.chance(0.5):
+            return Query(text)
+        # The last of them orders the rows, perhaps within the partitions.
+        keys = [*(f"c{source.identity.index(name)}" for name in parts if name in source.identity and self.chance(0.8)), f"w{place}"]
+        keys += [f"c{i}" for i in range(len(source.identity)) if f"c{i}" not in keys]
+        order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
+        return Query(f"SELECT * FROM ({text}) AS {self.alias()} ORDER BY {order}{self.limit()}", ordered=True)
 
     def ranked(self):
         """The first rows in an order that leaves no choice."""
@@ -436,7 +448,7 @@ class Generator:
         way = lambda: "ASC" if self.chance(0.85) else "DESC NULLS LAST"
         inner, outer = (self.rng.sample(identity, len(identity)) for _ in range(2))
         alias = self.alias()
-        first = f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {', '.join(f'{key} {way()}' for key in inner)} LIMIT {self.rng.choice([3, 30, 300, 3000])}"
+        first = f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {', '.join(f'{key} {way()}' for key in inner)}{self.limit()}"
         shown = ", ".join(f"{alias}.{name}" for name in kinds)
         order = [f"{alias}.{key} {way()}" for key in outer]
         if self.chance(0.4):

@@ -5,6 +5,8 @@
 //! goes on with all orders that the rows of each part have. Sorts and partitions of windows above a merge then count on
 //! orders that the merge has undone; and sorts that are put below a merge, as they are finer than it, leave it as it is.
 //!
+//! Likewise it puts sorts below `OFFSET`, which then leaves out the first rows of another order, or more of them.
+//!
 //! Here a merge goes by all orders of its parts, first by its own, and nothing else is known of the rows behind it. Where a sort
 //! was left out for what is known no longer, DataFusion's rule is run again with that.
 
@@ -17,6 +19,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
@@ -42,7 +45,7 @@ impl PhysicalOptimizerRule for ModestMerges {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut plan = plan;
+        let mut plan = plan.transform_up(not_below_offsets)?.data;
         for _ in 0..ROUNDS_MAX {
             plan = self.0.optimize(plan, config)?.transform_up(in_one_order)?.data;
             if has_its_orders(&plan)? {
@@ -59,6 +62,14 @@ impl PhysicalOptimizerRule for ModestMerges {
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+}
+
+/// Rows behind an `OFFSET`, which are sorted there.
+fn not_below_offsets(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    Ok(match node.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
+        true => Transformed::yes(Arc::new(Unknown::new(node, Forget::Nothing))),
+        false => Transformed::no(node),
+    })
 }
 
 /// Whether all nodes get their rows in the order that they need.

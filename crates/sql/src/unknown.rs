@@ -15,6 +15,8 @@ use crate::passing::{PassesRows, passes_rows_on};
 /// What is no longer known of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Forget {
+    /// Nothing; but what comes above is sorted there, and not below.
+    Nothing,
     /// That something is constant in them, which is told as their order instead.
     Constants,
     /// What a filter, from which they come, has made of its condition.
@@ -47,6 +49,7 @@ impl Unknown {
         };
         let known = input.equivalence_properties();
         let equivalence = match &forget {
+            Forget::Nothing => known.clone(),
             Forget::Constants => EquivalenceProperties::new_with_orderings(
                 input.schema(),
                 orders_with_constants(known),
@@ -88,7 +91,12 @@ fn orders_with_constants(known: &EquivalenceProperties) -> Vec<Vec<PhysicalSortE
         [ASCENDING, !ASCENDING]
             .map(|way| vec![PhysicalSortExpr::new(Arc::clone(&constant.expr), way)])
     });
-    known.oeq_class().iter().map(|order| order.iter().cloned().collect()).chain(alone).collect()
+    // What is constant stands nowhere else: DataFusion sees no order at all where two have the same columns in another sequence.
+    let others = known.oeq_class().iter().map(|order| {
+        let changes = |key: &&PhysicalSortExpr| known.is_expr_constant(&key.expr).is_none();
+        order.iter().filter(changes).cloned().collect()
+    });
+    others.chain(alone).filter(|order: &Vec<_>| !order.is_empty()).collect()
 }
 
 passes_rows_on!(Unknown);

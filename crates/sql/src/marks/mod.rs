@@ -29,6 +29,9 @@ use datafusion::scalar::ScalarValue;
 use crate::correlated::{node_has, refuse, too_many_parts};
 use join::{has_any_row, joined};
 
+/// The name of the values in a subquery of `NOT IN`.
+const AMONG: &str = "__among";
+
 /// Makes joins of subqueries that are asked for rows, when the types of everything are known.
 #[derive(Debug)]
 pub(crate) struct Marks;
@@ -93,8 +96,11 @@ fn mark_filter(filter: Filter, made: &mut Made) -> Result<LogicalPlan> {
                 maker.join(&subquery, value.as_ref(), join_type)?;
             }
             Condition::NotAmong { value, subquery } => {
+                let values = subquery.subquery.schema().columns().into_iter();
+                // A name of its own, as the value may have no table before it.
+                let values = values.map(|column| Expr::Column(column).alias(AMONG));
                 let distinct = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
-                let distinct = distinct.distinct()?.build()?;
+                let distinct = distinct.project(values)?.distinct()?.build()?;
                 let subquery = Subquery { subquery: Arc::new(distinct), ..subquery };
                 left_alone.push(Expr::InSubquery(InSubquery::new(Box::new(value), subquery, true)));
             }

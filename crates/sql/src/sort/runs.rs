@@ -1,6 +1,7 @@
 //! The sort of a partition: rows that are held in memory, and runs of them on the disk.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -47,6 +48,8 @@ pub(super) struct Room {
     part_bytes: usize,
     /// How long a batch of a run is.
     batch_bytes: usize,
+    /// How long the batches are at most that come out of a merge, unless one row is longer.
+    merged_bytes: usize,
 }
 
 impl Room {
@@ -57,12 +60,15 @@ impl Room {
             MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
         };
         let share = limit / partitions.max(1);
+        let batch_bytes = (limit / 256).clamp(16 << 10, 1 << 20);
         Self {
             // What comes after a sort may need memory as well.
             most_bytes: share / 4 * 3,
             least_bytes: (share / 64).min(4 << 20),
             part_bytes: (share / 32).clamp(16 << 10, 1 << 20),
-            batch_bytes: (limit / 256).clamp(16 << 10, 1 << 20),
+            batch_bytes,
+            // Much longer than those of a run: one long row would make all of them short.
+            merged_bytes: (share / 16).max(batch_bytes),
         }
     }
 }
@@ -101,9 +107,10 @@ pub(super) struct Sorter {
     loose: Held,
     /// Batches, each sorted by itself.
     sorted: Held,
-    /// Files of sorted rows, and how many a batch of them has at most.
+    /// Files of sorted rows.
     runs: Vec<SortedSpillFile>,
-    run_rows: usize,
+    /// Bytes of the longest row.
+    longest: u64,
     /// Memory for the sorted batches, their keys, and later for the merge of runs.
     charged: MemoryReservation,
     spills: SpillManager,
@@ -139,7 +146,6 @@ impl Sorter {
         metrics: SortMetrics,
         context: &TaskContext,
     ) -> Self {
-        let run_rows = wanted.batch_rows;
         let consumer = MemoryConsumer::new("Sort").with_can_spill(true);
         let spills = SpillManager::new(context.runtime_env(), metrics.spilled, Arc::clone(&schema))
             .with_compression_type(context.session_config().spill_compression());
@@ -150,7 +156,7 @@ impl Sorter {
             loose: Held::default(),
             sorted: Held::default(),
             runs: Vec::new(),
-            run_rows,
+            longest: 0,
             charged: consumer.register(context.memory_pool()),
             spills,
             rows: metrics.rows,
@@ -183,7 +189,7 @@ impl Sorter {
         self.settle().await?;
         if self.runs.is_empty() {
             let sorted = std::mem::take(&mut self.sorted);
-            let merged = self.merge(sorted.batches, self.wanted.batch_rows, self.rows.clone())?;
+            let merged = self.merge(sorted.batches, self.rows.clone())?;
             return Ok(self.holding(merged));
         }
         // Merging takes the memory of what is still held.
@@ -201,6 +207,7 @@ impl Sorter {
         };
         drop(loose);
         let batch = sort_batch(&batch, &self.wanted.keys, self.wanted.fetch)?;
+        self.longest = self.longest.max(Widths::of_batch(&batch).longest());
         let bytes = bytes_of_batch(&batch);
         let needed = bytes + key_bytes(&self.wanted.keys, &batch)?;
         if !self.has_room(needed) {
@@ -226,15 +233,17 @@ impl Sorter {
         if sorted.rows == 0 {
             return Ok(());
         }
-        // Few enough for several batches to be merged in little memory.
-        let row_bytes = (sorted.bytes / sorted.rows).max(1);
-        self.run_rows = (self.room.batch_bytes / row_bytes).clamp(1, self.run_rows);
-        let metrics = self.rows.intermediate();
-        let mut merged = self.merge(sorted.batches, self.run_rows, metrics)?;
+        let mut merged = self.merge(sorted.batches, self.rows.intermediate())?;
         let mut file = self.spills.create_in_progress_file("sorted rows")?;
         let mut longest = 0;
         while let Some(batch) = merged.next().await {
-            longest = longest.max(file.append_batch(&batch?)?);
+            let batch = batch?;
+            // Short enough for several of them to be merged in little memory.
+            for rows in parts_of(&Widths::of_batch(&batch), batch.num_rows(), self.room.batch_bytes)
+            {
+                let part = batch.slice(rows.start, rows.len());
+                longest = longest.max(file.append_batch(&part)?);
+            }
             // The rows are all here: nothing else would give others a turn.
             tokio::task::yield_now().await;
         }
@@ -246,20 +255,25 @@ impl Sorter {
         Ok(())
     }
 
-    /// One stream of batches of so many rows out of batches that are sorted each by itself. Their memory is charged.
+    /// Rows of the batches that come out of a merge: long rows may all follow each other there.
+    fn merged_rows(&self) -> usize {
+        let longest = usize::try_from(self.longest).unwrap_or(usize::MAX).max(1);
+        (self.room.merged_bytes / longest).clamp(1, self.wanted.batch_rows.max(1))
+    }
+
+    /// One stream out of batches that are sorted each by itself. Their memory is charged.
     fn merge(
         &self,
         mut batches: Vec<RecordBatch>,
-        rows: usize,
         metrics: BaselineMetrics,
     ) -> Result<SendableRecordBatchStream> {
-        let schema = Arc::clone(&self.schema);
+        let (schema, rows) = (Arc::clone(&self.schema), self.merged_rows());
         if batches.len() < 2 {
             let Some(batch) = batches.pop() else {
                 return Ok(Box::pin(EmptyRecordBatchStream::new(schema)));
             };
             let count = batch.num_rows();
-            let parts = (0..count).step_by(rows.max(1));
+            let parts = (0..count).step_by(rows);
             let parts = parts.map(move |at| Ok(batch.slice(at, rows.min(count - at))));
             let parts: Vec<_> = parts.collect();
             let parts = futures::stream::iter(parts)
@@ -298,7 +312,7 @@ impl Sorter {
             .with_schema(Arc::clone(&self.schema))
             .with_expressions(&self.wanted.keys)
             .with_metrics(self.rows.clone())
-            .with_batch_size(self.run_rows)
+            .with_batch_size(self.merged_rows())
             .with_fetch(self.wanted.fetch)
             .with_reservation(MemoryConsumer::new("SortedRuns").register(&mine))
             .build()?;
@@ -326,6 +340,21 @@ impl Sorter {
         let batches = merged.inspect(move |_| _ = &self.charged);
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
+}
+
+/// The rows of a batch in parts of at most so many bytes, or of one row.
+fn parts_of(widths: &Widths, rows: usize, most_bytes: usize) -> Vec<Range<usize>> {
+    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0_u64);
+    for row in 0..rows {
+        let width = widths.of(row);
+        if row > start && bytes.saturating_add(width) > most_bytes as u64 {
+            parts.push(start..row);
+            (start, bytes) = (row, 0);
+        }
+        bytes = bytes.saturating_add(width);
+    }
+    parts.push(start..rows);
+    parts
 }
 
 fn rows_of(batch: &RecordBatch) -> usize {

@@ -287,3 +287,24 @@ async fn many_rows_that_are_kept_are_sorted_on_the_disk() {
         assert_eq!(plan.contains("SortExec: by="), !is_kept, "{plan}");
     }
 }
+
+/// Some long rows in the midst of short ones leave the batches of these as long as they were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_long_rows_do_not_cut_up_the_others() {
+    let mut random = SmallRng::seed_from_u64(41);
+    let long: Vec<RecordBatch> =
+        (0..20).map(|at| batch(&mut random, at * 10, 10, 60_000)).collect();
+    let short = (0..100).map(|at| batch(&mut random, 200 + at * 400, 400, 10));
+    let parts = vec![long.into_iter().chain(short).collect()];
+    let table = Arc::new(MemTable::try_new(schema(), parts).unwrap());
+    let bytes = 4 << 20;
+    let bounded = context(Some(bytes), fair(bytes));
+    bounded.register_table("t", table).unwrap();
+    let frame = bounded.sql("SELECT * FROM t ORDER BY f, id").await.unwrap();
+    let batches = frame.collect().await.unwrap();
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 40_200);
+    let longest = batches.iter().map(RecordBatch::get_array_memory_size).max();
+    assert!(longest < Some(bytes / 4), "{longest:?}");
+    assert!(batches.len() < 40_200 / 3, "{} batches", batches.len());
+}

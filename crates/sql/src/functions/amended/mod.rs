@@ -523,7 +523,11 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.inner().set_monotonicity(data_type)
+        // Of no values most give NULL, which stands at one end of an order: rows begin with it, or end.
+        match self.inner().default_value(data_type) {
+            Ok(nothing) if !nothing.is_null() => self.inner().set_monotonicity(data_type),
+            _ => SetMonotonicity::NotMonotonic,
+        }
     }
 
     fn documentation(&self) -> Option<&Documentation> {
