@@ -68,6 +68,7 @@ mod snapshots;
 mod sort;
 mod source;
 mod statements;
+mod subquery_order;
 mod table;
 #[cfg(test)]
 mod testing;

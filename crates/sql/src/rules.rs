@@ -30,6 +30,7 @@ use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::sort::BoundedSorts;
+use crate::subquery_order::SubqueryOrders;
 use crate::{merges, simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
@@ -52,7 +53,7 @@ pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// What puts a plan right before it is optimised.
 pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
+        vec![Arc::new(SubqueryOrders), Arc::new(AsOfJoins), Arc::new(AmendBefore)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(AmendAfter));
     rules.push(Arc::new(CorrelatedSubqueries));

@@ -242,6 +242,8 @@ fn config(options: &DbOptions) -> SessionConfig {
         .with_option_extension(Settings::default());
     let set = config.options_mut();
     set.optimizer.hash_join_single_partition_threshold = query_bytes(options) / WHOLE_SIDE_SHARE;
+    // LIMIT, windows and aggregates around a subquery may look at its order.
+    set.sql_parser.enable_subquery_sort_elimination = false;
     // DataFusion takes `x IS NOT TRUE` for nullable in one of its plans and not in the other, and refuses to group
     // what it is not sure of. Values are the same.
     set.execution.skip_physical_aggregate_schema_check = true;

@@ -23,7 +23,7 @@ pub(crate) enum Forget {
     Condition,
     /// Their order.
     Order,
-    /// All their orders but this one.
+    /// All their orders but this one, as far as they have it.
     OtherOrders(LexOrdering),
     /// Their order, and what is constant or equal in them.
     Values,
@@ -68,7 +68,9 @@ impl Unknown {
             Forget::OtherOrders(order) => {
                 let mut equivalence = known.clone();
                 equivalence.clear_orderings();
-                equivalence.add_ordering(order.clone());
+                // What comes from another input may not have it any more.
+                let kept = known.extract_common_sort_prefix(order.clone());
+                equivalence.add_orderings(kept.map(|(kept, _)| kept));
                 equivalence
             }
             Forget::Values | Forget::Everything => EquivalenceProperties::new(input.schema()),

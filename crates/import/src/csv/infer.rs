@@ -156,18 +156,35 @@ impl Inferred {
         }
     }
 
-    /// Leaves out columns without a name and without a value, which lines that end with a
-    /// separator have. All of the file must have been looked at.
+    /// Leaves out columns without a value, of which nobody knows the type: later files may have one. All of the file must
+    /// have been looked at. Lines that end with a separator have such a column without a name.
     pub fn leave_out_nothing(&mut self) {
         let fields = self.plan.fields.iter().zip(&self.evidence);
-        let (fields, evidence): (Vec<_>, Vec<_>) = fields
-            .filter(|(field, evidence)| self.are_named[field.column] || !evidence.is_empty())
-            .map(|(field, evidence)| (field.clone(), evidence.clone()))
-            .unzip();
-        if !fields.is_empty() && fields.len() < self.plan.fields.len() {
-            (self.plan.fields, self.evidence) = (fields, evidence);
-            self.schema.fields = plan_fields(&self.plan);
+        let (kept, left_out): (Vec<_>, Vec<_>) = fields.partition(|(field, evidence)| {
+            let is_known = matches!(evidence, Evidence::Kept(_)) && self.are_named[field.column];
+            is_known || !evidence.is_empty()
+        });
+        if kept.is_empty() || left_out.is_empty() {
+            return;
         }
+        let named = left_out.iter().filter(|(field, _)| self.are_named[field.column]);
+        let named: Vec<&str> = named.map(|(field, _)| field.name.as_str()).collect();
+        if let ([first, ..], None) = (&named[..], &self.plan.wide_tag) {
+            let note = match named.len() {
+                1 => {
+                    format!("{first:?} has no values and is left out; --type {first}=TEXT keeps it")
+                }
+                count => format!(
+                    "{first:?} and {} more columns have no values and are left out; --type {first}=TEXT keeps the first",
+                    count - 1
+                ),
+            };
+            self.schema.notes.push(note);
+        }
+        let (fields, evidence) =
+            kept.into_iter().map(|(field, evidence)| (field.clone(), evidence.clone())).unzip();
+        (self.plan.fields, self.evidence) = (fields, evidence);
+        self.schema.fields = plan_fields(&self.plan);
     }
 
     /// The types that the values of the fields call for, also where the table has another.

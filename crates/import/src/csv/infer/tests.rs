@@ -94,3 +94,26 @@ fn a_single_number_with_zeros_in_front_makes_text() {
     assert_eq!(schema.fields[0].ty, FieldType::Text);
     assert!(schema.notes[0].contains("zeros in front"), "{:?}", schema.notes);
 }
+
+/// A column without values was a DOUBLE for ever, and the first remark of a later file ended its import.
+#[test]
+fn columns_without_values_are_left_out() {
+    let whole = |text: &str, options: &CsvOptions| {
+        let mut inferred =
+            infer(text.as_bytes(), options).unwrap_or_else(|error| panic!("{error}"));
+        inferred.leave_out_nothing();
+        let fields = inferred.schema.fields.iter().map(|field| field.name.clone());
+        (fields.collect::<Vec<_>>().join(" "), inferred.schema.notes)
+    };
+    let text = "time,v,note,w,\n2024-01-01,1,,NA,\n2024-01-02,2,,,\n";
+    let (fields, notes) = whole(text, &CsvOptions::default());
+    assert_eq!(fields, "v");
+    assert!(notes[0].starts_with("\"note\" and 1 more columns have no values"), "{notes:?}");
+    let types = [("note".to_owned(), FieldType::Text)].into();
+    let (fields, notes) = whole(text, &CsvOptions { types, ..CsvOptions::default() });
+    assert_eq!(fields, "v note");
+    assert!(notes[0].starts_with("\"w\" has no values"), "{notes:?}");
+    // Without any there would be no row.
+    let (fields, notes) = whole("time,v\n2024-01-01,\n", &CsvOptions::default());
+    assert_eq!((fields.as_str(), notes.len()), ("v", 0));
+}

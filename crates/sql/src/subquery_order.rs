@@ -1,0 +1,149 @@
+//! `ORDER BY` in a subquery is the order in which `array_agg` and others take its rows.
+//!
+//! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; DataFusion
+//! drops it. Sorts of subqueries stay in the plan here (`session.rs`); those that matter to nobody go when it is made one that can be
+//! run, but for those whose rows are counted or numbered as they come (`merges.rs`). Aggregates read rows in several parts:
+//! they are told the order, and the sort goes.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr::Sort as SortKey;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Expr, Filter, LogicalPlan, Projection, Sort, SubqueryAlias,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Aggregates whose answers depend on the order of the rows, if they are not told one.
+const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+
+/// Puts orders of subqueries into the aggregates above them.
+#[derive(Debug)]
+pub(crate) struct SubqueryOrders;
+
+impl AnalyzerRule for SubqueryOrders {
+    fn name(&self) -> &str {
+        "tidefall_subquery_orders"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
+            node => Ok(Transformed::no(node)),
+        })
+        .map(|ordered| ordered.data)
+    }
+}
+
+/// Aggregates that are told the order of their rows, which are no longer sorted.
+fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    // Those that are told another order cannot stand beside them.
+    if aggregate.aggr_expr.iter().any(has_order) {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let Some(unsorted) = Unsorted::of(&aggregate.input)? else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let names = NamePreserver::new_for_projection();
+    let told = aggregate.aggr_expr.into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let told = expr.transform_up(|part| Ok(tell(part, &unsorted.keys)))?;
+        Ok(if told.transformed { name.restore(told.data) } else { told.data })
+    });
+    let told = told.collect::<Result<_>>()?;
+    let aggregate = Aggregate::try_new(Arc::new(unsorted.rows), aggregate.group_expr, told)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+fn has_order(expr: &Expr) -> bool {
+    let is_told = |part: &Expr| matches!(part, Expr::AggregateFunction(call) if !call.params.order_by.is_empty());
+    expr.exists(|part| Ok(is_told(part))).unwrap_or(false)
+}
+
+fn tell(expr: Expr, keys: &[SortKey]) -> Transformed<Expr> {
+    match expr {
+        Expr::AggregateFunction(mut call)
+            if ORDERED.contains(&call.func.name())
+                && call.params.order_by.is_empty()
+                && !call.params.distinct =>
+        {
+            call.params.order_by = keys.to_vec();
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        expr => Transformed::no(expr),
+    }
+}
+
+/// Rows without the sort from which they came, and its keys.
+struct Unsorted {
+    rows: LogicalPlan,
+    keys: Vec<SortKey>,
+}
+
+impl Unsorted {
+    fn of(plan: &LogicalPlan) -> Result<Option<Self>> {
+        Ok(match plan {
+            LogicalPlan::Sort(Sort { expr, input, fetch: None }) => {
+                Some(Self { rows: input.as_ref().clone(), keys: expr.clone() })
+            }
+            LogicalPlan::Filter(filter) => match Self::of(&filter.input)? {
+                Some(Self { rows, keys }) => {
+                    let filter = Filter::try_new(filter.predicate.clone(), Arc::new(rows))?;
+                    Some(Self { rows: LogicalPlan::Filter(filter), keys })
+                }
+                None => None,
+            },
+            LogicalPlan::SubqueryAlias(alias) => match Self::of(&alias.input)? {
+                Some(unsorted) => Some(unsorted.named(alias)?),
+                None => None,
+            },
+            LogicalPlan::Projection(projection) => match Self::of(&projection.input)? {
+                Some(unsorted) => Some(unsorted.projected(projection)?),
+                None => None,
+            },
+            _ => None,
+        })
+    }
+
+    fn named(self, alias: &SubqueryAlias) -> Result<Self> {
+        let named = SubqueryAlias::try_new(Arc::new(self.rows), alias.alias.clone())?;
+        let rename = |part: Expr| {
+            Ok(match part {
+                Expr::Column(column) => {
+                    let column = Column::new(Some(alias.alias.clone()), column.name);
+                    Transformed::yes(Expr::Column(column))
+                }
+                part => Transformed::no(part),
+            })
+        };
+        let keys = self
+            .keys
+            .into_iter()
+            .map(|key| Ok(SortKey { expr: key.expr.transform_up(rename)?.data, ..key }));
+        let keys = keys.collect::<Result<_>>()?;
+        Ok(Self { rows: LogicalPlan::SubqueryAlias(named), keys })
+    }
+
+    /// The same behind a projection, which shows the keys as well.
+    fn projected(self, projection: &Projection) -> Result<Self> {
+        let mut shown = projection.expr.clone();
+        let fields = projection.schema.iter().map(Column::from);
+        let mut names: Vec<Column> = fields.collect();
+        let mut keys = Vec::new();
+        for key in self.keys {
+            let same = |shown: &Expr| shown.clone().unalias() == key.expr;
+            let at = shown.iter().position(same).unwrap_or_else(|| {
+                let name = format!("__order_{}", shown.len());
+                shown.push(key.expr.clone().alias(name.clone()));
+                names.push(Column::from_name(name));
+                shown.len() - 1
+            });
+            keys.push(SortKey { expr: Expr::Column(names[at].clone()), ..key });
+        }
+        let projection = Projection::try_new(shown, Arc::new(self.rows))?;
+        Ok(Self { rows: LogicalPlan::Projection(projection), keys })
+    }
+}
