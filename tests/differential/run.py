@@ -65,7 +65,7 @@ def key_of(value):
         return (3, value)
     if isinstance(value, float) and math.isnan(value):
         return (2,)
-    return (1, float(f"{value:.7g}") + 0.0 if isinstance(value, float) else value)
+    return (1, float(f"{value:.10g}") + 0.0 if isinstance(value, float) else value)
 
 
 def is_exact(column):

@@ -139,13 +139,14 @@ fn a_text_that_stands_for_nothing_is_named() {
 }
 
 #[test]
-fn columns_without_a_name_and_values_are_left_out() {
+fn columns_without_values_are_left_out() {
     let (fields, _) = types("time,v,\n2024-01-01,1,\n", &CsvOptions::default());
     assert_eq!(fields, [("v".to_owned(), FieldType::I64)]);
     let (fields, _) = types("time,v,\n2024-01-01,1,2\n", &CsvOptions::default());
     assert_eq!(fields.len(), 2);
-    let (fields, _) = types("time,v,w\n2024-01-01,1,\n", &CsvOptions::default());
-    assert_eq!(fields.len(), 2);
+    let (fields, notes) = types("time,v,w\n2024-01-01,1,\n", &CsvOptions::default());
+    assert_eq!(fields.len(), 1);
+    assert_eq!(notes, ["\"w\" has no values and is left out; --type w=TEXT keeps it"]);
 }
 
 #[test]
