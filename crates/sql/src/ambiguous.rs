@@ -21,15 +21,15 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 
+use crate::rules::{PhysicalRule, known_as_inner};
+
 /// DataFusion's rule, for plans all of whose nodes have columns of different names.
 #[derive(Debug)]
-pub(crate) struct PushNamedFilters(Arc<dyn PhysicalOptimizerRule + Send + Sync>);
+pub(crate) struct PushNamedFilters(PhysicalRule);
 
 impl PushNamedFilters {
     /// Puts it in the place of DataFusion's rules.
-    pub(crate) fn instead_of(
-        rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-    ) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+    pub(crate) fn instead_of(rule: PhysicalRule) -> PhysicalRule {
         let names = [FilterPushdown::new(), FilterPushdown::new_post_optimization()];
         match names.iter().any(|pushdown| pushdown.name() == rule.name()) {
             true => Arc::new(Self(rule)),
@@ -50,13 +50,7 @@ impl PhysicalOptimizerRule for PushNamedFilters {
         }
     }
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.0.schema_check()
-    }
+    known_as_inner!();
 }
 
 fn has_ambiguous_names(node: &dyn ExecutionPlan) -> bool {

@@ -143,12 +143,10 @@ runs_otherwise!(GroupwiseExec);
 impl RunsOtherwise for GroupwiseExec {
     const NAME: &'static str = "Groupwise";
 
-    fn inner(&self) -> Arc<dyn ExecutionPlan> {
-        Arc::clone(&self.inner)
-    }
+    type Inner = dyn ExecutionPlan;
 
-    fn looks_at(&self) -> &dyn ExecutionPlan {
-        &*self.inner
+    fn inner(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.inner
     }
 
     fn over(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

@@ -13,11 +13,11 @@ pub(crate) trait RunsOtherwise: Debug + Send + Sync + Sized + 'static {
     /// What plans call it.
     const NAME: &'static str;
 
-    /// The node that it is planned as.
-    fn inner(&self) -> Arc<dyn ExecutionPlan>;
+    /// What it is planned as.
+    type Inner: ExecutionPlan + ?Sized;
 
-    /// The same node, to look at.
-    fn looks_at(&self) -> &dyn ExecutionPlan;
+    /// The node that it is planned as.
+    fn inner(&self) -> &Arc<Self::Inner>;
 
     /// The same for another node of this kind, which has other inputs.
     fn over(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>;
@@ -28,7 +28,7 @@ pub(crate) trait RunsOtherwise: Debug + Send + Sync + Sized + 'static {
 
     /// The first rows, so many, are all that it gives.
     fn kept(&self) -> Option<usize> {
-        self.looks_at().fetch()
+        self.inner().fetch()
     }
 
     /// What was measured while it ran.
@@ -67,26 +67,26 @@ macro_rules! runs_otherwise {
                 }
 
                 fn properties(&self) -> &Arc<PlanProperties> {
-                    self.looks_at().properties()
+                    self.inner().properties()
                 }
 
                 fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-                    self.looks_at().children()
+                    self.inner().children()
                 }
 
                 fn maintains_input_order(&self) -> Vec<bool> {
-                    self.looks_at().maintains_input_order()
+                    self.inner().maintains_input_order()
                 }
 
                 fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-                    self.looks_at().benefits_from_input_partitioning()
+                    self.inner().benefits_from_input_partitioning()
                 }
 
                 fn apply_expressions(
                     &self,
                     f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
                 ) -> Result<TreeNodeRecursion> {
-                    self.looks_at().apply_expressions(f)
+                    self.inner().apply_expressions(f)
                 }
 
                 fn gather_filters_for_pushdown(
@@ -99,7 +99,7 @@ macro_rules! runs_otherwise {
                         // Which rows are the first ones depends on all of them.
                         return Ok(FilterDescription::all_unsupported(&filters, &self.children()));
                     }
-                    self.looks_at().gather_filters_for_pushdown(phase, filters, config)
+                    self.inner().gather_filters_for_pushdown(phase, filters, config)
                 }
 
                 fn replace_children(
@@ -107,7 +107,8 @@ macro_rules! runs_otherwise {
                     children: Vec<Arc<dyn ExecutionPlan>>,
                     options: ReplaceChildrenOptions,
                 ) -> Result<Arc<dyn ExecutionPlan>> {
-                    Ok(self.over(self.inner().replace_children(children, options)?))
+                    let inner = Arc::clone(self.inner()).replace_children(children, options)?;
+                    Ok(self.over(inner))
                 }
 
                 fn with_new_children(
@@ -119,7 +120,7 @@ macro_rules! runs_otherwise {
                 }
 
                 fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-                    self.looks_at().child_stats_requests(partition)
+                    self.inner().child_stats_requests(partition)
                 }
 
                 fn statistics_from_inputs(
@@ -127,7 +128,7 @@ macro_rules! runs_otherwise {
                     inputs: &[Arc<Statistics>],
                     args: &StatisticsArgs,
                 ) -> Result<Arc<Statistics>> {
-                    self.looks_at().statistics_from_inputs(inputs, args)
+                    self.inner().statistics_from_inputs(inputs, args)
                 }
 
                 fn fetch(&self) -> Option<usize> {

@@ -23,6 +23,7 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use crate::rules::PhysicalRule;
 use crate::unknown::{Forget, Unknown};
 
 /// DataFusion's rule, over filters without projections.
@@ -31,9 +32,7 @@ pub(crate) struct PushProjections(ProjectionPushdown);
 
 impl PushProjections {
     /// Puts it in the place of DataFusion's rule.
-    pub(crate) fn instead_of(
-        rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-    ) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+    pub(crate) fn instead_of(rule: PhysicalRule) -> PhysicalRule {
         match rule.name() == ProjectionPushdown::new().name() {
             true => Arc::new(Self(ProjectionPushdown::new())),
             false => rule,

@@ -25,13 +25,13 @@ use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
 use crate::null_keys::{self, SameKeys};
+use crate::orders::SubqueryOrders;
 use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::sort::BoundedSorts;
-use crate::subquery_order::SubqueryOrders;
-use crate::{merges, simplify, window_limits};
+use crate::{orders, simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
 macro_rules! named_as_inner {
@@ -46,6 +46,20 @@ macro_rules! named_as_inner {
     };
 }
 pub(crate) use named_as_inner;
+
+/// What plans show of a rule that stands in the place of one of DataFusion's, which it runs.
+macro_rules! known_as_inner {
+    () => {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn schema_check(&self) -> bool {
+            self.0.schema_check()
+        }
+    };
+}
+pub(crate) use known_as_inner;
 
 /// A rule for plans that can be run.
 pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -84,7 +98,7 @@ pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     let answers = AggregateStatistics::new();
     let known = PhysicalOptimizer::new().rules.into_iter();
     let known = known.filter(|rule| rule.name() != answers.name());
-    let known = known.map(window_limits::instead_of).map(merges::instead_of);
+    let known = known.map(window_limits::instead_of).map(orders::instead_of);
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
     insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);

@@ -13,14 +13,14 @@ use datafusion::physical_optimizer::limit_pushdown_past_window::LimitPushPastWin
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
+use crate::rules::{PhysicalRule, known_as_inner};
+
 /// DataFusion's rule, but where a window looks at the answers of another one.
 #[derive(Debug)]
 struct WindowLimits(LimitPushPastWindows);
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
 /// Puts it in the place of DataFusion's rule.
-pub(crate) fn instead_of(rule: Rule) -> Rule {
+pub(crate) fn instead_of(rule: PhysicalRule) -> PhysicalRule {
     let limits = LimitPushPastWindows::new();
     if rule.name() == limits.name() { Arc::new(WindowLimits(limits)) } else { rule }
 }
@@ -37,13 +37,7 @@ impl PhysicalOptimizerRule for WindowLimits {
         }
     }
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn schema_check(&self) -> bool {
-        self.0.schema_check()
-    }
+    known_as_inner!();
 }
 
 /// Whether a plan has a window of which something holds.

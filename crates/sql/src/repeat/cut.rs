@@ -167,7 +167,7 @@ fn parts_to_unnest(
     let repeated = Widths::of_columns(others.iter().map(|at| batch.column(*at)));
     let lists: Vec<Widths> =
         lists.iter().map(|(at, depth)| elements(&**batch.column(*at), *depth)).collect();
-    let (mut parts, mut start, mut sum) = (Vec::new(), 0, 0_u64);
+    let mut unnested = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
         let longest = lists.iter().map(|list| list.of(row)).max().unwrap_or(0);
         let bytes = longest.saturating_mul(repeated.of(row));
@@ -180,16 +180,9 @@ fn parts_to_unnest(
                 ),
             ));
         }
-        if row > start && sum.saturating_add(bytes) > BATCH_BYTES {
-            parts.push(start..row);
-            (start, sum) = (row, 0);
-        }
-        sum = sum.saturating_add(bytes);
+        unnested.push(bytes);
     }
-    if start < batch.num_rows() {
-        parts.push(start..batch.num_rows());
-    }
-    Ok(parts)
+    Ok(Widths::Each(unnested).parts(batch.num_rows(), BATCH_BYTES))
 }
 
 fn too_long(batch: &RecordBatch, what: &str) -> DataFusionError {

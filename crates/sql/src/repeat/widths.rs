@@ -1,5 +1,7 @@
 //! How many bytes the rows of a batch have.
 
+use std::ops::Range;
+
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, GenericByteArray, OffsetSizeTrait, RecordBatch,
 };
@@ -131,6 +133,23 @@ impl Widths {
         self.sums(rows)(rows)
     }
 
+    /// So many rows, all that there are, in parts of at most so many bytes, or of one row.
+    pub(crate) fn parts(&self, rows: usize, most_bytes: u64) -> Vec<Range<usize>> {
+        let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0_u64);
+        for row in 0..rows {
+            let width = self.of(row);
+            if row > start && bytes.saturating_add(width) > most_bytes {
+                parts.push(start..row);
+                (start, bytes) = (row, 0);
+            }
+            bytes = bytes.saturating_add(width);
+        }
+        if start < rows {
+            parts.push(start..rows);
+        }
+        parts
+    }
+
     /// The bytes before each element, and of all at the end.
     fn sums(&self, elements: usize) -> impl Fn(usize) -> u64 + use<> {
         let (same, sums) = match self {
@@ -224,6 +243,16 @@ mod tests {
     use datafusion::arrow::datatypes::{Field, Int64Type};
 
     use super::*;
+
+    #[test]
+    fn parts_have_all_rows_and_no_more_bytes_than_one_needs() {
+        let widths = Widths::Each(vec![3, 4, 9, 0, 0, 1]);
+        assert_eq!(widths.parts(6, 7), [0..2, 2..3, 3..6]);
+        assert_eq!(widths.parts(6, 0), [0..1, 1..2, 2..3, 3..5, 5..6]);
+        assert_eq!(widths.parts(6, u64::MAX).first(), Some(&(0..6)));
+        assert_eq!(Widths::Same(4).parts(5, 8), [0..2, 2..4, 4..5]);
+        assert!(widths.parts(0, 7).is_empty());
+    }
 
     #[test]
     fn rows_have_the_bytes_of_their_values() {

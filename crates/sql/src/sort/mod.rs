@@ -131,12 +131,10 @@ impl RunsOtherwise for SortedExec {
     // As of DataFusion's: whoever reads plans knows it.
     const NAME: &'static str = "SortExec";
 
-    fn inner(&self) -> Arc<dyn ExecutionPlan> {
-        Arc::clone(&self.inner) as _
-    }
+    type Inner = SortExec;
 
-    fn looks_at(&self) -> &dyn ExecutionPlan {
-        &*self.inner
+    fn inner(&self) -> &Arc<SortExec> {
+        &self.inner
     }
 
     fn over(&self, sort: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
@@ -209,12 +207,10 @@ runs_otherwise!(MergedExec);
 impl RunsOtherwise for MergedExec {
     const NAME: &'static str = "SortPreservingMergeExec";
 
-    fn inner(&self) -> Arc<dyn ExecutionPlan> {
-        Arc::clone(&self.inner) as _
-    }
+    type Inner = SortPreservingMergeExec;
 
-    fn looks_at(&self) -> &dyn ExecutionPlan {
-        &*self.inner
+    fn inner(&self) -> &Arc<SortPreservingMergeExec> {
+        &self.inner
     }
 
     fn over(&self, merge: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

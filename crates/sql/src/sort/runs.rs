@@ -1,7 +1,6 @@
 //! The sort of a partition: rows that are held in memory, and runs of them on the disk.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -239,8 +238,8 @@ impl Sorter {
         while let Some(batch) = merged.next().await {
             let batch = batch?;
             // Short enough for several of them to be merged in little memory.
-            for rows in parts_of(&Widths::of_batch(&batch), batch.num_rows(), self.room.batch_bytes)
-            {
+            let most_bytes = self.room.batch_bytes as u64;
+            for rows in Widths::of_batch(&batch).parts(batch.num_rows(), most_bytes) {
                 let part = batch.slice(rows.start, rows.len());
                 longest = longest.max(file.append_batch(&part)?);
             }
@@ -340,21 +339,6 @@ impl Sorter {
         let batches = merged.inspect(move |_| _ = &self.charged);
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
-}
-
-/// The rows of a batch in parts of at most so many bytes, or of one row.
-fn parts_of(widths: &Widths, rows: usize, most_bytes: usize) -> Vec<Range<usize>> {
-    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0_u64);
-    for row in 0..rows {
-        let width = widths.of(row);
-        if row > start && bytes.saturating_add(width) > most_bytes as u64 {
-            parts.push(start..row);
-            (start, bytes) = (row, 0);
-        }
-        bytes = bytes.saturating_add(width);
-    }
-    parts.push(start..rows);
-    parts
 }
 
 fn rows_of(batch: &RecordBatch) -> usize {

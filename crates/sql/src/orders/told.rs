@@ -1,16 +1,11 @@
-//! `ORDER BY` in a subquery is the order in which `array_agg` and others take its rows.
-//!
-//! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; DataFusion
-//! drops it. Sorts of subqueries stay in the plan here (`session.rs`); those that matter to nobody go when it is made one that can be
-//! run, but for those whose rows are counted or numbered as they come (`merges.rs`). Aggregates read rows in several parts:
-//! they are told the order, and the sort goes.
+//! Aggregates are told the order of the subquery from which they collect, and the sort there goes: they read rows in several parts.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
-use datafusion::logical_expr::expr::Sort as SortKey;
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Sort as SortKey};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Expr, Filter, LogicalPlan, Projection, Sort, SubqueryAlias,
@@ -40,8 +35,12 @@ impl AnalyzerRule for SubqueryOrders {
 
 /// Aggregates that are told the order of their rows, which are no longer sorted.
 fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    // Those that are told another order cannot stand beside them.
-    if aggregate.aggr_expr.iter().any(has_order) {
+    let has = |is: fn(&AggregateFunction) -> bool| {
+        let is = |part: &Expr| matches!(part, Expr::AggregateFunction(call) if is(call));
+        aggregate.aggr_expr.iter().any(|expr| expr.exists(|part| Ok(is(part))).unwrap_or(false))
+    };
+    // Several orders cannot stand side by side.
+    if has(is_untold) && has(|call| !call.params.order_by.is_empty()) {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
     let Some(unsorted) = Unsorted::of(&aggregate.input)? else {
@@ -58,22 +57,19 @@ fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
-fn has_order(expr: &Expr) -> bool {
-    let is_told = |part: &Expr| matches!(part, Expr::AggregateFunction(call) if !call.params.order_by.is_empty());
-    expr.exists(|part| Ok(is_told(part))).unwrap_or(false)
+/// Whether an aggregate depends on an order that it does not say.
+fn is_untold(call: &AggregateFunction) -> bool {
+    let AggregateFunctionParams { order_by, distinct, .. } = &call.params;
+    ORDERED.contains(&call.func.name()) && order_by.is_empty() && !distinct
 }
 
-fn tell(expr: Expr, keys: &[SortKey]) -> Transformed<Expr> {
-    match expr {
-        Expr::AggregateFunction(mut call)
-            if ORDERED.contains(&call.func.name())
-                && call.params.order_by.is_empty()
-                && !call.params.distinct =>
-        {
+fn tell(mut expr: Expr, keys: &[SortKey]) -> Transformed<Expr> {
+    match &mut expr {
+        Expr::AggregateFunction(call) if is_untold(call) => {
             call.params.order_by = keys.to_vec();
-            Transformed::yes(Expr::AggregateFunction(call))
+            Transformed::yes(expr)
         }
-        expr => Transformed::no(expr),
+        _ => Transformed::no(expr),
     }
 }
 
