@@ -23,7 +23,7 @@ use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
-use crate::segment::metrics::Blocks;
+use crate::segment::metrics::{self, Blocks};
 
 /// What an aggregate will read, found from the index alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) fn aggregate(
     threads: usize,
     stats: &Arc<ReadStats>,
 ) -> Result<AggregateResult> {
-    sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics)?;
+    sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics(fields))?;
     let request = &*in_order(request);
     let shares = shares(sources, request, fields, threads)?;
     let gather = |share, _: &mut ()| {
@@ -388,13 +388,9 @@ fn split_object(
         of_object.map(|part| part.time).collect::<Vec<TimeRange>>()
     };
     let block_ns = object.segment.block_ns()?;
-    let held = object.segment.fields()?;
-    let wanted: Vec<usize> = asked
-        .fields
-        .iter()
-        .filter_map(|(id, _)| held.iter().position(|(other, _)| other == id))
-        .collect();
-    for blocks in object.segment.metrics(sensor, sensor)? {
+    let places = object.segment.places(asked.fields)?;
+    let wanted = metrics::Wanted::ALL.of_places(&places, object.segment.field_count()?);
+    for blocks in object.segment.metrics(sensor, sensor, &wanted)? {
         let candidates = blocks_of(&blocks, sensor, &asked.time, block_ns);
         let mut start = candidates.start;
         let mut bins = asked.bin.map(Bins::new);
@@ -404,7 +400,7 @@ fn split_object(
             let is_whole = wanted_time == time
                 && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
                 && (foreign.is_empty() || !overlaps_any(&foreign, &time))
-                && wanted.iter().all(|field| blocks.fields[*field].is_exact(block));
+                && places.iter().flatten().all(|place| blocks.fields[*place].is_exact(block));
             if !is_whole {
                 if start < block {
                     split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..block));

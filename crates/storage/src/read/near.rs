@@ -11,7 +11,7 @@ use tidefall_types::{FieldId, FieldType, ObjectId, Result};
 use super::parts::LiveObject;
 use crate::search::leading;
 use crate::segment::Segment;
-use crate::segment::metrics::Blocks;
+use crate::segment::metrics::{Blocks, Wanted};
 
 /// The frame of an object's metrics that was looked at last.
 #[derive(Debug)]
@@ -36,8 +36,14 @@ impl NearFrame {
     }
 
     /// Where in the frame, which is then at hand, the blocks of a sensor are; none where they lie in several frames.
-    pub(super) fn find(&mut self, segment: &Segment, sensor: u32) -> Result<Option<Range<usize>>> {
-        if !self.known.contains(&sensor) && !self.load(segment, sensor)? {
+    /// The frame has what is wanted of each field, which is always the same.
+    pub(super) fn find(
+        &mut self,
+        segment: &Segment,
+        sensor: u32,
+        wanted: &[Wanted],
+    ) -> Result<Option<Range<usize>>> {
+        if !self.known.contains(&sensor) && !self.load(segment, sensor, wanted)? {
             return Ok(None);
         }
         let Some(blocks) = &self.frame else { return Ok(Some(0..0)) };
@@ -50,8 +56,8 @@ impl NearFrame {
     }
 
     /// Takes the frame that has the blocks of a sensor; not where they lie in several.
-    fn load(&mut self, segment: &Segment, sensor: u32) -> Result<bool> {
-        let mut frames = segment.metrics(sensor, sensor)?;
+    fn load(&mut self, segment: &Segment, sensor: u32, wanted: &[Wanted]) -> Result<bool> {
+        let mut frames = segment.metrics(sensor, sensor, wanted)?;
         if frames.len() > 1 {
             *self = Self::default();
             return Ok(false);
@@ -71,27 +77,51 @@ impl NearFrame {
     }
 }
 
-/// What is at hand of the metrics of some objects.
+/// What is at hand of the metrics of some objects, by which conditions on fields rule blocks out.
 #[derive(Debug, Default)]
-pub(crate) struct NearMetrics(HashMap<ObjectId, ObjectMetrics>);
+pub(crate) struct NearMetrics {
+    /// The fields of the conditions.
+    fields: Vec<FieldId>,
+    objects: HashMap<ObjectId, ObjectMetrics>,
+}
 
 /// What is at hand of the metrics of an object.
 #[derive(Debug)]
 pub(super) struct ObjectMetrics {
     pub(super) fields: Vec<(FieldId, FieldType)>,
     pub(super) block_ns: i64,
+    /// What is wanted of each field.
+    pub(super) wanted: Vec<Wanted>,
     pub(super) near: NearFrame,
 }
 
 impl NearMetrics {
+    /// Lets conditions be about some fields, too.
+    pub(super) fn want(&mut self, fields: impl Iterator<Item = FieldId>) {
+        for field in fields {
+            if !self.fields.contains(&field) {
+                self.fields.push(field);
+                self.objects.clear();
+            }
+        }
+    }
+
     pub(super) fn of(&mut self, object: &LiveObject) -> Result<&mut ObjectMetrics> {
-        Ok(match self.0.entry(object.entry.id) {
+        Ok(match self.objects.entry(object.entry.id) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(vacant) => vacant.insert(ObjectMetrics {
-                fields: object.segment.fields()?,
-                block_ns: object.segment.block_ns()?,
-                near: NearFrame::default(),
-            }),
+            Entry::Vacant(vacant) => {
+                let fields = object.segment.fields()?;
+                let wanted = |(id, _): &(FieldId, FieldType)| match self.fields.contains(id) {
+                    true => Wanted::RANGE,
+                    false => Wanted::default(),
+                };
+                vacant.insert(ObjectMetrics {
+                    wanted: fields.iter().map(wanted).collect(),
+                    fields,
+                    block_ns: object.segment.block_ns()?,
+                    near: NearFrame::default(),
+                })
+            }
         })
     }
 }

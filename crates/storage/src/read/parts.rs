@@ -15,7 +15,7 @@ use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
-use crate::segment::{IndexBlock, Segment};
+use crate::segment::{IndexBlock, Segment, metrics};
 
 /// A segment of a table as readers see it.
 #[derive(Debug, Clone)]
@@ -83,7 +83,8 @@ const AHEAD_BYTES: i64 = 32 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted<'a> {
     Nothing,
-    Metrics,
+    /// The metrics of some fields.
+    Metrics(&'a [(FieldId, FieldType)]),
     /// The pages of some fields.
     Pages(&'a [(FieldId, FieldType)]),
 }
@@ -116,7 +117,12 @@ impl Sources {
                 let indexes = object.segment.index_blocks(sensor, sensor)?;
                 match wanted {
                     Wanted::Nothing => {}
-                    Wanted::Metrics => drop(object.segment.metrics(sensor, sensor)?),
+                    Wanted::Metrics(fields) => {
+                        let places = object.segment.places(fields)?;
+                        let count = object.segment.field_count()?;
+                        let wanted = metrics::Wanted::ALL.of_places(&places, count);
+                        object.segment.metrics(sensor, sensor, &wanted)?;
+                    }
                     Wanted::Pages(fields) => {
                         let places = object.segment.places(fields)?;
                         for index in indexes {

@@ -13,7 +13,7 @@ use crate::segment::numbers::Number;
 
 /// Drops the parts of a sensor in which no row meets all conditions.
 ///
-/// Only parts that overlap no other are looked at: a later part takes rows away from an earlier
+/// `near` is of the fields of the conditions. Only parts that overlap no other are looked at: a later part takes rows away from an earlier
 /// one even where its own rows do not meet the conditions.
 pub(crate) fn drop_parts(
     sensor: u32,
@@ -41,7 +41,7 @@ pub(crate) fn drop_parts(
     Ok(())
 }
 
-/// Whether block metrics tell that no row of a part meets all conditions.
+/// Whether block metrics tell that no row of a part meets all conditions, of whose fields `near` is.
 pub(crate) fn is_ruled_out(
     sensor: u32,
     conditions: &[LateCondition],
@@ -89,13 +89,13 @@ fn some_block(
 ) -> Result<bool> {
     let Place::Chunk(chunk) = &part.place else { return Ok(true) };
     let segment = &chunk.object().segment;
-    let ObjectMetrics { fields, block_ns, near } = near.of(chunk.object())?;
-    if let Some(of_sensor) = near.find(segment, sensor)? {
+    let ObjectMetrics { fields, block_ns, wanted, near } = near.of(chunk.object())?;
+    if let Some(of_sensor) = near.find(segment, sensor, wanted)? {
         let Some(blocks) = near.frame() else { return Ok(false) };
         let mut within = blocks_within(blocks, of_sensor, &part.time, *block_ns);
         return Ok(within.any(|block| is_wanted(fields, blocks, block)));
     }
-    for blocks in segment.metrics(sensor, sensor)? {
+    for blocks in segment.metrics(sensor, sensor, wanted)? {
         let mut within = blocks_of(&blocks, sensor, &part.time, *block_ns);
         if within.any(|block| is_wanted(fields, &blocks, block)) {
             return Ok(true);

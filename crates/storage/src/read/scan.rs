@@ -42,6 +42,8 @@ impl Scan {
         fields: Arc<[(FieldId, FieldType)]>,
         stats: Arc<ReadStats>,
     ) -> Self {
+        let mut near_metrics = NearMetrics::default();
+        near_metrics.want(request.conditions.iter().map(|condition| condition.field));
         Self {
             sources,
             request,
@@ -50,7 +52,7 @@ impl Scan {
             stats,
             fetched: Fetched::default(),
             near: Near::default(),
-            near_metrics: NearMetrics::default(),
+            near_metrics,
             next_sensor: 0,
             current: None,
             left: None,
@@ -67,6 +69,7 @@ impl Scan {
     /// are left out where that spares work. Such rows may still come.
     pub fn narrow(&mut self, time: &TimeRange, conditions: Vec<LateCondition>) {
         self.request.time = self.request.time.intersect(time);
+        self.near_metrics.want(conditions.iter().map(|late| late.condition.field));
         self.late = conditions;
     }
 

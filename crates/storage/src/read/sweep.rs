@@ -64,7 +64,7 @@ pub(super) fn sweep(
             asked,
             bins: asked.bin.map(Bins::new),
             block_ns: object.segment.block_ns()?,
-            wanted: wanted_of(&places, object.segment.field_count()?, wanted),
+            wanted: wanted.of_places(&places, object.segment.field_count()?),
             places,
             is_within: asked.time.covers(&object.entry.time),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
@@ -83,13 +83,6 @@ pub(super) fn sweep(
         }
     }
     Ok(swept)
-}
-
-/// What is wanted of each of the fields of an object, of which some are asked for.
-fn wanted_of(places: &[Option<usize>], fields: usize, wanted: Wanted) -> Vec<Wanted> {
-    let mut of_fields = vec![Wanted::default(); fields];
-    places.iter().flatten().for_each(|place| of_fields[*place] = wanted);
-    of_fields
 }
 
 struct Sweep<'s> {
@@ -129,7 +122,7 @@ impl Sweep<'_> {
             return Ok(false);
         }
         let Some(group) = share.only_group() else { return Ok(false) };
-        let total = segment.metrics_total_at(position, total_of)?;
+        let total = segment.metrics_total_at(position, &self.places, total_of)?;
         let Some(all) = &total.all else { return Ok(false) };
         let is_exact = self.places.iter().flatten().all(|place| all.fields[*place].are_exact());
         if is_exact {
@@ -150,7 +143,7 @@ impl Sweep<'_> {
         };
         let groups = &*groups;
         if self.takes_all() {
-            let blocks = segment.metrics_part_at(position, &self.wanted)?;
+            let blocks = segment.metrics_block_at(position, &self.wanted)?;
             if self.places.iter().flatten().all(|place| blocks.fields[*place].are_exact()) {
                 if sensors.len() > blocks.len() / BLOCKS_PER_SENSOR_MAX {
                     self.choose_all(&blocks, sensors, groups);
@@ -161,7 +154,8 @@ impl Sweep<'_> {
                 return Ok(());
             }
         }
-        let blocks = segment.metrics_block_at(position)?;
+        let wanted = Wanted::ALL.of_places(&self.places, self.wanted.len());
+        let blocks = segment.metrics_block_at(position, &wanted)?;
         self.choose_some(&blocks, sensors, groups);
         self.add_chosen(&blocks);
         Ok(())

@@ -9,7 +9,7 @@ use super::request::AggregateRequest;
 use super::sums::TimedBlocks;
 use crate::segment::metrics::Blocks;
 
-/// All blocks of a frame as one, which need not answer for a field where one of them does not. Nothing where times lie too
+/// All blocks of a frame as one, with the fields that were read, which need not answer for a field where one of them does not. Nothing where times lie too
 /// far apart for that.
 pub(super) fn total_of(
     blocks: &Blocks,
@@ -29,7 +29,8 @@ pub(super) fn total_of(
     };
     let chosen: Vec<Chosen> =
         (0..blocks.len() as u32).map(|block| Chosen { block, group: 0 }).collect();
-    let places: Vec<Option<usize>> = (0..fields.len()).map(Some).collect();
+    let place_of = |place: usize| blocks.fields[place].read.sums.then_some(place);
+    let places: Vec<Option<usize>> = (0..fields.len()).map(place_of).collect();
     let mut all = Accumulator::new(&request, &Arc::from(fields));
     all.add_chosen(&TimedBlocks { blocks, block_ns }, &chosen, &places);
     all.into_block(|place| blocks.fields[place].are_exact())

@@ -21,7 +21,7 @@ use super::parts::{LiveObject, Sources};
 use super::prune::blocks_within;
 use crate::kv::{Known, Run, RunWalk};
 use crate::rows::SensorRows;
-use crate::segment::metrics::Blocks;
+use crate::segment::metrics::{Blocks, Wanted};
 
 /// Goes through sensors, best in their order.
 pub(super) struct Walk<'a> {
@@ -155,10 +155,12 @@ pub(super) fn hides_one(deletes: &[&LiveTombstone], sensor: u32) -> bool {
 struct ObjectWalk<'a> {
     object: &'a Arc<LiveObject>,
     fields: &'a [(FieldId, FieldType)],
-    /// Whether the two that follow are known: an object is opened for its own sensors alone.
+    /// Whether the three that follow are known: an object is opened for its own sensors alone.
     is_open: bool,
     block_ns: i64,
     places: Vec<Option<usize>>,
+    /// What is wanted of each field of the object.
+    wanted: Vec<Wanted>,
     /// The deletes that may hide some of its rows.
     deletes: Vec<&'a LiveTombstone>,
     near: NearFrame,
@@ -177,6 +179,7 @@ impl<'a> ObjectWalk<'a> {
             is_open: false,
             block_ns: 0,
             places: Vec::new(),
+            wanted: Vec::new(),
             deletes: deletes.filter(|delete| delete.may_hide_in(&object.entry)).collect(),
             near: NearFrame::default(),
         }
@@ -192,11 +195,12 @@ impl<'a> ObjectWalk<'a> {
         if !self.is_open {
             self.block_ns = self.object.segment.block_ns()?;
             self.places = self.object.segment.places(self.fields)?;
+            let fields = self.object.segment.field_count()?;
+            self.wanted = Wanted::ALL.of_places(&self.places, fields);
             self.is_open = true;
         }
-        let Some(of_sensor) = self.near.find(&self.object.segment, sensor)? else {
-            return Ok(None);
-        };
+        let of_sensor = self.near.find(&self.object.segment, sensor, &self.wanted)?;
+        let Some(of_sensor) = of_sensor else { return Ok(None) };
         let Some(blocks) = self.near.frame() else { return Ok(nothing) };
         let found = blocks_within(blocks, of_sensor, time, self.block_ns);
         if found.is_empty() {

@@ -80,13 +80,15 @@ impl Weight for Blocks {
 pub(crate) struct FrameTotal {
     /// How many blocks it has.
     pub(crate) blocks: u64,
+    /// Of which fields it is.
+    of: Vec<bool>,
     /// All of them as one, if that can be.
     pub(crate) all: Option<Blocks>,
 }
 
 impl Weight for FrameTotal {
     fn weight_bytes(&self) -> usize {
-        size_of::<Self>() + self.all.as_ref().map_or(0, Blocks::size_bytes)
+        size_of::<Self>() + self.of.len() + self.all.as_ref().map_or(0, Blocks::size_bytes)
     }
 }
 
@@ -172,11 +174,16 @@ impl Segment {
         self.index_block(&*self.footer()?, position)
     }
 
-    /// The metrics frames that may know `first..=last`.
-    pub(crate) fn metrics(&self, first: u32, last: u32) -> Result<Vec<Arc<Blocks>>> {
+    /// The metrics frames that may know `first..=last`, with what is wanted of each field at least.
+    pub(crate) fn metrics(
+        &self,
+        first: u32,
+        last: u32,
+        wanted: &[Wanted],
+    ) -> Result<Vec<Arc<Blocks>>> {
         let footer = self.footer()?;
         overlapping(&footer.metrics, first, last)
-            .map(|position| self.metrics_block(&footer, position, None))
+            .map(|position| self.metrics_block(&footer, position, wanted))
             .collect()
     }
 
@@ -199,32 +206,34 @@ impl Segment {
         Ok(self.footer()?.metrics.len())
     }
 
-    /// The metrics frame at a position.
-    pub(crate) fn metrics_block_at(&self, position: usize) -> Result<Arc<Blocks>> {
-        self.metrics_block(&*self.footer()?, position, None)
-    }
-
     /// The metrics frame at a position, with what is wanted of each field at least.
-    pub(crate) fn metrics_part_at(
+    pub(crate) fn metrics_block_at(
         &self,
         position: usize,
         wanted: &[Wanted],
     ) -> Result<Arc<Blocks>> {
-        self.metrics_block(&*self.footer()?, position, Some(wanted))
+        self.metrics_block(&*self.footer()?, position, wanted)
     }
 
-    /// What the metrics frame at a position comes to, found by `total_of` its blocks, the fields and the interval.
+    /// What the metrics frame at a position comes to, with all of the fields at some places at least; found by `total_of` its
+    /// blocks, the fields and the interval.
     pub(crate) fn metrics_total_at(
         &self,
         position: usize,
+        places: &[Option<usize>],
         total_of: impl Fn(&Blocks, &[(FieldId, FieldType)], i64) -> Option<Blocks>,
     ) -> Result<Arc<FrameTotal>> {
-        self.caches.totals.get(self.id, position as u32, || {
+        let is_enough = |total: &FrameTotal| places.iter().flatten().all(|place| total.of[*place]);
+        self.caches.totals.get_enough(self.id, position as u32, is_enough, |known| {
             let footer = self.footer()?;
-            let blocks = self.metrics_block(&footer, position, None)?;
             let Description { fields, block_ns, .. } = &footer.description;
+            let mut of = known.map_or_else(|| vec![false; fields.len()], |known| known.of.clone());
+            places.iter().flatten().for_each(|place| of[*place] = true);
+            let wanted = |is_wanted| if is_wanted { Wanted::ALL } else { Wanted::default() };
+            let wanted: Vec<Wanted> = of.iter().copied().map(wanted).collect();
+            let blocks = self.metrics_block(&footer, position, &wanted)?;
             let all = total_of(&blocks, fields, *block_ns);
-            Ok(FrameTotal { blocks: blocks.len() as u64, all })
+            Ok(FrameTotal { blocks: blocks.len() as u64, of, all })
         })
     }
 
@@ -274,16 +283,14 @@ impl Segment {
         })
     }
 
-    /// A metrics frame with what is wanted of each field, or with all.
+    /// A metrics frame with what is wanted of each field.
     fn metrics_block(
         &self,
         footer: &Footer,
         position: usize,
-        wanted: Option<&[Wanted]>,
+        wanted: &[Wanted],
     ) -> Result<Arc<Blocks>> {
         let Description { fields, block_ns, .. } = &footer.description;
-        let all = vec![Wanted::ALL; if wanted.is_none() { fields.len() } else { 0 }];
-        let wanted = wanted.unwrap_or(&all);
         let load = |known: Option<&Blocks>| {
             let mut wanted = wanted.to_vec();
             for (wanted, known) in

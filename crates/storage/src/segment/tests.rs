@@ -8,6 +8,7 @@ use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, Ti
 
 use super::encode::{EncodeParams, Stretch, encode_piece};
 use super::index::FRAME_BYTES_MAX;
+use super::metrics::Wanted;
 use super::writer::KEPT_BYTES_MAX;
 use super::{Segment, SegmentCaches, SegmentWriter, verify_segment};
 use crate::manifest::{Model, ObjectEntry};
@@ -75,7 +76,8 @@ fn frames_are_bounded_by_bytes() {
         let frame_bytes = FRAME_BYTES_MAX.max(2 * block_bytes) + of_fields + 1_000;
         let mut found = 0;
         for position in 0..segment.metrics_block_count().unwrap() {
-            let blocks = segment.metrics_block_at(position).unwrap();
+            let wanted = vec![Wanted::ALL; usize::from(fields)];
+            let blocks = segment.metrics_block_at(position, &wanted).unwrap();
             let bytes = blocks.size_bytes();
             assert!(bytes <= frame_bytes, "{what}: {bytes} bytes of {} blocks", blocks.len());
             found += blocks.len();
@@ -127,4 +129,30 @@ fn frames_lie_between_the_pieces_of_a_large_segment() {
     assert!(gaps > 10, "frames lie at {gaps} places between the pieces");
     let bytes_before_gaps = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
     assert!(bytes_before_gaps, "pieces are not in their order");
+}
+
+/// A question about two of 700 fields read the metrics of all, which had no room in the cache, so that the next one read them
+/// again.
+#[test]
+fn metrics_are_read_of_the_fields_that_are_asked_for() {
+    const FIELDS: u16 = 700;
+    let (_, segment) = segment(FIELDS, 2, 90);
+    let of_places = |wanted: Wanted, places: &[usize]| {
+        let places: Vec<Option<usize>> = places.iter().copied().map(Some).collect();
+        wanted.of_places(&places, usize::from(FIELDS))
+    };
+    let read = |wanted: &[Wanted]| {
+        let frames = segment.metrics(1, 1, wanted).unwrap();
+        let bytes: usize = frames.iter().map(|frame| frame.size_bytes()).sum();
+        let of_none = usize::from(FIELDS) * size_of::<super::metrics::FieldBlocks>();
+        let blocks: usize = frames.iter().map(|frame| frame.len()).sum();
+        assert!(frames.iter().all(|frame| frame.have(wanted)));
+        (bytes - frames.len() * of_none) / blocks
+    };
+    assert!(read(&of_places(Wanted::ALL, &[])) < 40);
+    assert!(read(&of_places(Wanted::RANGE, &[5])) < 80);
+    assert!(read(&of_places(Wanted::ALL, &[699])) < 160);
+    // What was read before is kept.
+    assert!(read(&of_places(Wanted::RANGE, &[5, 699])) < 160);
+    assert!(read(&of_places(Wanted::ALL, &(0..700).collect::<Vec<_>>())) > 700 * 40);
 }

@@ -5,6 +5,7 @@ use tidefall_types::{Error, FieldType, Result, TableId};
 
 use super::Segment;
 use super::index::IndexBlock;
+use super::metrics::Wanted;
 use crate::manifest::ObjectEntry;
 use crate::verify::VerifyReport;
 
@@ -28,8 +29,9 @@ pub(crate) fn verify_segment(
             rows += verify_index(segment, &index, report)?;
         }
         let mut counted = 0;
+        let all = vec![Wanted::ALL; segment.field_count()?];
         for position in 0..segment.metrics_block_count()? {
-            let blocks = segment.metrics_block_at(position)?;
+            let blocks = segment.metrics_block_at(position, &all)?;
             report.blocks += blocks.len() as u64;
             counted += blocks.rows.iter().sum::<i64>() as u64;
         }
