@@ -123,12 +123,14 @@ impl Sweep<'_> {
         }
         let Some(group) = share.only_group() else { return Ok(false) };
         let total = segment.metrics_total_at(position, &self.places, total_of)?;
-        let Some(all) = &total.all else { return Ok(false) };
-        let is_exact = self.places.iter().flatten().all(|place| all.fields[*place].are_exact());
+        let Some((all, places)) = total.all.as_ref().zip(total.places(&self.places)) else {
+            return Ok(false);
+        };
+        let is_exact = places.iter().flatten().all(|place| all.fields[*place].are_exact());
         if is_exact {
             // Its times are counted from the beginning of time.
             let timed = TimedBlocks { blocks: all, block_ns: self.block_ns };
-            self.accumulator.add_chosen(&timed, &[Chosen { block: 0, group }], &self.places);
+            self.accumulator.add_chosen(&timed, &[Chosen { block: 0, group }], &places);
             self.swept.blocks += total.blocks;
         }
         Ok(is_exact)

@@ -9,11 +9,12 @@ use super::request::AggregateRequest;
 use super::sums::TimedBlocks;
 use crate::segment::metrics::Blocks;
 
-/// All blocks of a frame as one, with the fields that were read, which need not answer for a field where one of them does not. Nothing where times lie too
-/// far apart for that.
+/// All blocks of a frame as one, with some fields, which are at these places and of which all was read. It need not answer for
+/// a field where one of them does not. Nothing where times lie too far apart for that.
 pub(super) fn total_of(
     blocks: &Blocks,
     fields: &[(FieldId, FieldType)],
+    places: &[usize],
     block_ns: i64,
 ) -> Option<Blocks> {
     let request = AggregateRequest {
@@ -29,9 +30,8 @@ pub(super) fn total_of(
     };
     let chosen: Vec<Chosen> =
         (0..blocks.len() as u32).map(|block| Chosen { block, group: 0 }).collect();
-    let place_of = |place: usize| blocks.fields[place].read.sums.then_some(place);
-    let places: Vec<Option<usize>> = (0..fields.len()).map(place_of).collect();
+    let of_blocks: Vec<Option<usize>> = places.iter().copied().map(Some).collect();
     let mut all = Accumulator::new(&request, &Arc::from(fields));
-    all.add_chosen(&TimedBlocks { blocks, block_ns }, &chosen, &places);
-    all.into_block(|place| blocks.fields[place].are_exact())
+    all.add_chosen(&TimedBlocks { blocks, block_ns }, &chosen, &of_blocks);
+    all.into_block(|at| blocks.fields[places[at]].are_exact())
 }

@@ -1,5 +1,6 @@
 //! Reads segments: footer, index and metrics through a cache, pages as ranges.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -80,15 +81,29 @@ impl Weight for Blocks {
 pub(crate) struct FrameTotal {
     /// How many blocks it has.
     pub(crate) blocks: u64,
-    /// Of which fields it is.
-    of: Vec<bool>,
-    /// All of them as one, if that can be.
+    /// The places of the fields of which it is, ascending.
+    of: Vec<usize>,
+    /// All of them as one, with these fields, if that can be.
     pub(crate) all: Option<Blocks>,
+}
+
+impl FrameTotal {
+    /// Where among its fields those at some places of the segment are, if it is of all of them.
+    pub(crate) fn places(&self, places: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
+        let place = |place: &Option<usize>| {
+            place
+                .map(|place| self.of.binary_search(&place).ok())
+                .map_or(Some(None), |at| at.map(Some))
+        };
+        places.iter().map(place).collect()
+    }
 }
 
 impl Weight for FrameTotal {
     fn weight_bytes(&self) -> usize {
-        size_of::<Self>() + self.of.len() + self.all.as_ref().map_or(0, Blocks::size_bytes)
+        size_of::<Self>()
+            + self.of.len() * size_of::<usize>()
+            + self.all.as_ref().map_or(0, Blocks::size_bytes)
     }
 }
 
@@ -215,24 +230,26 @@ impl Segment {
         self.metrics_block(&*self.footer()?, position, wanted)
     }
 
-    /// What the metrics frame at a position comes to, with all of the fields at some places at least; found by `total_of` its
-    /// blocks, the fields and the interval.
+    /// What the metrics frame at a position comes to, of the fields at some places at least; found by `total_of` its blocks,
+    /// fields and their places, and the interval.
     pub(crate) fn metrics_total_at(
         &self,
         position: usize,
         places: &[Option<usize>],
-        total_of: impl Fn(&Blocks, &[(FieldId, FieldType)], i64) -> Option<Blocks>,
+        total_of: impl Fn(&Blocks, &[(FieldId, FieldType)], &[usize], i64) -> Option<Blocks>,
     ) -> Result<Arc<FrameTotal>> {
-        let is_enough = |total: &FrameTotal| places.iter().flatten().all(|place| total.of[*place]);
+        let is_enough = |total: &FrameTotal| total.places(places).is_some();
         self.caches.totals.get_enough(self.id, position as u32, is_enough, |known| {
             let footer = self.footer()?;
             let Description { fields, block_ns, .. } = &footer.description;
-            let mut of = known.map_or_else(|| vec![false; fields.len()], |known| known.of.clone());
-            places.iter().flatten().for_each(|place| of[*place] = true);
-            let wanted = |is_wanted| if is_wanted { Wanted::ALL } else { Wanted::default() };
-            let wanted: Vec<Wanted> = of.iter().copied().map(wanted).collect();
+            let known = known.iter().flat_map(|known| &known.of);
+            let of: BTreeSet<usize> = known.chain(places.iter().flatten()).copied().collect();
+            let of: Vec<usize> = of.into_iter().collect();
+            let wanted: Vec<Option<usize>> = of.iter().copied().map(Some).collect();
+            let wanted = Wanted::ALL.of_places(&wanted, fields.len());
             let blocks = self.metrics_block(&footer, position, &wanted)?;
-            let all = total_of(&blocks, fields, *block_ns);
+            let of_fields: Vec<_> = of.iter().map(|place| fields[*place]).collect();
+            let all = total_of(&blocks, &of_fields, &of, *block_ns);
             Ok(FrameTotal { blocks: blocks.len() as u64, of, all })
         })
     }
