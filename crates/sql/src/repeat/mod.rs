@@ -34,6 +34,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use self::cut::{Cut, CutExec};
 use self::held::{HeldExec, SizedExec};
+use crate::bounds::with_config;
 use crate::functions::bounded::grows_beyond;
 
 pub(crate) use self::widths::Widths;
@@ -238,17 +239,7 @@ fn with_rows(context: &Arc<TaskContext>, rows: usize) -> Arc<TaskContext> {
         return Arc::clone(context);
     }
     let usual = Arc::new(UsualRows(usual_rows(context)));
-    let config = config.clone().with_batch_size(rows).with_extension(usual);
-    Arc::new(TaskContext::new(
-        context.task_id(),
-        context.session_id(),
-        config,
-        context.scalar_functions().clone(),
-        context.higher_order_functions().clone(),
-        context.aggregate_functions().clone(),
-        context.window_functions().clone(),
-        context.runtime_env(),
-    ))
+    with_config(context, config.clone().with_batch_size(rows).with_extension(usual))
 }
 
 /// Rows of a batch, if each has so many bytes.

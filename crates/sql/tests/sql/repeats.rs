@@ -142,3 +142,27 @@ async fn joins_of_lists_answer_as_ever() {
                      SELECT count(*), max(n) FROM r";
     assert_eq!(test_db.text(recursion).await, "10 10");
 }
+
+/// Each row of a list had a batch of its own, as lists are long.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_lists_come_in_batches_of_the_usual_size() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE t (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time)); \
+             INSERT INTO t SELECT to_timestamp(value), 'a', value FROM generate_series(1, 50000)",
+        )
+        .await;
+    for (sql, rows) in [
+        ("SELECT host, unnest(v) AS u FROM columns.t", 50_000),
+        (
+            "SELECT host, u FROM (SELECT host, unnest(v) AS u FROM columns.t) WHERE u > 10000",
+            40_000,
+        ),
+        ("SELECT host, unnest(times) AS time, unnest(v) AS u FROM columns.t ORDER BY u", 50_000),
+    ] {
+        let batches = test_db.run(sql).await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
+        assert!(batches.len() < 20, "{sql}: {} batches", batches.len());
+    }
+}
