@@ -1,14 +1,17 @@
-//! Filters above aggregates that have a row also where none is aggregated.
+//! Filters are pushed down where that changes no answer.
 //!
-//! DataFusion pushes what holds for whole groups below their aggregate: conditions on the keys of groups, and those on no
+//! Some aggregates have a row also where none is aggregated. DataFusion pushes what holds for whole groups below their aggregate: conditions on the keys of groups, and those on no
 //! column at all. Without keys, and in grouping sets, there is a group of all rows, which is there without rows, too: a
 //! condition below it takes its rows away, but not the group. So nothing is pushed there.
+//!
+//! Of conditions on one column it keeps the one that leaves fewest rows, and takes those for different that are written in
+//! different ways: `a = 1 AND 1 = a` left none. Here the column stands on the left.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
@@ -39,13 +42,46 @@ impl OptimizerRule for PushGroupFilters {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
+        match plan {
             LogicalPlan::Filter(filter) if has_group_of_all(&filter.input) => {
-                Ok(Transformed::no(plan))
+                Ok(Transformed::no(LogicalPlan::Filter(filter)))
             }
-            _ => self.0.rewrite(plan, config),
+            plan => self.0.rewrite(with_columns_on_the_left(plan)?, config),
         }
     }
+}
+
+/// Filters that follow each other, and become one, with each comparison of a value and a column turned round.
+fn with_columns_on_the_left(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Filter(mut filter) = plan else { return Ok(plan) };
+    filter.predicate = turned(filter.predicate)?;
+    if matches!(*filter.input, LogicalPlan::Filter(_)) {
+        let input = Arc::unwrap_or_clone(filter.input);
+        filter.input = Arc::new(with_columns_on_the_left(input)?);
+    }
+    Ok(LogicalPlan::Filter(filter))
+}
+
+fn turned(condition: Expr) -> Result<Expr> {
+    let turned = condition.transform_down(|part| {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else {
+            return Ok(Transformed::new(part, false, TreeNodeRecursion::Jump));
+        };
+        let turned =
+            op.swap().filter(|_| left.as_literal().is_some() && right.as_literal().is_none());
+        let (left, op, right) = match turned {
+            Some(op) => (right, op, left),
+            None => (left, op, right),
+        };
+        let below =
+            if op == Operator::And { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Jump };
+        Ok(Transformed::new(
+            Expr::BinaryExpr(BinaryExpr { left, op, right }),
+            turned.is_some(),
+            below,
+        ))
+    });
+    turned.map(|turned| turned.data)
 }
 
 /// Whether a plan is an aggregate with a group of all rows.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::common::{Statistics, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 
 /// A node that gives rows on; [`passes_rows_on`] makes an [`ExecutionPlan`] of it, through which filters, statistics and
@@ -37,6 +38,11 @@ pub(crate) trait PassesRows: Debug + Send + Sync + Sized + 'static {
     /// Whether nothing is told of the values in the rows.
     fn hides_values(&self) -> bool {
         false
+    }
+
+    /// The order in which its rows must come, in one partition.
+    fn needed_order(&self) -> Option<&LexOrdering> {
+        None
     }
 
     /// The same for the rows of the one that there must be.
@@ -75,7 +81,7 @@ macro_rules! passes_rows_on {
             use datafusion::common::tree_node::TreeNodeRecursion;
             use datafusion::error::Result;
             use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-            use datafusion::physical_expr::PhysicalExpr;
+            use datafusion::physical_expr::{Distribution, OrderingRequirements, PhysicalExpr};
             use datafusion::physical_plan::execution_plan::{
                 CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
             };
@@ -84,7 +90,8 @@ macro_rules! passes_rows_on {
             };
             use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
             use datafusion::physical_plan::{
-                DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+                DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements,
+                PlanProperties,
             };
 
             use $crate::passing::PassesRows;
@@ -106,6 +113,17 @@ macro_rules! passes_rows_on {
 
                 fn maintains_input_order(&self) -> Vec<bool> {
                     vec![self.keeps_order()]
+                }
+
+                fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+                    vec![self.needed_order().cloned().map(OrderingRequirements::from)]
+                }
+
+                fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+                    InputDistributionRequirements::new(vec![match self.needed_order() {
+                        Some(_) => Distribution::SinglePartition,
+                        None => Distribution::UnspecifiedDistribution,
+                    }])
                 }
 
                 fn benefits_from_input_partitioning(&self) -> Vec<bool> {

@@ -1,32 +1,111 @@
 //! Rows are chosen and numbered in the order in which they come.
 //!
-//! DataFusion puts sorts below `OFFSET`, which then leaves out the first rows of another order, or more of them. And it leaves out
-//! sorts before `LIMIT`, `OFFSET` and `row_number() OVER ()` when the order of what comes out matters to nobody. It leaves those
-//! alone that keep some rows: here such sorts keep all there are, until the plan is settled.
+//! DataFusion leaves out sorts before `LIMIT`, `OFFSET` and `row_number() OVER ()` when the order of what comes out matters to nobody
+//! afterwards, and puts sorts below `OFFSET`, which then leaves out the first rows of another order, or more of them. Where it
+//! leaves out a sort that keeps some rows, it may keep all.
+//!
+//! Here such a sort has a node above it that needs its order, and that keeps some rows in its place, until the plan is settled.
+//! Meanwhile it sorts all rows for what DataFusion knows, and would be put below joins, where there are more of them: something
+//! stops it there.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use crate::passing::{PassesRows, passes_rows_on};
 use crate::unknown::{Forget, Unknown};
 
-/// More rows than there are.
-const ALL_ROWS: usize = usize::MAX / 2;
+/// Rows that are chosen or numbered in an order, whatever is needed of them afterwards.
+#[derive(Debug)]
+struct InOrder {
+    input: Arc<dyn ExecutionPlan>,
+    order: LexOrdering,
+    /// How many of them are kept, when the plan is settled.
+    fetch: Option<usize>,
+}
 
-/// A node that chooses or numbers rows as they come, over rows that are sorted, and not for what comes after it.
+passes_rows_on!(InOrder);
+
+impl PassesRows for InOrder {
+    const NAME: &'static str = "InOrder";
+
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, order: self.order.clone(), fetch: self.fetch }
+    }
+
+    fn run(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn keeps_order(&self) -> bool {
+        // No sort from above is put below.
+        false
+    }
+
+    fn needed_order(&self) -> Option<&LexOrdering> {
+        Some(&self.order)
+    }
+}
+
+/// Rows that are not sorted below this node, until the plan is settled.
+#[derive(Debug)]
+struct StopsSorts(Arc<dyn ExecutionPlan>);
+
+passes_rows_on!(StopsSorts);
+
+impl PassesRows for StopsSorts {
+    const NAME: &'static str = "StopsSorts";
+
+    fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.0
+    }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self(input)
+    }
+
+    fn run(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.0.execute(partition, context)
+    }
+
+    fn keeps_order(&self) -> bool {
+        false
+    }
+}
+
+/// What chooses or numbers rows as they come, over rows that need their order.
 pub(super) fn in_given_order(
     node: Arc<dyn ExecutionPlan>,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if node.fetch().is_some() && node.is::<SortExec>() {
+        return in_order_of_sort(node).map(Transformed::yes);
+    }
     let skips = node.downcast_ref::<GlobalLimitExec>().map(|limit| limit.skip() > 0);
     if skips.is_none() && !numbers_rows(&*node) {
         return Ok(Transformed::no(node));
     }
-    let sorted = chosen_by_sort(Arc::clone(node.children()[0]))?;
+    let sorted = in_order_of_first_sort(Arc::clone(node.children()[0]))?;
     let node = replace_children_if_necessary(node, vec![sorted])?;
     Ok(Transformed::yes(match skips {
         Some(true) => Arc::new(Unknown::new(node, Forget::Nothing)),
@@ -43,26 +122,62 @@ fn numbers_rows(node: &dyn ExecutionPlan) -> bool {
     exprs.iter().any(|expr| expr.partition_by().is_empty() && expr.order_by().is_empty())
 }
 
-/// The same rows, of which a sort that comes first takes as many as there are: what chooses rows is left where it is.
-fn chosen_by_sort(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// The same rows, of which those of the sort from which they come need their order.
+fn in_order_of_first_sort(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if node.is::<SortExec>() {
-        return Ok(node.with_fetch(node.fetch().or(Some(ALL_ROWS))).unwrap_or(node));
+        return in_order_of_sort(node);
     }
     match (&node.children()[..], &node.maintains_input_order()[..]) {
         ([input], [true]) => {
-            let input = chosen_by_sort(Arc::clone(input))?;
+            let input = in_order_of_first_sort(Arc::clone(input))?;
             replace_children_if_necessary(node, vec![input])
         }
         _ => Ok(node),
     }
 }
 
-/// A node that takes all rows anyway.
-pub(super) fn with_all_rows(
-    node: Arc<dyn ExecutionPlan>,
-) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    Ok(match node.fetch().filter(|rows| *rows == ALL_ROWS).and_then(|_| node.with_fetch(None)) {
-        Some(node) => Transformed::yes(node),
-        None => Transformed::no(node),
-    })
+/// A sort of all rows, of which as many are kept above it. One that sorts each partition by itself stays as it is.
+fn in_order_of_sort(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(sort) = node.downcast_ref::<SortExec>().filter(|sort| !sort.preserve_partitioning())
+    else {
+        return Ok(node);
+    };
+    let (order, fetch, input) = (sort.expr().clone(), sort.fetch(), Arc::clone(sort.input()));
+    let input = if fetch.is_some() { sorted_above(input)? } else { input };
+    let input = Arc::new(SortExec::new(order.clone(), input));
+    Ok(Arc::new(InOrder { input, order, fetch }))
+}
+
+/// The same rows, which are sorted before there are more or fewer of them only if they come so.
+fn sorted_above(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if node.children().is_empty() || node.is::<InOrder>() || node.is::<StopsSorts>() {
+        return Ok(node);
+    }
+    let passes = node.is::<SortExec>()
+        || node.maintains_input_order() == [true] && node.supports_limit_pushdown();
+    match (&node.children()[..], node.cardinality_effect()) {
+        ([input], CardinalityEffect::Equal) if passes => {
+            let input = sorted_above(Arc::clone(input))?;
+            replace_children_if_necessary(node, vec![input])
+        }
+        _ => Ok(Arc::new(StopsSorts(node))),
+    }
+}
+
+/// What keeps rows in the settled plan.
+pub(super) fn settled(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if let Some(StopsSorts(input)) = node.downcast_ref() {
+        return Ok(Transformed::yes(Arc::clone(input)));
+    }
+    let Some(InOrder { input, fetch, .. }) = node.downcast_ref() else {
+        return Ok(Transformed::no(node));
+    };
+    let input = Arc::clone(input);
+    let Some(rows) = *fetch else { return Ok(Transformed::yes(input)) };
+    let keeps_some = input.is::<SortExec>() || input.is::<SortPreservingMergeExec>();
+    let fewer = Some(input.fetch().map_or(rows, |fewer| fewer.min(rows)));
+    Ok(Transformed::yes(match input.with_fetch(fewer).filter(|_| keeps_some) {
+        Some(kept) => kept,
+        None => Arc::new(GlobalLimitExec::new(input, 0, Some(rows))),
+    }))
 }

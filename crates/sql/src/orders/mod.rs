@@ -5,10 +5,12 @@
 //!
 //! - What comes out of a merge has the order of the merge, and no other one (`merged.rs`).
 //! - Rows are chosen and numbered in the order in which they come, also if nobody asks for the order afterwards (`chosen.rs`).
-//! - So are they collected by aggregates that are not told an order of their own (`told.rs`).
+//! - So are they collected by aggregates that are not told an order of their own, and by `DISTINCT ON` (`told.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
 //! sorts of subqueries stay in the plan (`session.rs`), until they turn out to be idle.
+//!
+//! The rule that adds sorts and merges is run until all nodes have what they need: it may leave out what it has added itself.
 
 mod chosen;
 mod merged;
@@ -17,20 +19,22 @@ mod told;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
+use datafusion::physical_expr::{LexOrdering, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
 pub(crate) use self::told::SubqueryOrders;
 use crate::rules::{PhysicalRule, known_as_inner};
 
 /// How often the rule is run at most; two times are usual where one is not enough.
-const ROUNDS_MAX: usize = 32;
+const ROUNDS_MAX: usize = 8;
 
-/// DataFusion's rule that adds sorts and merges and leaves out idle ones, run again where a sort was left out for what is known no longer.
+/// DataFusion's rule that adds sorts and merges and leaves out idle ones, run again where it has left out too much.
 #[derive(Debug)]
 pub(crate) struct EnsureOrders(EnsureRequirements);
 
@@ -49,27 +53,60 @@ impl PhysicalOptimizerRule for EnsureOrders {
         let mut plan = plan.transform_up(chosen::in_given_order)?.data;
         for _ in 0..ROUNDS_MAX {
             plan = self.0.optimize(plan, config)?.transform_up(merged::in_one_order)?.data;
-            if has_its_orders(&plan)? {
-                return plan.transform_up(chosen::with_all_rows).map(|plain| plain.data);
+            if !plan.exists(lacks_something)? {
+                break;
             }
         }
-        internal_err!("a sort is missing after {ROUNDS_MAX} rounds")
+        // It leaves out keys that are constant and then finds what is left idle, although the order is not known.
+        plan = plan.transform_up(with_its_orders)?.data;
+        plan.transform_up(chosen::settled).map(|settled| settled.data)
     }
 
     known_as_inner!();
 }
 
-/// Whether all nodes get their rows in the order that they need.
-fn has_its_orders(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    plan.exists(|node| {
-        for (input, needed) in node.children().into_iter().zip(node.required_input_ordering()) {
-            let Some(needed) = needed else { continue };
-            let known = input.equivalence_properties();
-            if !known.ordering_satisfy_requirement(needed.into_single())? {
-                return Ok(true);
-            }
+/// Whether a node does not get its rows in the order and the partitions that it needs.
+fn lacks_something(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    if missing_orders(node)?.iter().any(Option::is_some) {
+        return Ok(true);
+    }
+    let needed = node.input_distribution_requirements();
+    for (place, input) in node.children().into_iter().enumerate() {
+        let options = ChildSatisfactionOptions::new().with_allow_subset(true);
+        if !needed.child_satisfaction(place, &**input, options)?.is_satisfied() {
+            return Ok(true);
         }
-        Ok(false)
-    })
-    .map(|lacks| !lacks)
+    }
+    Ok(false)
+}
+
+/// For each input of a node the order that it needs, if the rows are not known to be in it.
+fn missing_orders(node: &Arc<dyn ExecutionPlan>) -> Result<Vec<Option<LexOrdering>>> {
+    let inputs = node.children().into_iter().zip(node.required_input_ordering());
+    let missing = inputs.map(|(input, needed)| {
+        let Some(needed) = needed.map(OrderingRequirements::into_single) else { return Ok(None) };
+        let known = input.equivalence_properties();
+        let is_there = known.ordering_satisfy_requirement(needed.clone())?;
+        Ok((!is_there).then(|| LexOrdering::from(needed)))
+    });
+    missing.collect()
+}
+
+/// A node over rows that are sorted as it needs them.
+fn with_its_orders(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let missing = missing_orders(&node)?;
+    if missing.iter().all(Option::is_none) {
+        return Ok(Transformed::no(node));
+    }
+    let inputs = node.children().into_iter().zip(missing);
+    let sorted = inputs.map(|(input, order)| match order {
+        Some(order) => {
+            let sort = SortExec::new(order, Arc::clone(input)).with_preserve_partitioning(true);
+            Arc::new(sort) as Arc<dyn ExecutionPlan>
+        }
+        None => Arc::clone(input),
+    });
+    let sorted = sorted.collect();
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    node.replace_children(sorted, anew).map(Transformed::yes)
 }

@@ -1,4 +1,5 @@
-//! Aggregates are told the order of the subquery from which they collect, and the sort there goes: they read rows in several parts.
+//! Aggregates, and `DISTINCT ON`, are told the order of the subquery from which they collect, and the sort there goes: they read
+//! rows in several parts.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Sort as SortKey};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, LogicalPlan, Projection, Sort, SubqueryAlias,
+    Aggregate, Distinct, DistinctOn, Expr, Filter, LogicalPlan, Projection, Sort, SubqueryAlias,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -27,6 +28,7 @@ impl AnalyzerRule for SubqueryOrders {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
+            LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(first),
             node => Ok(Transformed::no(node)),
         })
         .map(|ordered| ordered.data)
@@ -57,6 +59,19 @@ fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
+/// The first row of each group, as far as it says in the order of the subquery.
+fn first_in_order(first: DistinctOn) -> Result<Transformed<LogicalPlan>> {
+    let Some(Unsorted { rows, keys }) = Unsorted::of(&first.input)? else {
+        return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(first))));
+    };
+    let DistinctOn { on_expr, select_expr, sort_expr, .. } = first;
+    let ascending = |expr: &Expr| expr.clone().sort(true, false);
+    let said = sort_expr.unwrap_or_else(|| on_expr.iter().map(ascending).collect());
+    let order = said.into_iter().chain(keys).collect();
+    let first = DistinctOn::try_new(on_expr, select_expr, Some(order), Arc::new(rows))?;
+    Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(first))))
+}
+
 /// Whether an aggregate depends on an order that it does not say.
 fn is_untold(call: &AggregateFunction) -> bool {
     let AggregateFunctionParams { order_by, distinct, .. } = &call.params;
@@ -73,7 +88,7 @@ fn tell(mut expr: Expr, keys: &[SortKey]) -> Transformed<Expr> {
     }
 }
 
-/// Rows without the sort from which they came, and its keys.
+/// Rows, if need be without the sort from which they came, and its keys.
 struct Unsorted {
     rows: LogicalPlan,
     keys: Vec<SortKey>,
@@ -92,6 +107,10 @@ impl Unsorted {
                 }
                 None => None,
             },
+            // The window may count on the order, too: its rows stay sorted.
+            LogicalPlan::Window(window) => {
+                Self::of(&window.input)?.map(|Self { keys, .. }| Self { rows: plan.clone(), keys })
+            }
             LogicalPlan::SubqueryAlias(alias) => match Self::of(&alias.input)? {
                 Some(unsorted) => Some(unsorted.named(alias)?),
                 None => None,

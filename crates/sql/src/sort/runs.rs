@@ -303,7 +303,11 @@ impl Sorter {
         let Some(longest) = runs.iter().map(|run| run.max_record_batch_memory).max() else {
             return internal_err!("there are no runs to merge");
         };
-        let bytes = self.charge_runs(longest, runs.len());
+        // Where not all are merged at once, what comes of some of them is a run of longer batches.
+        let merged = self.longest.saturating_mul(self.merged_rows() as u64);
+        let merged = usize::try_from(merged).unwrap_or(usize::MAX);
+        let merged = longest.max(merged.saturating_add(merged / 4));
+        let bytes = self.charge_runs(longest, merged, runs.len());
         let mine: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
         let merged = StreamingMergeBuilder::new()
             .with_sorted_spill_files(runs)
@@ -318,19 +322,23 @@ impl Sorter {
         Ok(self.holding(merged))
     }
 
-    /// Takes memory for as many runs at once as possible, and for two in any case, of batches of so many bytes at most.
-    fn charge_runs(&self, batch_bytes: usize, runs: usize) -> usize {
+    /// Takes memory for as many runs at once as possible, of batches of so many bytes at most, and in any case for two of those
+    /// that come of merging some.
+    fn charge_runs(&self, batch_bytes: usize, merged_bytes: usize, runs: usize) -> usize {
         self.charged.free();
-        let least = batch_bytes.saturating_mul(BATCHES_MIN);
-        let mut bytes = batch_bytes.saturating_mul(BATCHES_A_RUN).saturating_mul(runs);
-        while bytes > least {
+        let all = batch_bytes.saturating_mul(BATCHES_A_RUN).saturating_mul(runs);
+        let least = merged_bytes.saturating_mul(BATCHES_MIN).min(all);
+        let mut bytes = all;
+        loop {
             if self.has_room(bytes) {
                 return bytes;
             }
+            if bytes == least {
+                self.charged.grow(least);
+                return least;
+            }
             bytes = (bytes / 2).max(least);
         }
-        self.charged.grow(least);
-        least
     }
 
     /// A stream for which the memory is charged until it ends.

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryLimit};
+use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryLimit};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -307,4 +307,30 @@ async fn few_long_rows_do_not_cut_up_the_others() {
     let longest = batches.iter().map(RecordBatch::get_array_memory_size).max();
     assert!(longest < Some(bytes / 4), "{longest:?}");
     assert!(batches.len() < 40_200 / 3, "{} batches", batches.len());
+}
+
+/// Where others had taken the memory, a sort was refused as it merged runs: those that come of others have longer batches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_merged_where_no_memory_is_left() {
+    let mut random = SmallRng::seed_from_u64(43);
+    let mut long = |first: i64| {
+        let texts = (0..200).map(|_| {
+            let letter = char::from(b'a' + random.random_range(0..26));
+            String::from(letter).repeat(random.random_range(2_500..3_000))
+        });
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 200));
+        RecordBatch::try_from_iter([("s", texts), ("id", ids)]).unwrap()
+    };
+    let batches: Vec<RecordBatch> = (0..30).map(|nth| long(nth * 200)).collect();
+    let table = MemTable::try_new(batches[0].schema(), vec![batches]).unwrap();
+    let bytes = 16 << 20;
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+    let bounded = context(Some(bytes), Arc::clone(&pool));
+    bounded.register_table("t", Arc::new(table)).unwrap();
+    let others = MemoryConsumer::new("others").register(&pool);
+    others.grow(bytes);
+    let answer = bounded.sql("SELECT * FROM t ORDER BY s, id").await.unwrap().collect().await;
+    assert_eq!(answer.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 6_000);
+    assert_eq!(pool.reserved(), bytes);
 }

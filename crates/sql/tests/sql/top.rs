@@ -276,3 +276,30 @@ async fn the_newest_bins_spare_the_others() {
     let read = reads(&test_db, sql).await;
     assert!(read.rows + read.blocks_from_metrics <= 100_000, "{read:?}");
 }
+
+/// The first rows of a join are chosen above it: one side of it sorted below would be a sort of more rows.
+#[tokio::test]
+async fn the_first_rows_are_chosen_where_they_are_fewest() {
+    let test_db = TestDb::new();
+    test_db
+        .text(&format!(
+            "{TABLE}; INSERT INTO t (time, host, v) SELECT to_timestamp(value), 'h' || (value % 4), value * 7 % 1000 \
+             FROM generate_series(1, 4000)"
+        ))
+        .await;
+    for sql in [
+        "SELECT a.v FROM t a JOIN t b ON a.time = b.time ORDER BY a.v LIMIT 4",
+        "SELECT b.v + 1 AS x FROM t a JOIN t b ON a.time = b.time ORDER BY x DESC LIMIT 4",
+        "SELECT v FROM (SELECT v FROM t UNION ALL SELECT v FROM t) ORDER BY v LIMIT 4",
+        "SELECT v FROM (SELECT v FROM t WHERE v % 3 = 1 ORDER BY time) ORDER BY v LIMIT 4",
+        "SELECT v, count(*) AS n FROM t GROUP BY v ORDER BY n, v LIMIT 4",
+    ] {
+        let plan = test_db.plan(sql).await;
+        assert!(plan.contains("SortExec: TopK(fetch=4)"), "{sql}\n{plan}");
+        assert!(!plan.contains("SortExec: by="), "{sql}\n{plan}");
+        let top = plan.find("SortExec").unwrap_or_default();
+        let below = ["HashJoinExec", "UnionExec", "FilterExec", "AggregateExec", "TidefallMetrics"];
+        assert!(below.iter().any(|node| plan[top..].contains(node)), "{sql}\n{plan}");
+        assert!(!plan[top..].contains("StopsSorts") && !plan.contains("InOrder"), "{plan}");
+    }
+}
