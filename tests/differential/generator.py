@@ -104,10 +104,14 @@ class Generator:
 
     def cut(self, query, kinds, identity):
         """The first rows of a question in an order that leaves no choice."""
-        first = self.rng.choice([name for name, kind in kinds.items() if name in identity or kind not in ("num", "inexact")])
-        keys = list(dict.fromkeys([first, *(identity if self.chance(0.5) else reversed(identity))]))
-        order = ", ".join(f"{key} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
-        return f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {order}{self.limit()}"
+        return f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {self.order(kinds, identity)}{self.limit()}"
+
+    def order(self, kinds, identity):
+        """An order that leaves no choice, often one in which rows are stored."""
+        exact = [name for name, kind in kinds.items() if name in identity or kind not in ("num", "inexact")]
+        firsts = self.rng.sample(exact, min(len(exact), self.rng.choice([0, 1, 1, 2])))
+        keys = list(dict.fromkeys([*firsts, *self.rng.choice([identity, list(reversed(identity)), self.rng.sample(identity, len(identity))])]))
+        return ", ".join(f"{key} {self.rng.choice(['ASC', 'ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}" for key in keys)
 
     def limit(self):
         """How many of the rows, and after how many others."""
@@ -258,7 +262,7 @@ class Generator:
             f"{column} = {a}", f"{column} <> {a}", f"{column} IN ({a}, {b}, 'h3')", f"{column} NOT IN ({a}, {b})", f"{column} LIKE '%a%'", f"{column} LIKE 'h_'",
             f"{column} NOT LIKE '%o%'", f"{column} ILIKE 'S%'", f"{column} IS NULL", f"{column} IS NOT NULL", f"{column} IS DISTINCT FROM {a}",
             f"{column} IS NOT DISTINCT FROM {a}", f"{column} < {a}", f"{column} >= {a}", f"upper({column}) = 'AB'", f"length({column}) > 1",
-            f"{self.expression(columns, 'text', depth)} = {self.expression(columns, 'text', depth)}",
+            f"{self.expression(columns, 'text', depth)} = {self.expression(columns, 'text', depth)}", self.from_both_sides(column, a, b),
         ])
 
     def compare_num(self, columns, depth):
@@ -268,6 +272,7 @@ class Generator:
             f"{column} {sign} {self.literal('num')}", f"{column} {sign} {self.rng.randint(-500, 500)}", f"{column} BETWEEN -50 AND {self.rng.randint(-50, 900)}.5",
             f"{column} IS NULL", f"{column} IS NOT NULL", f"{column} IN (0.0, 1.5, -2.25)", f"{column} IS DISTINCT FROM {self.literal('num')}",
             f"{self.double(columns, depth)} {sign} {self.double(columns, depth)}", f"{column} {sign} {self.literal('num')}",
+            self.from_both_sides(column, self.literal("num"), self.literal("num")),
         ])
 
     def compare_int(self, columns, depth):
@@ -277,7 +282,13 @@ class Generator:
             f"{column} {sign} {self.literal('int')}", f"{column} {sign} {self.rng.randint(-30, 300)}", f"{column} BETWEEN 0 AND {self.rng.randint(0, 900)}",
             f"{column} IS NULL", f"{column} IS NOT NULL", f"{column} IN (0, 1, 5, 17)", f"{column} NOT IN (2, 3)", f"{column} > 2.5",
             f"{self.double(columns, depth)} {sign} {self.double(columns, depth)}", f"{column} IS NOT DISTINCT FROM {self.literal('int')}",
+            self.from_both_sides(column, self.literal("int"), self.literal("int")),
         ])
+
+    def from_both_sides(self, column, a, b):
+        """Comparisons with the column now on the left, now on the right."""
+        sign = lambda: self.rng.choice(["<", "<=", ">", ">=", "="])
+        return self.rng.choice([f"{column} = {a} AND {a} = {column}", f"{column} {sign()} {a} AND {b} {sign()} {column}", f"{a} {sign()} {column}"])
 
     def compare_bool(self, columns, _depth):
         column = self.column(columns, "bool").text
@@ -457,6 +468,35 @@ class Generator:
         windows = ", ".join(f"{call} OVER ({partition}ORDER BY {', '.join(order)}) AS w{place}" for place, call in enumerate(["row_number()", "count(*)"]))
         return Query(f"SELECT {shown}, {windows} FROM ({first}) AS {alias}")
 
+    def nested(self):
+        """Orders, first rows, conditions and numbers of rows within each other."""
+        kinds, query, identity = self.rng.choice([self.parts, self.plain_rows, self.grouped])(0)
+        if not identity:
+            return None
+        kinds = dict(kinds)
+        for place in range(self.rng.randint(1, 4)):
+            alias = self.alias()
+            columns = [Column(f"{alias}.{name}", kind) for name, kind in kinds.items()]
+            sorted_rows = f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {self.order(kinds, identity)}"
+            form = self.rng.choice(["order", "order", "first", "where", "number", "window", "distinct"])
+            if form == "order":
+                query = sorted_rows
+            elif form == "first":
+                query = sorted_rows + self.limit()
+            elif form == "where":
+                query = f"SELECT * FROM ({query}) AS {alias}{self.where(columns)}"
+            elif form == "distinct":
+                query = f"SELECT DISTINCT * FROM ({query}) AS {alias}"
+            elif form == "number":
+                query, kinds[f"n{place}"] = f"SELECT *, row_number() OVER () AS n{place} FROM ({sorted_rows}) AS {alias}", "int"
+            else:
+                partition = f"PARTITION BY {self.rng.choice(identity)} " if self.chance(0.7) else ""
+                order = f"ORDER BY {self.order(kinds, identity)}" if self.chance(0.7) else ""
+                query, kinds[f"n{place}"] = f"SELECT *, count(*) OVER ({partition}{order}) AS n{place} FROM ({query}) AS {alias}", "int"
+        if self.chance(0.2):
+            return Query(f"SELECT count(*) AS n FROM ({query} LIMIT 5) AS {self.alias()}" if query.endswith(("FIRST", "LAST")) else f"SELECT count(*) AS n FROM ({query}) AS {self.alias()}")
+        return Query(f"SELECT * FROM ({query}) AS {self.alias()} ORDER BY {self.order(kinds, identity)}{self.limit() if self.chance(0.5) else ''}", ordered=True)
+
     def ranked_groups(self):
         kinds, query, identity = self.grouped(1)
         if not identity:
@@ -588,7 +628,8 @@ class Generator:
                 found = Query(self.grouped(2)[1])
             else:
                 forms = [self.windowed, self.ranked, self.ranked, self.ranked_groups, self.set_operation, self.distinct, self.scalars, self.named_twice, self.grouping_sets,
-                         self.joined_groups, self.joined_groups, self.small_side, self.small_side, self.daily, self.joined_using, self.first_values, self.reordered]
+                         self.joined_groups, self.joined_groups, self.small_side, self.small_side, self.daily, self.joined_using, self.first_values, self.reordered,
+                         self.nested, self.nested]
                 found = self.rng.choice(forms)()
             if found is not None:
                 return found

@@ -294,6 +294,18 @@ def test_what_does_not_fit_is_named_with_column_row_and_value(both):
             db.write("t", far)
 
 
+def test_rows_without_a_tag_of_their_table_are_refused(both):
+    """Rows without it are of no sensor, and replaced each other."""
+    data = pandas.DataFrame({"time": pandas.date_range(START, periods=3, freq="1min"), "site": "a", "sensor": ["x", "y", "x"], "v": 1.0})
+    ask_both(both, "write", lambda db: db.write("t", data, tags=["site", "sensor"]))
+    for columns, tags in ((["time", "v"], []), (["time", "site", "v"], ["site"])):
+        refused = ask_both(both, f"without {columns}", lambda db: db.write("t", data[columns], tags=tags))
+        assert isinstance(refused, tidefall.InvalidError) and "'sensor'" in str(refused).replace('"', "'") and "which these rows lack" in str(refused)
+    assert ask_both(both, "count", lambda db: db.sql("SELECT count(*) AS n FROM t").to_dict()) == {"n": [3]}
+    # Those that have none say so, and a tag may be new.
+    assert ask_both(both, "of no sensor", lambda db: db.write("t", data.assign(sensor=None, room="r"), tags=["site", "sensor", "room"])) == 3
+
+
 def test_errors_are_of_the_same_kind(both):
     data = readings(numpy.random.default_rng(7), pyarrow.float64(), 50, 0)
     ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
@@ -594,6 +606,28 @@ def test_pieces_beside_a_reading_far_off(both, is_regular):
         numpy.testing.assert_array_equal(numpy.concatenate([piece.values for piece in found], axis=1), whole.values)
         assert questions.count("frame") <= 6 * count // rows and questions.count("extent") <= 10 * count // rows
         assert [len(piece) for piece in db.table("t").frames(end="2000-01-01")] == [1]
+
+
+@pytest.mark.parametrize("sensors", [1, 2, 40])
+def test_pieces_of_sensors_whose_clocks_differ(both, sensors):
+    """Each time is of one sensor alone, so that a piece had as many rows as all of them together."""
+    count, rows = 300, 50
+    times = START + pandas.to_timedelta(numpy.arange(count) * 10_000, unit="ms")
+    parts = [pandas.DataFrame({"time": times + pandas.Timedelta(7 * sensor, "ms"), "sensor": f"s{sensor:02}", "value": 1.0 * sensor}) for sensor in range(sensors)]
+    # Later they have one clock again.
+    parts += [pandas.DataFrame({"time": times + pandas.Timedelta(1, "D"), "sensor": f"s{sensor:02}", "value": 2.0}) for sensor in range(sensors)]
+    data = pandas.concat(parts)
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    both[0].cascade("t", to="long")
+    for db in both:
+        questions = []
+        table = db.table("t")
+        table._core = Asking(db._core, questions)
+        found = list(table.frames(rows=rows))
+        assert max(map(len, found)) <= 2 * rows
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.time for piece in found]), numpy.unique(data["time"]))
+        assert sum(int((~numpy.isnan(piece.values)).sum()) for piece in found) == len(data)
+        assert questions.count("frame") <= 3 * (sensors + 1) * count // rows
 
 
 class Asking:

@@ -187,6 +187,9 @@ pub(crate) struct ImportArgs {
     /// of replacing it; batches before it stay
     #[arg(long)]
     pub(crate) no_replace: bool,
+    /// Let rows replace each other even where most of them do, in a new table without tags
+    #[arg(long, conflicts_with = "no_replace")]
+    pub(crate) replace: bool,
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log
     #[arg(long, value_enum, default_value_t = AckArg::Memory)]
     pub(crate) ack: AckArg,

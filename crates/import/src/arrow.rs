@@ -18,7 +18,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use chrono::DateTime;
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
-    Result, RowError, TagColumn, WriteBatch, parse_time,
+    Result, RowError, TableSchema, TagColumn, WriteBatch, parse_time,
 };
 
 use crate::csv::{TimeParser, is_rather_time};
@@ -35,6 +35,32 @@ pub struct ArrowOptions {
     pub time: Option<String>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
+}
+
+impl ArrowOptions {
+    /// Checks that rows for a table have all of its tags: those without one are of no sensor there, so that those of equal time
+    /// would replace each other.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the tags that are missing.
+    pub fn check_tags(&self, table: &TableSchema) -> Result<()> {
+        let missing: Vec<String> = table
+            .tags
+            .iter()
+            .filter(|tag| !self.tags.contains(tag))
+            .map(|tag| format!("{tag:?}"))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the table {:?} has the {} {}, which these rows lack: name the columns among the tags, or add them to the rows, \
+             with nothing in them where rows have none",
+            table.name,
+            if missing.len() == 1 { "tag" } else { "tags" },
+            missing.join(", ")
+        )))
+    }
 }
 
 /// Makes a write batch of a record batch.

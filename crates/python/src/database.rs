@@ -159,8 +159,11 @@ impl Database {
     ) -> PyResult<(u64, Option<u64>)> {
         let batches = reader(data)?;
         call(py, || {
-            let options = ArrowOptions { time, tags };
-            write_all(&self.db()?, table, batches, &options, existing_of(existing)?)
+            let (db, options) = (self.db()?, ArrowOptions { time, tags });
+            if let Ok(known) = db.schema(table) {
+                options.check_tags(&known)?;
+            }
+            write_all(&db, table, batches, &options, existing_of(existing)?)
         })
     }
 
@@ -248,6 +251,22 @@ impl Database {
             let sensors = choose(&snapshot, chosen)?;
             let found = snapshot.extent(&sensors, &time_range(time.0, time.1))?;
             Ok(found.map(|(time, rows)| (time.first_ns, time.last_ns, rows, sensors.len())))
+        })
+    }
+
+    /// The last nanosecond up to which a frame has at most so many rows.
+    fn frame_end(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        chosen: Chosen,
+        time: (Option<i64>, Option<i64>),
+        rows_max: usize,
+    ) -> PyResult<i64> {
+        call(py, || {
+            let snapshot = self.db()?.snapshot(table)?;
+            let sensors = choose(&snapshot, chosen)?;
+            snapshot.frame_end(&sensors, &time_range(time.0, time.1), rows_max)
         })
     }
 

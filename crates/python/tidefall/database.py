@@ -11,16 +11,13 @@ import pyarrow
 from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, matrix, vector
 from .data import check_time, to_arrow, to_wide
-from .times import Time, Width, bins, moment, to_ns
+from .times import TIME_MAX, TIME_MIN, Time, Width, bins, moment, to_ns
 
 Bounds = tuple[float | None, float | None]
 """Two numbers; None for no bound."""
 
 Chosen = list[tuple[str, list[str]]]
 Range = tuple[int | None, int | None]
-
-# The first and the last nanosecond that there are.
-TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 
 Stretch = tuple[int, int, int]
 """The first and the last nanosecond in which readings lie, and how many rows a sensor has there at most."""
@@ -118,7 +115,8 @@ class Database:
         or texts are called "time", "timestamp" or the like beside these, it must be named). `tags` names those that
         name the sensor; all others are fields. Returns when the rows are on disk. A row with the time and tags of an
         earlier one replaces it, field by field. Many rows are written in pieces, one after the other: when one of them fails, the earlier
-        ones stay written.
+        ones stay written. A table that is there may get new tags, but rows must have all of its own; a column of None in `data` says
+        that they have none.
 
         `existing` says what becomes of earlier rows with the same time and tags: "count" also counts those that are
         replaced, in `replaced` of the answer; "replace" does not, and saves the time; with "refuse" a piece that would
@@ -211,8 +209,8 @@ class Table:
     def frames(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None, rows: int | None = None) -> Iterator[Frame]:
         """As `rows`, in pieces that follow each other in time, for what is larger than memory.
 
-        A piece has about `rows` rows, or 16 MiB of values, if the sensors have readings at the same times. Every piece shows
-        the moment at which it is read.
+        A piece has about `rows` rows, or 16 MiB of values, and never more than twice as many. Every piece shows the moment at
+        which it is read.
         """
         chosen = self._chosen(sensors)
         found = self._core.extent(self.name, chosen, (to_ns(start), to_ns(end)))
@@ -225,11 +223,20 @@ class Table:
             raise _tidefall.InvalidError("a piece must have at least one row")
         for first, last, rows_max in self._stretches(chosen, tuple(whole), rows):
             pieces = max((rows_max + rows // 2) // rows, 1)
-            width = -(-(last - first + 1) // pieces)
-            for begin in range(first, last + 1, width):
-                piece = self._frame(chosen, field, _bounds(begin, min(begin + width - 1, last)), None)
+            width = width_max = -(-(last - first + 1) // pieces)
+            begin = first
+            while begin <= last:
+                # The rows of a sensor are known, not how many of them are at the times of others.
+                wanted_end = min(begin + width - 1, last)
+                end = self._core.frame_end(self.name, chosen, _bounds(begin, wanted_end), 2 * rows) if rows_max * sensor_count > 2 * rows else wanted_end
+                piece = self._frame(chosen, field, _bounds(begin, end), None)
                 if len(piece):
                     yield piece
+                if end < wanted_end:
+                    width = max((end - begin + 1) // 2, 1)
+                elif len(piece) < rows // 2:
+                    width = min(2 * width, width_max)
+                begin = end + 1
 
     def _stretches(self, chosen: Chosen, whole: Stretch, rows: int) -> Iterator[Stretch]:
         """Stretches that together have all rows of `whole`, one behind the other: each has at most twice as many as wanted, or

@@ -22,7 +22,7 @@ import pyarrow.compute
 from . import _tidefall
 from .answers import READ, labels, make_unique, plain
 from .settings import settings_of
-from .times import Bins
+from .times import TIME_MAX, Bins
 
 Tags = list[tuple[str, list[str | None]]]
 Chosen = list[tuple[str, list[str]]]
@@ -555,6 +555,14 @@ class Database:
             f"FROM {name(table)} WHERE {where} {groups}) AS found(first, last, rows) WHERE rows > 0")
         first, last, rows, sensors = (column[0] for column in found.columns)
         return (first.value, last.value, rows.as_py(), sensors.as_py()) if first.is_valid else None
+
+    def frame_end(self, table: str, chosen: Chosen, time: Range, rows_max: int) -> int:
+        time_name, tags, _ = self.schema(table)
+        found = self.ask(
+            f"SELECT max(time), count(*) FROM (SELECT {name(time_name)} FROM {name(table)} WHERE {self.chosen(table, tags, chosen)} "
+            f"AND {within(time_name, time)} GROUP BY {name(time_name)} ORDER BY {name(time_name)} LIMIT {rows_max + 1}) AS found(time)")
+        last, rows = (column[0] for column in found.columns)
+        return last.value - 1 if rows.as_py() > rows_max else TIME_MAX if time[1] is None else time[1] - 1
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
         asked = self.asked(table, field)

@@ -12,6 +12,9 @@ Time = str | int | numpy.integer | datetime.datetime | datetime.date | numpy.dat
 """A time: text as SQL reads it, a datetime of any kind (without a zone it is UTC), or nanoseconds since 1970. It lies
 between 1677-09-21 and 2262-04-11. None leaves a side open."""
 
+# The first and the last nanosecond that there are.
+TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
+
 Width = str | datetime.timedelta | numpy.timedelta64
 """How wide a bin is: text such as "15m", "1h" or "1d", as pandas writes it ("15min", "D", "W", "MS"), or a timedelta of
 any kind."""

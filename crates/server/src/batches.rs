@@ -105,6 +105,9 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Writ
     let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
     let existing = existing_of(parameters.existing.as_deref())?;
     let options = ArrowOptions { time: parameters.time, tags };
+    if let Ok(known) = db.schema(&table) {
+        options.check_tags(&known)?;
+    }
     // The whole body is understood before any of it is written.
     let mut batches = Vec::new();
     let mut row = 0;

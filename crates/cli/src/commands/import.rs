@@ -17,6 +17,7 @@ use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, Unknown, WriteOpti
 use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
 
 use crate::args::{AckArg, ImportArgs, Missing};
+use crate::interrupt::Interrupt;
 use crate::output::{Outcome, note, say};
 use crate::size::show_count;
 use advice::Imported;
@@ -113,6 +114,8 @@ struct Source<'a> {
     path: &'a Path,
     bytes: Option<u64>,
     unit: &'static str,
+    /// Whether its rows are the first of a table without tags, so that those of equal time replace each other.
+    begins_untagged: bool,
 }
 
 /// A row that cannot be taken.
@@ -125,6 +128,7 @@ struct BadRow<'a> {
 /// An import under way.
 struct Import {
     start: Instant,
+    interrupt: Interrupt,
     rows: u64,
     /// Rows that took the place of others.
     replaced: u64,
@@ -146,6 +150,7 @@ impl Import {
         };
         Ok(Self {
             start: Instant::now(),
+            interrupt: Interrupt::listen()?,
             rows: 0,
             replaced: 0,
             counted: true,
@@ -165,8 +170,13 @@ impl Import {
             if is_new && reader.tags().next().is_none() {
                 hint_at_tags(path, reader.fields().iter().map(|(name, ty)| (name, *ty)));
             }
-            let bytes = Some(reader.stored_bytes());
-            self.batches(db, inputs.args, &Source { path, bytes, unit: "row" }, reader)
+            let source = Source {
+                path,
+                bytes: Some(reader.stored_bytes()),
+                unit: "row",
+                begins_untagged: is_new && reader.tags().next().is_none(),
+            };
+            self.batches(db, inputs, &source, reader)
         } else {
             let reader = open_csv(path, &inputs.csv(path, table)?)?;
             let schema = reader.schema();
@@ -175,8 +185,13 @@ impl Import {
                 let names = schema.fields.iter().filter(|field| !inputs.is_mixed(&field.name));
                 hint_at_tags(path, names.map(|field| (&field.name, field.ty)));
             }
-            let bytes = reader.stored_bytes();
-            self.batches(db, inputs.args, &Source { path, bytes, unit: "line" }, reader)
+            let source = Source {
+                path,
+                bytes: reader.stored_bytes(),
+                unit: "line",
+                begins_untagged: is_new && schema.tags.is_empty(),
+            };
+            self.batches(db, inputs, &source, reader)
         }
     }
 
@@ -190,10 +205,12 @@ impl Import {
     fn batches(
         &mut self,
         db: &Db,
-        args: &ImportArgs,
+        inputs: &Inputs<'_>,
         source: &Source<'_>,
         batches: impl Iterator<Item = Result<ParsedBatch>>,
     ) -> Result<()> {
+        let args = inputs.args;
+        let is_watched = source.begins_untagged && !args.replace && !args.no_replace;
         let path = source.path.display();
         let bar = progress(source.bytes, args.quiet)?;
         bar.set_message(path.to_string());
@@ -205,15 +222,27 @@ impl Import {
             existing: if args.no_replace { Existing::Refuse } else { Existing::Count },
         };
         for parsed in batches {
+            self.interrupt.check()?;
             let parsed = parsed?;
             for BadLine { line, text, reason } in &parsed.bad {
                 let place = format!("{path}, {} {line}", source.unit);
                 self.set_aside(&BadRow { place, text, reason }, &bar)?;
             }
-            let report = db.write(&args.table, &parsed.batch, &options).map_err(|error| {
-                let (first, last) = parsed.lines.clone().into_inner();
-                error.context(format_args!("{path}, {}s {first} to {last}", source.unit))
-            })?;
+            let (first, last) = parsed.lines.clone().into_inner();
+            let place = || format!("{path}, {}s {first} to {last}", source.unit);
+            if is_watched {
+                let replaced = replaced_among(&parsed.batch.time);
+                check_replaced(parsed.batch.rows(), replaced, inputs)
+                    .map_err(|error| error.context(place()))?;
+            }
+            let report = db
+                .write(&args.table, &parsed.batch, &options)
+                .map_err(|error| error.context(place()))?;
+            if is_watched {
+                let replaced = report.replaced.unwrap_or(0);
+                check_replaced(report.rows, replaced, inputs)
+                    .map_err(|error| error.context(place()))?;
+            }
             for bad in &report.bad {
                 let row = row_number(file_rows, &parsed.bad, bad.row);
                 let text = row_text(&parsed.batch, bad.row);
@@ -302,6 +331,26 @@ impl Import {
             self.show_replaced(),
         );
     }
+}
+
+/// How many rows of a table without tags would replace others of a batch.
+fn replaced_among(times: &[i64]) -> u64 {
+    let distinct: HashSet<i64> = times.iter().copied().collect();
+    (times.len() - distinct.len()) as u64
+}
+
+/// Stops an import into a new table without tags that would keep less than half of its rows: that is hardly meant.
+fn check_replaced(rows: usize, replaced: u64, inputs: &Inputs<'_>) -> Result<()> {
+    if replaced <= REPLACED_FEW || replaced * 2 <= rows as u64 {
+        return Ok(());
+    }
+    Err(Error::conflict(format!(
+        "{} of {} rows have the time of another one, and would replace it, as no column is a tag; {}, or --replace to \
+         keep the last row of each time",
+        show_count(replaced),
+        show_count(rows as u64),
+        inputs.advice_on_tags()
+    )))
 }
 
 /// Tells that all rows will be of one sensor, where a column may well name several.

@@ -1,6 +1,9 @@
 //! `tidefall import`.
 
-use crate::Place;
+use std::io::Write;
+use std::process::Command;
+
+use crate::{Place, Said};
 
 #[test]
 fn bad_rows_are_never_written_over_an_input() {
@@ -57,11 +60,8 @@ fn an_import_that_finds_no_room_says_that_rows_are_lost() {
     // No file may have more than 32 KiB, and the signal for that is not heard.
     let script =
         format!("trap '' 25; ulimit -f 64; exec {tidefall} import a.csv --db db --table t");
-    let output = std::process::Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(place.path(""))
-        .output()
-        .unwrap();
+    let output =
+        Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(
@@ -268,6 +268,32 @@ fn names_of_files_tell_rows_apart() {
     assert_eq!(place.rows("SELECT DISTINCT file, k FROM p"), "x,c\n");
 }
 
+/// Of an ordinary file without tags most rows were lost, and the advice came afterwards.
+#[test]
+fn an_import_that_would_lose_most_rows_for_want_of_tags_stops() {
+    let place = Place::new();
+    let day = |minute: u32| format!("2024-01-01 00:{:02}:00", minute % 60);
+    let rows = |machines: u32| -> String {
+        let row = |n: u32| format!("{},m{},{n}\n", day(n / machines), n % machines);
+        (0..60 * machines).map(row).collect()
+    };
+    place.write("a.csv", &format!("time,machine,v\n{}", rows(3)));
+    let import =
+        |more: &[&'static str]| [&["import", "a.csv", "--db", "db", "--table", "t"], more].concat();
+    let said = place.failed(&import(&[]));
+    let expected = "a.csv, lines 2 to 181: 120 of 180 rows have the time of another one, and would replace it, as no column \
+                    is a tag; machine would tell them apart: say --tags machine, or --replace to keep the last row of each time";
+    assert!(said.err.contains(expected), "{said:?}");
+    assert!(said.err.contains("0 rows were written to t"), "{said:?}");
+    let said = place.done(&import(&["--tags", "machine"]));
+    assert!(said.out.contains("180 rows imported into t, 0 of them replaced"), "{said:?}");
+    let said = place.done(&["import", "a.csv", "--db", "db", "--table", "u", "--replace"]);
+    assert!(said.out.contains("180 rows imported into u, 120 of them replaced"), "{said:?}");
+    // Of two sensors each has half of the rows, and that may be a file that was put together twice.
+    place.write("b.csv", &format!("time,machine,v\n{}", rows(2)));
+    place.done(&["import", "b.csv", "--db", "db", "--table", "w"]);
+}
+
 #[test]
 fn an_import_may_refuse_to_replace() {
     let place = Place::new();
@@ -349,11 +375,11 @@ fn advice_says_how_many_rows_it_is_judged_by() {
         (0..count).map(line).collect()
     };
     place.write("few.csv", &format!("time,site,v\n{}", rows(300, 0)));
-    let said = place.done(&import(&["few.csv"], &[]));
+    let said = place.done(&import(&["few.csv"], &["--replace"]));
     assert!(said.err.contains("site would tell them apart"), "{said:?}");
     assert!(!said.err.contains("judged"), "{said:?}");
     place.write("many.csv", &format!("time,site,v\n{}", rows(300_000, 0)));
-    let into = ["--db", "db", "--table", "many", "-q"];
+    let into = ["--db", "db", "--table", "many", "-q", "--replace"];
     let said = place.done(&[&["import", "many.csv"], into.as_slice()].concat());
     assert!(said.err.contains("site would tell them apart"), "{said:?}");
     assert!(
@@ -363,7 +389,7 @@ fn advice_says_how_many_rows_it_is_judged_by() {
     // Some differ in nothing but their value.
     let twice: String = rows(300, 0) + &rows(20, 0);
     place.write("twice.csv", &format!("time,site,v\n{twice}"));
-    let into = ["--db", "db", "--table", "twice"];
+    let into = ["--db", "db", "--table", "twice", "--replace"];
     let said = place.done(&[&["import", "twice.csv"], into.as_slice()].concat());
     assert!(said.err.contains("site would tell most of them apart"), "{said:?}");
 }
@@ -408,4 +434,38 @@ fn local_times_are_those_of_the_zone_that_is_told() {
     assert!(said.err.contains("b.csv, line 2") && said.err.contains("never showed"), "{said:?}");
     let said = place.failed(&import(&["b.csv"], &["--timezone", "Berlin"]));
     assert!(said.err.contains("\"Berlin\" is not a time zone"), "{said:?}");
+}
+
+/// Ctrl-C ended the process, and with it all that was in memory.
+#[test]
+fn an_import_that_is_interrupted_keeps_what_it_has_written() {
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("pipe.csv")).status().unwrap().success());
+    let import = place.command(&["import", "pipe.csv", "--db", "db", "--table", "t"]).spawn();
+    let import = import.unwrap();
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(place.path("pipe.csv")).unwrap();
+    pipe.write_all(b"time,v\n").unwrap();
+    let mut row = 0;
+    // The pipe is closed when the import stops.
+    loop {
+        let lines: String =
+            (row..row + 10_000).map(|row| format!("{},{row}\n", 1_700_000_000 + row)).collect();
+        row += 10_000;
+        if pipe.write_all(lines.as_bytes()).is_err() {
+            break;
+        }
+        assert!(row < 100_000_000, "the import goes on");
+        if row == 1_000_000 {
+            let pid = import.id().to_string();
+            assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        }
+    }
+    let output = import.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = Said::of(&output);
+    assert!(said.err.contains("interrupted"), "{said:?}");
+    let written = place.rows("SELECT count(*) FROM t");
+    let shown: String = said.err.chars().filter(|c| *c != ',').collect();
+    assert!(shown.contains(&format!("{} rows were written to t", written.trim())), "{said:?}");
+    assert!(written.trim().parse::<u64>().unwrap() > 0);
 }

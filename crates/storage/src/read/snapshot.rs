@@ -9,6 +9,7 @@ use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
+use super::align::union_of_times;
 use super::estimate::rows_about;
 use super::extreme::{Extreme, extreme};
 use super::frame::{Frame, Keep, read_frame};
@@ -234,6 +235,24 @@ impl TableSnapshot {
             }
         }
         Ok(extent)
+    }
+
+    /// The last nanosecond up to which a frame of `sensors` from the start of `time` on has at most `rows_max` rows, at least 1;
+    /// the end of `time` where all of it has no more. Times alone are read.
+    ///
+    /// # Errors
+    /// As [`TableSnapshot::read_sensor`].
+    pub fn frame_end(&self, sensors: &[u32], time: &TimeRange, rows_max: usize) -> Result<i64> {
+        let (mut rows, mut time) = (Vec::new(), *time);
+        for sensor in sensors {
+            let times = self.read_sensor(*sensor, &time, &[])?.time;
+            rows = union_of_times(&[&rows, &times]);
+            if rows.len() > rows_max.max(1) {
+                rows.truncate(rows_max.max(1));
+                time.last_ns = rows[rows.len() - 1];
+            }
+        }
+        Ok(time.last_ns)
     }
 
     /// About how many readings a sensor has within `time`, from the index alone.

@@ -31,13 +31,9 @@ impl Inputs<'_> {
 
     /// Advice to somebody of whose rows so many replaced others.
     pub(super) fn advice(&self, imported: &Imported, table: Option<&Arc<TableSchema>>) -> String {
-        let one_of = imported.rows.min(ROWS_READ).div_ceil(ROWS_KEPT as u64).max(1);
-        let mut rows = Rows { one_of, ..Rows::default() };
-        // The files were read before, so that this fails only if they have changed since.
-        let mut files = self.args.files.iter().filter(|file| file.is_file());
-        let read = files.try_for_each(|file| rows.add_file(self, table.cloned(), file));
+        let (rows, apart) = self.look_again(imported.rows, table);
         let is_part = (rows.count as u64) < imported.rows;
-        let advice = match read.map_or(Apart::Unknown, |()| rows.what_tells_apart()) {
+        let advice = match apart {
             Apart::Unknown if is_part => {
                 "none of those that were looked at again do so among themselves: others may, or the table had \
                  readings of their tags and times before"
@@ -53,13 +49,7 @@ impl Inputs<'_> {
                     .to_owned()
             }
             Apart::Columns(columns, which) => {
-                let tags = rows.tags.iter().chain(&columns).map(String::as_str);
-                format!(
-                    "{} would tell {} apart: import into another table with --tags {}",
-                    columns.join(" and "),
-                    which.name(),
-                    tags.collect::<Vec<_>>().join(",")
-                )
+                rows.advice_to_tag(&columns, which, "import into another table with")
             }
         };
         let judged = match is_part {
@@ -74,6 +64,27 @@ impl Inputs<'_> {
             "{} rows replaced others of the same tags and time; {advice}{judged}",
             show_count(imported.replaced)
         )
+    }
+
+    /// Advice to somebody whose rows would replace each other in a new table that has no tags.
+    pub(super) fn advice_on_tags(&self) -> String {
+        match self.look_again(ROWS_READ, None) {
+            (rows, Apart::Columns(columns, which)) => rows.advice_to_tag(&columns, which, "say"),
+            (_, Apart::Nothing) => "no column tells them apart".to_owned(),
+            _ => "name what tells them apart with --tags, --constant-tag or --tag-from-file"
+                .to_owned(),
+        }
+    }
+
+    /// Reads some of about so many rows once more, and finds what tells those of the same tags and time apart.
+    fn look_again(&self, about: u64, table: Option<&Arc<TableSchema>>) -> (Rows, Apart) {
+        let one_of = about.min(ROWS_READ).div_ceil(ROWS_KEPT as u64).max(1);
+        let mut rows = Rows { one_of, ..Rows::default() };
+        // The files were read before, so that this fails only if they have changed since.
+        let mut files = self.args.files.iter().filter(|file| file.is_file());
+        let read = files.try_for_each(|file| rows.add_file(self, table.cloned(), file));
+        let apart = read.map_or(Apart::Unknown, |()| rows.what_tells_apart());
+        (rows, apart)
     }
 }
 
@@ -136,6 +147,17 @@ struct Rows {
 }
 
 impl Rows {
+    /// Advice to make tags of some columns, beside those that are tags now.
+    fn advice_to_tag(&self, columns: &[String], which: Which, how: &str) -> String {
+        let tags = self.tags.iter().chain(columns).map(String::as_str);
+        format!(
+            "{} would tell {} apart: {how} --tags {}",
+            columns.join(" and "),
+            which.name(),
+            tags.collect::<Vec<_>>().join(",")
+        )
+    }
+
     fn add_file(
         &mut self,
         inputs: &Inputs<'_>,
