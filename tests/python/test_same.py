@@ -630,6 +630,21 @@ def test_pieces_of_sensors_whose_clocks_differ(both, sensors):
         assert questions.count("frame") <= 3 * (sensors + 1) * count // rows
 
 
+def test_pieces_of_clocks_that_differ_by_a_nanosecond(both):
+    """Pieces stayed as short as the first ones, over whole seconds without a reading."""
+    times = [START + pandas.Timedelta(second, "s") + pandas.Timedelta(sensor, "ns") for sensor in range(3) for second in range(5)]
+    data = pandas.DataFrame({"time": times, "sensor": numpy.repeat(["a", "b", "c"], 5), "value": 1.5})
+    ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))
+    for db in both:
+        for rows in (1, 2, 3):
+            questions = []
+            table = db.table("t")
+            table._core = Asking(db._core, questions)
+            found = list(table.frames(rows=rows))
+            assert max(map(len, found)) <= 2 * rows and sum(map(len, found)) == 15
+            assert questions.count("frame") < 300
+
+
 class Asking:
     """Passes questions on, and takes down which they are."""
 

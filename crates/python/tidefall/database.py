@@ -234,8 +234,9 @@ class Table:
                     yield piece
                 if end < wanted_end:
                     width = max((end - begin + 1) // 2, 1)
-                elif len(piece) < rows // 2:
-                    width = min(2 * width, width_max)
+                elif 2 * len(piece) <= rows:
+                    # Where nothing is for long, the next rows are found in a few steps.
+                    width = min((2 if len(piece) else 16) * width, width_max)
                 begin = end + 1
 
     def _stretches(self, chosen: Chosen, whole: Stretch, rows: int) -> Iterator[Stretch]:

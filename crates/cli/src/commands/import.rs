@@ -46,7 +46,7 @@ pub(crate) fn run(mut args: ImportArgs) -> Outcome {
         AckArg::Memory => db.flush_after(outcome),
         AckArg::Durable => outcome,
     };
-    let outcome = outcome.and_then(|()| cascade(&db, &args));
+    let outcome = outcome.and_then(|()| cascade(&db, &args, &import.interrupt));
     let table = db.schema(&args.table).ok();
     let closed = db.close();
     let is_kept = closed.is_ok();
@@ -63,8 +63,9 @@ pub(crate) fn run(mut args: ImportArgs) -> Outcome {
     Ok(())
 }
 
-fn cascade(db: &Db, args: &ImportArgs) -> Result<()> {
+fn cascade(db: &Db, args: &ImportArgs, interrupt: &Interrupt) -> Result<()> {
     let Some(target) = args.cascade else { return Ok(()) };
+    interrupt.check()?;
     db.cascade(&CascadeRequest { table: Some(args.table.clone()), target: target.into() })?;
     Ok(())
 }
@@ -230,18 +231,18 @@ impl Import {
             }
             let (first, last) = parsed.lines.clone().into_inner();
             let place = || format!("{path}, {}s {first} to {last}", source.unit);
-            if is_watched {
+            if is_watched && are_most(replaced_among(&parsed.batch.time), parsed.batch.rows()) {
                 let replaced = replaced_among(&parsed.batch.time);
-                check_replaced(parsed.batch.rows(), replaced, inputs)
-                    .map_err(|error| error.context(place()))?;
+                return Err(self
+                    .undo(db, inputs, (replaced, parsed.batch.rows()))
+                    .context(place()));
             }
             let report = db
                 .write(&args.table, &parsed.batch, &options)
                 .map_err(|error| error.context(place()))?;
-            if is_watched {
-                let replaced = report.replaced.unwrap_or(0);
-                check_replaced(report.rows, replaced, inputs)
-                    .map_err(|error| error.context(place()))?;
+            let replaced = report.replaced.unwrap_or(0);
+            if is_watched && are_most(replaced, report.rows) {
+                return Err(self.undo(db, inputs, (replaced, report.rows)).context(place()));
             }
             for bad in &report.bad {
                 let row = row_number(file_rows, &parsed.bad, bad.row);
@@ -252,7 +253,7 @@ impl Import {
             twice += parsed.twice;
             file_rows += (parsed.batch.rows() + parsed.bad.len()) as u64;
             self.rows += report.rows as u64;
-            self.replaced += report.replaced.unwrap_or(0);
+            self.replaced += replaced;
             self.counted &= report.replaced.is_some() || report.rows == 0;
             bar.set_position(parsed.bytes_read);
         }
@@ -268,6 +269,24 @@ impl Import {
             );
         }
         Ok(())
+    }
+
+    /// Takes the table away that this import has made without tags, and says why: so many of some rows replace others.
+    fn undo(&mut self, db: &Db, inputs: &Inputs<'_>, (replaced, rows): (u64, usize)) -> Error {
+        // The first batch may not have been written.
+        if db.schema(&inputs.args.table).is_ok()
+            && let Err(error) = db.drop_table(&inputs.args.table)
+        {
+            return error;
+        }
+        (self.rows, self.replaced) = (0, 0);
+        Error::conflict(format!(
+            "{} of {} rows have the time of another one, and would replace it, as no column is a tag; {}, or --replace to \
+             keep the last row of each time",
+            show_count(replaced),
+            show_count(rows as u64),
+            inputs.advice_on_tags()
+        ))
     }
 
     fn set_aside(&mut self, bad: &BadRow<'_>, bar: &ProgressBar) -> Result<()> {
@@ -339,18 +358,9 @@ fn replaced_among(times: &[i64]) -> u64 {
     (times.len() - distinct.len()) as u64
 }
 
-/// Stops an import into a new table without tags that would keep less than half of its rows: that is hardly meant.
-fn check_replaced(rows: usize, replaced: u64, inputs: &Inputs<'_>) -> Result<()> {
-    if replaced <= REPLACED_FEW || replaced * 2 <= rows as u64 {
-        return Ok(());
-    }
-    Err(Error::conflict(format!(
-        "{} of {} rows have the time of another one, and would replace it, as no column is a tag; {}, or --replace to \
-         keep the last row of each time",
-        show_count(replaced),
-        show_count(rows as u64),
-        inputs.advice_on_tags()
-    )))
+/// Whether most of some rows replace others, which in a table without tags is hardly meant.
+fn are_most(replaced: u64, rows: usize) -> bool {
+    replaced > REPLACED_FEW && replaced * 2 > rows as u64
 }
 
 /// Tells that all rows will be of one sensor, where a column may well name several.
@@ -359,8 +369,8 @@ fn hint_at_tags<'a>(path: &Path, fields: impl Iterator<Item = (&'a String, Field
     let texts = texts.collect::<Vec<_>>().join(",");
     if !texts.is_empty() {
         note!(
-            "{}: no column is a tag, so rows of equal time replace each other; to tell \
-             sensors apart by {texts}, import into another table with --tags {texts}",
+            "{}: no column is a tag, so rows of equal time replace each other; --tags names those that tell sensors \
+             apart, perhaps some of {texts}",
             path.display()
         );
     }

@@ -285,6 +285,15 @@ fn an_import_that_would_lose_most_rows_for_want_of_tags_stops() {
                     is a tag; machine would tell them apart: say --tags machine, or --replace to keep the last row of each time";
     assert!(said.err.contains(expected), "{said:?}");
     assert!(said.err.contains("0 rows were written to t"), "{said:?}");
+    // Also where that shows only later, one machine after the other.
+    let mut later = String::from("time,machine,v\n");
+    for machine in 0..8 {
+        (0..40_000).for_each(|n| later += &format!("{},m{machine},{n}\n", 1_700_000_000 + n));
+    }
+    place.write("later.csv", &later);
+    let said = place.failed(&["import", "later.csv", "--db", "db", "--table", "t"]);
+    assert!(said.err.contains("say --tags machine, or --replace"), "{said:?}");
+    assert!(said.err.contains("0 rows were written to t"), "{said:?}");
     let said = place.done(&import(&["--tags", "machine"]));
     assert!(said.out.contains("180 rows imported into t, 0 of them replaced"), "{said:?}");
     let said = place.done(&["import", "a.csv", "--db", "db", "--table", "u", "--replace"]);

@@ -1,6 +1,6 @@
-//! Rows are chosen and numbered in the order in which they come.
+//! Rows are chosen, numbered and collected in the order in which they come.
 //!
-//! DataFusion leaves out sorts before `LIMIT`, `OFFSET` and `row_number() OVER ()` when the order of what comes out matters to nobody
+//! DataFusion leaves out sorts before `LIMIT`, `OFFSET`, `row_number() OVER ()` and `array_agg` when the order of what comes out matters to nobody
 //! afterwards, and puts sorts below `OFFSET`, which then leaves out the first rows of another order, or more of them. Where it
 //! leaves out a sort that keeps some rows, it may keep all.
 //!
@@ -13,7 +13,9 @@ use std::sync::Arc;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -94,7 +96,11 @@ impl PassesRows for StopsSorts {
     }
 }
 
-/// What chooses or numbers rows as they come, over rows that need their order.
+/// Aggregates whose answers depend on the order of the rows, if they are not told one.
+const COLLECTING: [&str; 6] =
+    ["any_value", "array_agg", "first_value", "last_value", "nth_value", "string_agg"];
+
+/// What chooses, numbers or collects rows as they come, over rows that need their order.
 pub(super) fn in_given_order(
     node: Arc<dyn ExecutionPlan>,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -102,7 +108,7 @@ pub(super) fn in_given_order(
         return in_order_of_sort(node).map(Transformed::yes);
     }
     let skips = node.downcast_ref::<GlobalLimitExec>().map(|limit| limit.skip() > 0);
-    if skips.is_none() && !numbers_rows(&*node) {
+    if skips.is_none() && !numbers_rows(&*node) && !collects_rows(&*node) {
         return Ok(Transformed::no(node));
     }
     let sorted = in_order_of_first_sort(Arc::clone(node.children()[0]))?;
@@ -120,6 +126,22 @@ fn numbers_rows(node: &dyn ExecutionPlan) -> bool {
         node.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::window_expr);
     let exprs = whole.or(bounded).unwrap_or_default();
     exprs.iter().any(|expr| expr.partition_by().is_empty() && expr.order_by().is_empty())
+}
+
+/// Whether an aggregate collects rows in the order in which they come. `DISTINCT ON` takes first values in the order of the keys
+/// of groups, which says nothing.
+fn collects_rows(node: &dyn ExecutionPlan) -> bool {
+    let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
+    let is_key = |expr: &PhysicalSortExpr| {
+        aggregate.group_expr().expr().iter().any(|(key, _)| key.eq(&expr.expr))
+    };
+    let collects = |call: &Arc<AggregateFunctionExpr>| {
+        COLLECTING.contains(&call.fun().name())
+            && !call.is_distinct()
+            && call.order_bys().iter().all(is_key)
+    };
+    aggregate.mode().input_mode() == AggregateInputMode::Raw
+        && aggregate.aggr_expr().iter().any(collects)
 }
 
 /// The same rows, of which those of the sort from which they come need their order.

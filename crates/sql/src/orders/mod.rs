@@ -4,8 +4,8 @@
 //! that it takes for idle are looked at:
 //!
 //! - What comes out of a merge has the order of the merge, and no other one (`merged.rs`).
-//! - Rows are chosen and numbered in the order in which they come, also if nobody asks for the order afterwards (`chosen.rs`).
-//! - So are they collected by aggregates that are not told an order of their own, and by `DISTINCT ON` (`told.rs`).
+//! - Rows are chosen, numbered and collected in the order in which they come, also if nobody asks for the order afterwards
+//!   (`chosen.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
 //! sorts of subqueries stay in the plan (`session.rs`), until they turn out to be idle.
@@ -14,7 +14,6 @@
 
 mod chosen;
 mod merged;
-mod told;
 
 use std::sync::Arc;
 
@@ -28,7 +27,6 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
-pub(crate) use self::told::SubqueryOrders;
 use crate::rules::{PhysicalRule, known_as_inner};
 
 /// How often the rule is run at most; two times are usual where one is not enough.
