@@ -1,7 +1,7 @@
 //! Filters are pushed down where that changes no answer.
 //!
-//! Some aggregates have a row also where none is aggregated. DataFusion pushes what holds for whole groups below their aggregate: conditions on the keys of groups, and those on no
-//! column at all. Without keys, and in grouping sets, there is a group of all rows, which is there without rows, too: a
+//! Some aggregates have a row also where none is aggregated. DataFusion pushes what holds for whole groups below their
+//! aggregate: conditions on the keys of groups, and those on no column at all. Without keys, and in grouping sets, there is a group of all rows, which is there without rows, too: a
 //! condition below it takes its rows away, but not the group. So nothing is pushed there.
 //!
 //! Of conditions on one column it keeps the one that leaves fewest rows, and takes those for different that are written in

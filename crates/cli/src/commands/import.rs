@@ -231,11 +231,9 @@ impl Import {
             }
             let (first, last) = parsed.lines.clone().into_inner();
             let place = || format!("{path}, {}s {first} to {last}", source.unit);
-            if is_watched && are_most(replaced_among(&parsed.batch.time), parsed.batch.rows()) {
-                let replaced = replaced_among(&parsed.batch.time);
-                return Err(self
-                    .undo(db, inputs, (replaced, parsed.batch.rows()))
-                    .context(place()));
+            let among = if is_watched { replaced_among(&parsed.batch.time) } else { 0 };
+            if are_most(among, parsed.batch.rows()) {
+                return Err(self.undo(db, inputs, (among, parsed.batch.rows())).context(place()));
             }
             let report = db
                 .write(&args.table, &parsed.batch, &options)
