@@ -426,8 +426,9 @@ class Generator:
             if column.kind in ("num", "int"):
                 spread = self.rng.choice(["stddev", "stddev_pop", "var_samp", "var_pop"])
                 double = f"CAST({x} AS DOUBLE)"
-                # Of infinities DuckDB's variance is 0 or NaN, as it comes.
-                finite = f"CASE WHEN abs({double}) < 1e6 OR isnan({double}) THEN {double} END"
+                # Of infinities, and of a single NaN, DuckDB's variance is 0 or NaN, as it comes.
+                or_nan = "" if spread.endswith("_pop") else f" OR isnan({double})"
+                finite = f"CASE WHEN abs({double}) < 1e6{or_nan} THEN {double} END"
                 framed = self.rng.choice([framed, f"sum({double})", f"avg({double})", f"{spread}({finite})"])
             over = f"{plain} OVER ({partition}ORDER BY {order})" if self.chance(0.5) else f"{framed} OVER ({partition}ORDER BY {order}{frame})"
             picks.append(f"{over} AS w{place}")

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefall_types::{Error, Result};
 
+use crate::output::note;
+
 /// What a shell takes for a command that Ctrl-C has ended.
 const INTERRUPTED_STATUS: i32 = 130;
 
@@ -25,6 +27,10 @@ impl Interrupt {
                     if mine.swap(true, Ordering::Relaxed) {
                         std::process::exit(INTERRUPTED_STATUS);
                     }
+                    note!(
+                        "stopping once the rows that are being read are there; Ctrl-C again ends it at once, and loses \
+                         what is not on the disk"
+                    );
                 }
             });
         };

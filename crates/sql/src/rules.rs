@@ -25,6 +25,7 @@ use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
 use crate::null_keys::{self, SameKeys};
+use crate::orders::SubqueryOrders;
 use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
@@ -66,7 +67,7 @@ pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// What puts a plan right before it is optimised.
 pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(AsOfJoins), Arc::new(AmendBefore)];
+        vec![Arc::new(SubqueryOrders), Arc::new(AsOfJoins), Arc::new(AmendBefore)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(AmendAfter));
     rules.push(Arc::new(CorrelatedSubqueries));

@@ -15,7 +15,7 @@ use crate::passing::{PassesRows, passes_rows_on};
 /// What is no longer known of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Forget {
-    /// Nothing; but what comes above is sorted there, and not below.
+    /// Nothing; but what comes above is sorted there, and not below. It goes when sorts are settled.
     Nothing,
     /// That something is constant in them, which is told as their order instead.
     Constants,
@@ -40,6 +40,11 @@ pub(crate) struct Unknown {
 }
 
 impl Unknown {
+    /// The rows of which nothing is forgotten.
+    pub(crate) fn of_nothing(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        (self.forget == Forget::Nothing).then_some(&self.input)
+    }
+
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, forget: Forget) -> Self {
         let partitioning = match (&forget, input.output_partitioning()) {
             (Forget::Everything, known) => {

@@ -14,7 +14,7 @@ use arrow_cast::display::array_value_to_string;
 use indicatif::{ProgressBar, ProgressStyle};
 use tidefall_import::{BadLine, ParsedBatch, is_columnar, open_columnar, open_csv};
 use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, Unknown, WriteOptions};
-use tidefall_types::{Error, FieldType, NO_TAG, Result, WriteBatch, format_time};
+use tidefall_types::{Error, FieldColumn, FieldType, NO_TAG, Result, WriteBatch, format_time};
 
 use crate::args::{AckArg, ImportArgs, Missing};
 use crate::interrupt::Interrupt;
@@ -115,8 +115,6 @@ struct Source<'a> {
     path: &'a Path,
     bytes: Option<u64>,
     unit: &'static str,
-    /// Whether its rows are the first of a table without tags, so that those of equal time replace each other.
-    begins_untagged: bool,
 }
 
 /// A row that cannot be taken.
@@ -133,6 +131,10 @@ struct Import {
     rows: u64,
     /// Rows that took the place of others.
     replaced: u64,
+    /// Whether this import makes a table without tags, in which rows of equal time replace each other.
+    makes_untagged: bool,
+    /// Rows that took values away from others, which rows with other fields do not.
+    lost: u64,
     /// Whether all of those could be counted.
     counted: bool,
     bad: u64,
@@ -154,6 +156,8 @@ impl Import {
             interrupt: Interrupt::listen()?,
             rows: 0,
             replaced: 0,
+            makes_untagged: false,
+            lost: 0,
             counted: true,
             bad: 0,
             notes: HashSet::new(),
@@ -171,13 +175,9 @@ impl Import {
             if is_new && reader.tags().next().is_none() {
                 hint_at_tags(path, reader.fields().iter().map(|(name, ty)| (name, *ty)));
             }
-            let source = Source {
-                path,
-                bytes: Some(reader.stored_bytes()),
-                unit: "row",
-                begins_untagged: is_new && reader.tags().next().is_none(),
-            };
-            self.batches(db, inputs, &source, reader)
+            self.makes_untagged |= is_new && reader.tags().next().is_none();
+            let bytes = Some(reader.stored_bytes());
+            self.batches(db, inputs, &Source { path, bytes, unit: "row" }, reader)
         } else {
             let reader = open_csv(path, &inputs.csv(path, table)?)?;
             let schema = reader.schema();
@@ -186,13 +186,9 @@ impl Import {
                 let names = schema.fields.iter().filter(|field| !inputs.is_mixed(&field.name));
                 hint_at_tags(path, names.map(|field| (&field.name, field.ty)));
             }
-            let source = Source {
-                path,
-                bytes: reader.stored_bytes(),
-                unit: "line",
-                begins_untagged: is_new && schema.tags.is_empty(),
-            };
-            self.batches(db, inputs, &source, reader)
+            self.makes_untagged |= is_new && schema.tags.is_empty();
+            let bytes = reader.stored_bytes();
+            self.batches(db, inputs, &Source { path, bytes, unit: "line" }, reader)
         }
     }
 
@@ -211,7 +207,7 @@ impl Import {
         batches: impl Iterator<Item = Result<ParsedBatch>>,
     ) -> Result<()> {
         let args = inputs.args;
-        let is_watched = source.begins_untagged && !args.replace && !args.no_replace;
+        let is_watched = self.makes_untagged && !args.replace && !args.no_replace;
         let path = source.path.display();
         let bar = progress(source.bytes, args.quiet)?;
         bar.set_message(path.to_string());
@@ -231,17 +227,17 @@ impl Import {
             }
             let (first, last) = parsed.lines.clone().into_inner();
             let place = || format!("{path}, {}s {first} to {last}", source.unit);
-            let among = if is_watched { replaced_among(&parsed.batch.time) } else { 0 };
-            if are_most(among, parsed.batch.rows()) {
-                return Err(self.undo(db, inputs, (among, parsed.batch.rows())).context(place()));
+            let among = if is_watched { Among::of(&parsed.batch) } else { Among::default() };
+            if self.loses_most(among.lost, parsed.batch.rows()) {
+                let stop = self.stop(db, inputs, (among.lost, parsed.batch.rows()));
+                return Err(stop.context(place()));
             }
             let report = db
                 .write(&args.table, &parsed.batch, &options)
                 .map_err(|error| error.context(place()))?;
             let replaced = report.replaced.unwrap_or(0);
-            if is_watched && are_most(replaced, report.rows) {
-                return Err(self.undo(db, inputs, (replaced, report.rows)).context(place()));
-            }
+            let lost = if is_watched { replaced.saturating_sub(among.completed) } else { 0 };
+            let loses_most = self.loses_most(lost, report.rows);
             for bad in &report.bad {
                 let row = row_number(file_rows, &parsed.bad, bad.row);
                 let text = row_text(&parsed.batch, bad.row);
@@ -252,6 +248,10 @@ impl Import {
             file_rows += (parsed.batch.rows() + parsed.bad.len()) as u64;
             self.rows += report.rows as u64;
             self.replaced += replaced;
+            self.lost += lost;
+            if loses_most {
+                return Err(self.stop(db, inputs, (0, 0)).context(place()));
+            }
             self.counted &= report.replaced.is_some() || report.rows == 0;
             bar.set_position(parsed.bytes_read);
         }
@@ -269,21 +269,34 @@ impl Import {
         Ok(())
     }
 
-    /// Takes the table away that this import has made without tags, and says why: so many of some rows replace others.
-    fn undo(&mut self, db: &Db, inputs: &Inputs<'_>, (replaced, rows): (u64, usize)) -> Error {
-        // The first batch may not have been written.
-        if db.schema(&inputs.args.table).is_ok()
-            && let Err(error) = db.drop_table(&inputs.args.table)
-        {
-            return error;
-        }
-        (self.rows, self.replaced) = (0, 0);
+    /// Whether most rows of the import, with some more of which so many take values away from others, would be lost: in a table
+    /// without tags that is hardly meant.
+    fn loses_most(&self, lost: u64, rows: usize) -> bool {
+        let lost = self.lost + lost;
+        lost > REPLACED_FEW && lost * 2 > self.rows + rows as u64
+    }
+
+    /// Why the import stops, with some more rows that are not written. The table that it has made without tags is taken away if
+    /// all rows can be read again.
+    fn stop(&mut self, db: &Db, inputs: &Inputs<'_>, (lost, rows): (u64, usize)) -> Error {
+        let (all_lost, all) = (self.lost + lost, self.rows + rows as u64);
+        let mut files = inputs.args.files.iter();
+        let is_made = db.schema(&inputs.args.table).is_ok();
+        let made = if is_made && files.all(|file| file.is_file()) {
+            if let Err(error) = db.drop_table(&inputs.args.table) {
+                return error;
+            }
+            (self.rows, self.replaced) = (0, 0);
+            "; the table was not kept"
+        } else {
+            ""
+        };
         Error::conflict(format!(
             "{} of {} rows have the time of another one, and would replace it, as no column is a tag; {}, or --replace to \
-             keep the last row of each time",
-            show_count(replaced),
-            show_count(rows as u64),
-            inputs.advice_on_tags()
+             keep the last row of each time{made}",
+            show_count(all_lost),
+            show_count(all),
+            inputs.advice_on_tags(all)
         ))
     }
 
@@ -350,15 +363,32 @@ impl Import {
     }
 }
 
-/// How many rows of a table without tags would replace others of a batch.
-fn replaced_among(times: &[i64]) -> u64 {
-    let distinct: HashSet<i64> = times.iter().copied().collect();
-    (times.len() - distinct.len()) as u64
+/// Rows of a batch without tags that have the time of another one.
+#[derive(Debug, Default)]
+struct Among {
+    /// Those that take a value away.
+    lost: u64,
+    /// Those that only have values of other fields.
+    completed: u64,
 }
 
-/// Whether most of some rows replace others, which in a table without tags is hardly meant.
-fn are_most(replaced: u64, rows: usize) -> bool {
-    replaced > REPLACED_FEW && replaced * 2 > rows as u64
+impl Among {
+    fn of(batch: &WriteBatch) -> Self {
+        let repeated = |rows: &mut dyn Iterator<Item = usize>| {
+            let mut times = HashSet::new();
+            rows.filter(|row| !times.insert(batch.time[*row])).count() as u64
+        };
+        let all = repeated(&mut (0..batch.rows()));
+        if all == 0 {
+            return Self::default();
+        }
+        let of_field = |field: &FieldColumn| {
+            let is_there = |row: &usize| field.values.is_valid(*row);
+            repeated(&mut (0..batch.rows()).filter(is_there))
+        };
+        let lost = batch.fields.iter().map(of_field).max().unwrap_or(all);
+        Self { lost, completed: all - lost }
+    }
 }
 
 /// Tells that all rows will be of one sensor, where a column may well name several.

@@ -5,16 +5,16 @@
 //! leaves out a sort that keeps some rows, it may keep all.
 //!
 //! Here such a sort has a node above it that needs its order, and that keeps some rows in its place, until the plan is settled.
-//! Meanwhile it sorts all rows for what DataFusion knows, and would be put below joins, where there are more of them: something
-//! stops it there.
+//! Meanwhile it sorts all rows for what DataFusion knows, and would be put below joins, where there are more of them: an
+//! [`Unknown`] stops it there.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::limit::GlobalLimitExec;
@@ -66,36 +66,6 @@ impl PassesRows for InOrder {
     }
 }
 
-/// Rows that are not sorted below this node, until the plan is settled.
-#[derive(Debug)]
-struct StopsSorts(Arc<dyn ExecutionPlan>);
-
-passes_rows_on!(StopsSorts);
-
-impl PassesRows for StopsSorts {
-    const NAME: &'static str = "StopsSorts";
-
-    fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.0
-    }
-
-    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self(input)
-    }
-
-    fn run(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.0.execute(partition, context)
-    }
-
-    fn keeps_order(&self) -> bool {
-        false
-    }
-}
-
 /// Aggregates whose answers depend on the order of the rows, if they are not told one.
 const COLLECTING: [&str; 6] =
     ["any_value", "array_agg", "first_value", "last_value", "nth_value", "string_agg"];
@@ -128,19 +98,16 @@ fn numbers_rows(node: &dyn ExecutionPlan) -> bool {
     exprs.iter().any(|expr| expr.partition_by().is_empty() && expr.order_by().is_empty())
 }
 
-/// Whether an aggregate collects rows in the order in which they come. `DISTINCT ON` takes first values in the order of the keys
-/// of groups, which says nothing.
+/// Whether an aggregate of all rows collects them in the order in which they come.
 fn collects_rows(node: &dyn ExecutionPlan) -> bool {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
-    let is_key = |expr: &PhysicalSortExpr| {
-        aggregate.group_expr().expr().iter().any(|(key, _)| key.eq(&expr.expr))
-    };
     let collects = |call: &Arc<AggregateFunctionExpr>| {
         COLLECTING.contains(&call.fun().name())
             && !call.is_distinct()
-            && call.order_bys().iter().all(is_key)
+            && call.order_bys().is_empty()
     };
     aggregate.mode().input_mode() == AggregateInputMode::Raw
+        && aggregate.group_expr().is_empty()
         && aggregate.aggr_expr().iter().any(collects)
 }
 
@@ -172,7 +139,7 @@ fn in_order_of_sort(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPla
 
 /// The same rows, which are sorted before there are more or fewer of them only if they come so.
 fn sorted_above(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    if node.children().is_empty() || node.is::<InOrder>() || node.is::<StopsSorts>() {
+    if node.children().is_empty() || node.is::<InOrder>() || node.is::<Unknown>() {
         return Ok(node);
     }
     let passes = node.is::<SortExec>()
@@ -182,13 +149,13 @@ fn sorted_above(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> 
             let input = sorted_above(Arc::clone(input))?;
             replace_children_if_necessary(node, vec![input])
         }
-        _ => Ok(Arc::new(StopsSorts(node))),
+        _ => Ok(Arc::new(Unknown::new(node, Forget::Nothing))),
     }
 }
 
 /// What keeps rows in the settled plan.
 pub(super) fn settled(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    if let Some(StopsSorts(input)) = node.downcast_ref() {
+    if let Some(input) = node.downcast_ref().and_then(Unknown::of_nothing) {
         return Ok(Transformed::yes(Arc::clone(input)));
     }
     let Some(InOrder { input, fetch, .. }) = node.downcast_ref() else {

@@ -6,6 +6,7 @@
 //! - What comes out of a merge has the order of the merge, and no other one (`merged.rs`).
 //! - Rows are chosen, numbered and collected in the order in which they come, also if nobody asks for the order afterwards
 //!   (`chosen.rs`).
+//! - Where they are collected in groups, the aggregate is told the order (`told.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
 //! sorts of subqueries stay in the plan (`session.rs`), until they turn out to be idle.
@@ -14,6 +15,7 @@
 
 mod chosen;
 mod merged;
+mod told;
 
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
+pub(crate) use self::told::SubqueryOrders;
 use crate::rules::{PhysicalRule, known_as_inner};
 
 /// How often the rule is run at most; two times are usual where one is not enough.

@@ -72,3 +72,17 @@ async fn filters_of_joins_stay_above_sorts_that_keep_some_rows() {
         assert_eq!(test_db.text(&sql).await, "", "{kept}: {}", test_db.plan(&sql).await);
     }
 }
+
+/// Groups that go to the disk come back in any order, and with them the rows of a sorted subquery.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_have_no_room_collect_rows_in_the_order_of_the_subquery() {
+    let test_db = TestDb::with_memory(64 << 20);
+    let rows = "(SELECT value * 7919 % 100000 AS k, value * 2654435761 % 1099511627776 AS r \
+                FROM generate_series(1, 600000) ORDER BY r)";
+    let ends = format!("SELECT k, first_value(r) AS s, last_value(r) AS l FROM {rows} GROUP BY k");
+    let wrong = format!("SELECT count(*), count(*) FILTER (WHERE s >= l) FROM ({ends})");
+    assert_eq!(test_db.text(&wrong).await, "100000 0");
+    let first = format!("SELECT sum(r) FROM (SELECT DISTINCT ON (k) k, r FROM {rows})");
+    let least = format!("SELECT sum(r) FROM (SELECT min(r) AS r FROM {rows} GROUP BY k)");
+    assert_eq!(test_db.text(&first).await, test_db.text(&least).await);
+}

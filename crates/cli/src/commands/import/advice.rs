@@ -66,11 +66,13 @@ impl Inputs<'_> {
         )
     }
 
-    /// Advice to somebody whose rows would replace each other in a new table that has no tags.
-    pub(super) fn advice_on_tags(&self) -> String {
-        match self.look_again(ROWS_READ, None) {
+    /// Advice to somebody whose rows would replace each other in a new table that has no tags, as the first `rows` of them
+    /// show.
+    pub(super) fn advice_on_tags(&self, rows: u64) -> String {
+        match self.look_again(rows, None) {
             (rows, Apart::Columns(columns, which)) => rows.advice_to_tag(&columns, which, "say"),
             (_, Apart::Nothing) => "no column tells them apart".to_owned(),
+            (_, Apart::Files) => "they are in different files: say --tag-from-file NAME".to_owned(),
             _ => "name what tells them apart with --tags, --constant-tag or --tag-from-file"
                 .to_owned(),
         }
