@@ -18,7 +18,7 @@ use crate::claims::{ModestFilters, ModestJoins};
 use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
-use crate::group_filters::PushGroupFilters;
+use crate::filters::PushFilters;
 use crate::grouped_join::GroupedJoins;
 use crate::groupwise::Groupwise;
 use crate::keys::KeysAsColumns;
@@ -83,7 +83,7 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     let known = known.map(|rule| OneGrouping::instead_of(rule, query_bytes));
     let known = known.map(null_keys::instead_of).map(simplify::instead_of);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        known.map(PushGroupFilters::instead_of).collect();
+        known.map(PushFilters::instead_of).collect();
     rules.push(Arc::new(SameKeys::default()));
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));

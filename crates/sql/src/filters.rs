@@ -17,11 +17,11 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::rules::named_as_inner;
 
-/// DataFusion's rule, but for filters above a group that is always there.
+/// DataFusion's rule, where it changes no answer.
 #[derive(Debug)]
-pub(crate) struct PushGroupFilters(PushDownFilter);
+pub(crate) struct PushFilters(PushDownFilter);
 
-impl PushGroupFilters {
+impl PushFilters {
     /// Puts it in the place of DataFusion's rule.
     pub(crate) fn instead_of(
         rule: Arc<dyn OptimizerRule + Send + Sync>,
@@ -34,7 +34,7 @@ impl PushGroupFilters {
     }
 }
 
-impl OptimizerRule for PushGroupFilters {
+impl OptimizerRule for PushFilters {
     named_as_inner!();
 
     fn rewrite(
