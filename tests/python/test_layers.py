@@ -192,6 +192,8 @@ def test_several_aggregates_of_several_fields(db):
             plant.resample("D", how, field=None if isinstance(how, dict) else "x")
     with pytest.raises(tidefall.NotFoundError):
         plant.resample("D", {"z": "mean"})
+    with pytest.raises(tidefall.InvalidError, match="several fields; name one: x, y"):
+        plant.latest()
 
 
 def test_every_kind_of_data_is_written(db):

@@ -1,5 +1,7 @@
 //! What the command line takes.
 
+mod names;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefall_storage::{Ack, Db, DbOptions, Target};
 use tidefall_types::{Error, FieldType, Result, parse_duration};
 
+pub(crate) use self::names::{Names, all_of, as_argument};
 use crate::size::parse_bytes;
 
 /// A database for sensor readings.
@@ -123,8 +126,8 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) time: Option<String>,
     /// Columns that make up the time: date,time or year[,month[,day[,hour[,minute[,second]]]]]
-    #[arg(long, value_delimiter = ',', conflicts_with = "time")]
-    pub(crate) time_columns: Vec<String>,
+    #[arg(long, value_name = "COLUMNS", conflicts_with = "time")]
+    pub(crate) time_columns: Vec<Names>,
     /// iso, s, ms, us, ns (since 1970), excel (days), or a pattern such as "%d.%m.%Y %H:%M"; found out when absent
     #[arg(long)]
     pub(crate) time_format: Option<String>,
@@ -132,15 +135,15 @@ pub(crate) struct ImportArgs {
     /// went back, are taken for the first of both, and counted; those that they never showed make bad rows
     #[arg(long, value_name = "ZONE")]
     pub(crate) timezone: Option<String>,
-    /// Columns that name the sensor; a column may be given as #3. When absent, the tags of the table
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) tags: Vec<String>,
+    /// Columns that name the sensor; a column may be given as #3, and one with a comma in its name in quotation marks, as in '"site, room",id'. When absent, the tags of the table
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) tags: Vec<Names>,
     /// Columns that are measured; all others when absent
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) fields: Vec<String>,
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) fields: Vec<Names>,
     /// Columns to leave out, and tags of the table that the rows do not have
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) skip: Vec<String>,
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) skip: Vec<Names>,
     /// A text that stands for a missing value in every column, as nothing between separators does; may be repeated. "" in
     /// quotes is a text without letters, but for --null "". NA, N/A, null and NULL stand for a missing value among numbers,
     /// and among the texts of a file that has them among its numbers
@@ -187,7 +190,7 @@ pub(crate) struct ImportArgs {
     /// of replacing it; batches before it stay
     #[arg(long)]
     pub(crate) no_replace: bool,
-    /// Let rows replace each other even where most of them do, in a new table without tags
+    /// Let rows replace each other even where many of them do, in a new table without tags
     #[arg(long, conflicts_with = "no_replace")]
     pub(crate) replace: bool,
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log

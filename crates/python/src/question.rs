@@ -72,11 +72,11 @@ pub(crate) fn find_field(
     };
     let place = place.ok_or_else(|| {
         let names: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
-        let wanted = match name {
-            Some(name) => format!("no field {name:?}"),
-            None => "several fields; name one".to_owned(),
-        };
-        Error::not_found(format!("table {} has {wanted}: {}", schema.name, names.join(", ")))
+        let (table, names) = (&schema.name, names.join(", "));
+        match name {
+            Some(name) => Error::not_found(format!("table {table} has no field {name:?}: {names}")),
+            None => Error::invalid(format!("table {table} has several fields; name one: {names}")),
+        }
     })?;
     Ok((FieldId(place as u16), schema.fields[place].ty))
 }

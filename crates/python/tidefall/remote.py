@@ -464,8 +464,9 @@ class Database:
         if field is None and len(known) == 1:
             field = known[0]
         if field not in known:
-            wanted = "several fields; name one" if field is None else f'no field "{field}"'
-            raise _tidefall.NotFoundError(f"table {table} has {wanted}: {', '.join(known)}")
+            if field is None:
+                raise _tidefall.InvalidError(f"table {table} has several fields; name one: {', '.join(known)}")
+            raise _tidefall.NotFoundError(f'table {table} has no field "{field}": {", ".join(known)}')
         return Asked(table, time, tags, fields, field)
 
     def chosen(self, table: str, tags: list[str], chosen: Chosen) -> str:

@@ -25,7 +25,7 @@ use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
 use crate::null_keys::{self, SameKeys};
-use crate::orders::SubqueryOrders;
+use crate::orders::{KeysOnce, SubqueryOrders};
 use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
@@ -84,6 +84,7 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     let known = known.map(null_keys::instead_of).map(simplify::instead_of);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
         known.map(PushFilters::instead_of).collect();
+    rules.push(Arc::new(KeysOnce));
     rules.push(Arc::new(SameKeys::default()));
     rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));

@@ -228,7 +228,7 @@ impl Import {
             let (first, last) = parsed.lines.clone().into_inner();
             let place = || format!("{path}, {}s {first} to {last}", source.unit);
             let among = if is_watched { Among::of(&parsed.batch) } else { Among::default() };
-            if self.loses_most(among.lost, parsed.batch.rows()) {
+            if self.loses_many(among.lost, parsed.batch.rows()) {
                 let stop = self.stop(db, inputs, (among.lost, parsed.batch.rows()));
                 return Err(stop.context(place()));
             }
@@ -237,7 +237,7 @@ impl Import {
                 .map_err(|error| error.context(place()))?;
             let replaced = report.replaced.unwrap_or(0);
             let lost = if is_watched { replaced.saturating_sub(among.completed) } else { 0 };
-            let loses_most = self.loses_most(lost, report.rows);
+            let loses_many = self.loses_many(lost, report.rows);
             for bad in &report.bad {
                 let row = row_number(file_rows, &parsed.bad, bad.row);
                 let text = row_text(&parsed.batch, bad.row);
@@ -249,7 +249,7 @@ impl Import {
             self.rows += report.rows as u64;
             self.replaced += replaced;
             self.lost += lost;
-            if loses_most {
+            if loses_many {
                 return Err(self.stop(db, inputs, (0, 0)).context(place()));
             }
             self.counted &= report.replaced.is_some() || report.rows == 0;
@@ -269,11 +269,11 @@ impl Import {
         Ok(())
     }
 
-    /// Whether most rows of the import, with some more of which so many take values away from others, would be lost: in a table
-    /// without tags that is hardly meant.
-    fn loses_most(&self, lost: u64, rows: usize) -> bool {
+    /// Whether a quarter of the rows of the import or more, with some more of which so many take values away from others, would be
+    /// lost: in a table without tags that is hardly meant.
+    fn loses_many(&self, lost: u64, rows: usize) -> bool {
         let lost = self.lost + lost;
-        lost > REPLACED_FEW && lost * 2 > self.rows + rows as u64
+        lost > 0 && lost * 4 >= self.rows + rows as u64
     }
 
     /// Why the import stops, with some more rows that are not written. The table that it has made without tags is taken away if

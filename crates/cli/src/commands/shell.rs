@@ -87,7 +87,8 @@ fn run_input(db: &Db, session: &Session) -> Outcome {
         Error::invalid(format!("standard input is not UTF-8 from its byte {byte} on"))
     })?;
     let runtime = runtime()?;
-    for part in parts(sql) {
+    // Editors on Windows write it in front.
+    for part in parts(sql.strip_prefix('\u{feff}').unwrap_or(sql)) {
         let asked = match part {
             Part::Sql(sql) => sql.to_owned(),
             Part::Line(line) => match word(db, line) {

@@ -149,7 +149,7 @@ fn rows_of_parquet_that_do_not_fit_are_named_and_kept_as_text() {
 fn text_columns_without_tags_get_a_hint() {
     let place = Place::new();
     place.write("a.csv", "time,station,kind,v\n2024-01-01,a,x,1\n2024-01-01,b,x,2\n");
-    let said = place.done(&import(&["a.csv"], &[]));
+    let said = place.done(&import(&["a.csv"], &["--replace"]));
     assert!(said.err.contains("rows of equal time replace each other"), "{said:?}");
     assert!(said.err.contains("perhaps some of station,kind"), "{said:?}");
     let tagged = ["import", "a.csv", "--db", "db", "--table", "u", "--tags", "station,kind"];
@@ -174,7 +174,7 @@ fn rows_that_replace_others_are_counted_and_come_with_advice() {
     let rows =
         |id: &str| (10..30).map(|day| format!("2024-01-{day},{id},{day}\n")).collect::<String>();
     place.write("a.csv", &format!("time,id,v\n{}{}", rows("1"), rows("2")));
-    let said = place.done(&import(&["a.csv"], &[]));
+    let said = place.done(&import(&["a.csv"], &["--replace"]));
     assert!(
         said.out.starts_with("40 rows imported into t, 20 of them replaced earlier ones"),
         "{said:?}"
@@ -188,7 +188,7 @@ fn rows_that_replace_others_are_counted_and_come_with_advice() {
     let again = place.done(&tagged);
     assert!(again.out.starts_with("40 rows imported into u, 40 of them replaced"), "{again:?}");
     assert!(
-        again.err.contains("40 rows replaced others of the same tags and time; the table had"),
+        again.err.contains("40 rows have the tags and time of earlier ones, and replaced what these have in the same fields; the table had"),
         "{again:?}"
     );
 }
@@ -234,7 +234,7 @@ fn names_of_files_tell_rows_apart() {
         place.write(name, &format!("time,v\n{rows}"));
     }
     let files = ["north_1.csv", "south_1.csv"];
-    let said = place.done(&import(&files, &[]));
+    let said = place.done(&import(&files, &["--replace"]));
     assert!(said.out.contains("20 of them replaced earlier ones"), "{said:?}");
     assert!(said.err.contains("--tag-from-file NAME"), "{said:?}");
     let line = [
@@ -301,9 +301,46 @@ fn an_import_that_would_lose_most_rows_for_want_of_tags_stops() {
     assert!(said.out.contains("180 rows imported into t, 0 of them replaced"), "{said:?}");
     let said = place.done(&["import", "a.csv", "--db", "db", "--table", "u", "--replace"]);
     assert!(said.out.contains("180 rows imported into u, 120 of them replaced"), "{said:?}");
-    // Of two sensors each has half of the rows, and that may be a file that was put together twice.
-    place.write("b.csv", &format!("time,machine,v\n{}", rows(2)));
-    place.done(&["import", "b.csv", "--db", "db", "--table", "w"]);
+    // Of two sensors half of the rows are lost, and of one with gaps fewer.
+    let with_gaps: String = rows(2).lines().take(80).map(|line| format!("{line}\n")).collect();
+    let with_gaps =
+        with_gaps + &(40..60).map(|n| format!("{},m0,{n}\n", day(n))).collect::<String>();
+    for (rows, lost) in [(rows(2), "60 of 120 rows"), (with_gaps, "40 of 100 rows")] {
+        place.write("b.csv", &format!("time,machine,v\n{rows}"));
+        let said = place.failed(&["import", "b.csv", "--db", "db", "--table", "w"]);
+        assert!(said.err.contains(lost), "{said:?}");
+    }
+    let few = "2024-01-01,a,1\n2024-01-01,b,2\n2024-01-02,a,3\n2024-01-02,b,4\n";
+    place.write("few.csv", &format!("time,machine,v\n{few}"));
+    let said = place.failed(&["import", "few.csv", "--db", "db", "--table", "w"]);
+    assert!(said.err.contains("2 of 4 rows"), "{said:?}");
+    // Fewer may be repeated rows.
+    place.write(
+        "repeated.csv",
+        &format!(
+            "time,v\n{}",
+            "2024-01-01,1\n2024-01-02,1\n2024-01-03,1\n2024-01-04,1\n2024-01-04,1\n"
+        ),
+    );
+    place.done(&["import", "repeated.csv", "--db", "db", "--table", "w"]);
+}
+
+/// The advice could not be followed: `--tags sensor id` is two arguments, and no name with a comma could be written.
+#[test]
+fn advice_on_tags_can_be_followed() {
+    let place = Place::new();
+    let rows = |place: &str| -> String {
+        (10..30).map(|day| format!("2024-01-{day},\"{place}\",{day}\n")).collect()
+    };
+    place.write("a.csv", &format!("time,\"site, room\",v\n{}{}", rows("a, 1"), rows("b, 2")));
+    let said = place.failed(&["import", "a.csv", "--db", "db", "--table", "t"]);
+    assert!(said.err.contains(r#"say --tags '"site, room"', or"#), "{said:?}");
+    let tags = r#""site, room""#;
+    place.done(&["import", "a.csv", "--db", "db", "--table", "t", "--tags", tags]);
+    assert_eq!(place.rows(r#"SELECT count(DISTINCT "site, room"), count(*) FROM t"#), "2,40\n");
+    place.write("b.csv", &format!("time,sensor id,v\n{}{}", rows("a"), rows("b")));
+    let said = place.failed(&["import", "b.csv", "--db", "db", "--table", "u"]);
+    assert!(said.err.contains("say --tags 'sensor id', or"), "{said:?}");
 }
 
 #[test]
@@ -411,7 +448,7 @@ fn columnar_files_are_told_by_what_is_in_them() {
     let place = Place::new();
     place.done(&["generate", "x.parquet", "--sensors", "2", "--days", "1"]);
     std::fs::rename(place.path("x.parquet"), place.path("x.csv")).unwrap();
-    place.done(&import(&["x.csv"], &[]));
+    place.done(&import(&["x.csv"], &["--tags", "sensor"]));
     assert_ne!(place.rows("SELECT count(*) FROM t"), "0\n");
     place.write("a.csv", "time,v\n2024-01-01,1\n");
     for (options, advice) in [
@@ -426,7 +463,7 @@ fn columnar_files_are_told_by_what_is_in_them() {
         assert!(said.err.contains(&expected) && said.err.contains(advice), "{said:?}");
     }
     // It is for the other file.
-    let into = ["--db", "db", "--table", "both", "--null", "x"];
+    let into = ["--db", "db", "--table", "both", "--null", "x", "--replace"];
     place.done(&[&["import", "a.csv", "x.csv"], into.as_slice()].concat());
 }
 

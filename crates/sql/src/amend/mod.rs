@@ -15,6 +15,7 @@
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
+//! - `similar.rs`: `SIMILAR TO` is about the whole text. This comes before, too.
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
@@ -30,6 +31,7 @@ mod floats;
 mod frames;
 mod nodes;
 mod offsets;
+mod similar;
 mod spans;
 mod subqueries;
 mod texts;
@@ -89,6 +91,7 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
             let plain = moment.transform_data(|node| nullif(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;
             let plain = plain.transform_data(|node| chosen::amend(node, schema))?;
+            let plain = plain.transform_data(similar::amend)?;
             let plain = plain.transform_data(|node| frames::amend(node, schema))?;
             plain.transform_data(subqueries::amend)
         }

@@ -6,14 +6,18 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchemaRef, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{
     Expr, JoinType, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
     build_join_schema,
 };
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::cast;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
@@ -129,14 +133,28 @@ impl ExtensionPlanner for AsOfPlanner {
         };
         let physical = |(on_left, on_right): &(Expr, Expr)| {
             let (of_left, of_right) = (node.left.schema(), node.right.schema());
-            Ok::<_, datafusion::error::DataFusionError>((
-                planner.create_physical_expr(on_left, of_left, session, planning_ctx)?,
-                planner.create_physical_expr(on_right, of_right, session, planning_ctx)?,
-            ))
+            let on_left = planner.create_physical_expr(on_left, of_left, session, planning_ctx)?;
+            let on_right =
+                planner.create_physical_expr(on_right, of_right, session, planning_ctx)?;
+            of_one_type((on_left, &left.schema()), (on_right, &right.schema()))
         };
         let keys = node.keys.iter().map(physical).collect::<Result<_>>()?;
         let time = physical(&node.time)?;
         let inputs = [Arc::clone(left), Arc::clone(right)];
         Ok(Some(Arc::new(AsOfExec::try_new(inputs, keys, time, node.nearest)?)))
+    }
+}
+
+/// What is compared of both sides, of one type: that of a column may have changed since the join was made, as where a `UNION` brings
+/// its parts to one.
+fn of_one_type(
+    (on_left, left): (Arc<dyn PhysicalExpr>, &Schema),
+    (on_right, right): (Arc<dyn PhysicalExpr>, &Schema),
+) -> Result<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)> {
+    let types = (on_left.data_type(left)?, on_right.data_type(right)?);
+    match comparison_coercion(&types.0, &types.1) {
+        _ if types.0 == types.1 => Ok((on_left, on_right)),
+        Some(ty) => Ok((cast(on_left, left, ty.clone())?, cast(on_right, right, ty)?)),
+        None => plan_err!("{} cannot be compared with {} in an ASOF JOIN", types.0, types.1),
     }
 }

@@ -98,7 +98,7 @@ fn numbers_rows(node: &dyn ExecutionPlan) -> bool {
     exprs.iter().any(|expr| expr.partition_by().is_empty() && expr.order_by().is_empty())
 }
 
-/// Whether an aggregate of all rows collects them in the order in which they come.
+/// Whether an aggregate collects rows in the order in which they come; those of groups come sorted by these (`told.rs`).
 fn collects_rows(node: &dyn ExecutionPlan) -> bool {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
     let collects = |call: &Arc<AggregateFunctionExpr>| {
@@ -107,7 +107,6 @@ fn collects_rows(node: &dyn ExecutionPlan) -> bool {
             && call.order_bys().is_empty()
     };
     aggregate.mode().input_mode() == AggregateInputMode::Raw
-        && aggregate.group_expr().is_empty()
         && aggregate.aggr_expr().iter().any(collects)
 }
 

@@ -6,7 +6,8 @@
 //! - What comes out of a merge has the order of the merge, and no other one (`merged.rs`).
 //! - Rows are chosen, numbered and collected in the order in which they come, also if nobody asks for the order afterwards
 //!   (`chosen.rs`).
-//! - Where they are collected in groups, the aggregate is told the order (`told.rs`).
+//! - Where groups and joins would lose their order, they are sorted behind them or for them (`told.rs`).
+//! - No aggregate is asked to order by a key twice (`repeated.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
 //! sorts of subqueries stay in the plan (`session.rs`), until they turn out to be idle.
@@ -15,6 +16,7 @@
 
 mod chosen;
 mod merged;
+mod repeated;
 mod told;
 
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
+pub(crate) use self::repeated::KeysOnce;
 pub(crate) use self::told::SubqueryOrders;
 use crate::rules::{PhysicalRule, known_as_inner};
 

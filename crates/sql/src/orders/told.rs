@@ -1,24 +1,36 @@
-//! Aggregates with groups, and `DISTINCT ON`, are told the order of the subquery from which they collect, and the sort there goes.
+//! What is made of a sorted subquery keeps its order where the plan alone would lose it.
 //!
-//! Groups for which there is no memory go to the disk and come back in any order, so that it would not do to keep the sort. An
-//! aggregate of all rows holds them, and takes them as they come (`chosen.rs`).
+//! - Lists and texts that are collected in groups: the rows are sorted by the groups first. Then one group is made after the other,
+//!   and none of them goes to the disk, from where groups come back in any order.
+//! - `DISTINCT ON`, `first_value` and `last_value` of groups, which keep one row of each, are told the order instead. So are aggregates
+//!   in grouping sets, and those of correlated subqueries, which become groups later.
+//! - Conditions with subqueries become joins, behind which there is no order: the rows are sorted behind them.
+//!
+//! An aggregate of all rows takes them as they come (`chosen.rs`).
+//!
+//! An order that is written in the aggregate is treated like one of a subquery: DataFusion would keep each value with its keys, and could
+//! put none of them on the disk.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
-use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Sort as SortKey};
+use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortKey};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::grouping_set_expr_count;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, Filter, LogicalPlan, Projection, Sort, SubqueryAlias,
+    Aggregate, Distinct, DistinctOn, Expr, Filter, Limit, LogicalPlan, Projection, Sort,
+    SubqueryAlias, Unnest, Window,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 /// Aggregates whose answers depend on the order of the rows, if they are not told one.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+/// Those of them that keep one row.
+const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
 
-/// Puts orders of subqueries into the aggregates above them.
+/// Keeps the orders of subqueries, and of aggregates, where groups and joins are made of them.
 #[derive(Debug)]
 pub(crate) struct SubqueryOrders;
 
@@ -31,42 +43,117 @@ impl AnalyzerRule for SubqueryOrders {
         plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
             LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(first),
+            LogicalPlan::Filter(filter) => sorted_behind(filter),
             node => Ok(Transformed::no(node)),
         })
         .map(|ordered| ordered.data)
     }
 }
 
-/// Aggregates that are told the order of their rows, which are no longer sorted.
+/// Aggregates that get their rows in the order that they want, or are told it.
 fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let has = |is: fn(&AggregateFunction) -> bool| {
-        let is = |part: &Expr| matches!(part, Expr::AggregateFunction(call) if is(call));
-        aggregate.aggr_expr.iter().any(|expr| expr.exists(|part| Ok(is(part))).unwrap_or(false))
+    let as_it_is = |aggregate| Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    let calls = calls_of(&aggregate.aggr_expr)?;
+    let collects_much =
+        calls.iter().any(|call| is_ordered(call) && !OF_ONE_ROW.contains(&call.func.name()));
+    let is_correlated = !aggregate.input.all_out_ref_exprs().is_empty();
+    let is_told = is_correlated
+        || !collects_much
+        || grouping_set_expr_count(&aggregate.group_expr)? != aggregate.group_expr.len();
+    let has_untold = calls.iter().any(is_untold);
+    let mut written =
+        calls.iter().map(|call| &call.params.order_by).filter(|keys| !keys.is_empty());
+    let (rows, keys) = match (has_untold, written.next()) {
+        (true, None) if is_correlated || !aggregate.group_expr.is_empty() => {
+            match Ordered::of(&aggregate.input, Wanted::Keys)? {
+                Some(Ordered { rows, keys }) => (Arc::new(rows), keys),
+                None => return as_it_is(aggregate),
+            }
+        }
+        (false, Some(order)) if !is_told && written.all(|other| other == order) => {
+            (Arc::clone(&aggregate.input), order.clone())
+        }
+        // Several orders cannot stand side by side.
+        _ => return as_it_is(aggregate),
     };
-    if aggregate.group_expr.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    }
-    // Several orders cannot stand side by side.
-    if has(is_untold) && has(|call| !call.params.order_by.is_empty()) {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    }
-    let Some(unsorted) = Unsorted::of(&aggregate.input)? else {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    let (rows, order) = match is_told {
+        true => (rows, keys),
+        false => {
+            let groups = aggregate.group_expr.iter().map(|group| group.clone().sort(true, false));
+            let sort = Sort { expr: groups.chain(keys).collect(), input: rows, fetch: None };
+            (Arc::new(LogicalPlan::Sort(sort)), Vec::new())
+        }
     };
-    let names = NamePreserver::new_for_projection();
-    let told = aggregate.aggr_expr.into_iter().map(|expr| {
-        let name = names.save(&expr);
-        let told = expr.transform_up(|part| Ok(tell(part, &unsorted.keys)))?;
-        Ok(if told.transformed { name.restore(told.data) } else { told.data })
-    });
-    let told = told.collect::<Result<_>>()?;
-    let aggregate = Aggregate::try_new(Arc::new(unsorted.rows), aggregate.group_expr, told)?;
+    let told = with_calls(aggregate.aggr_expr, |call| {
+        if is_ordered(call) {
+            call.params.order_by.clone_from(&order);
+        }
+    })?;
+    let aggregate = Aggregate::try_new(rows, aggregate.group_expr, told)?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+/// The calls of aggregates in some expressions.
+fn calls_of(exprs: &[Expr]) -> Result<Vec<AggregateFunction>> {
+    let mut calls = Vec::new();
+    for expr in exprs {
+        expr.apply(|part| {
+            if let Expr::AggregateFunction(call) = part {
+                calls.push(call.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(calls)
+}
+
+/// Expressions whose calls of aggregates are changed, under the names that they have.
+pub(super) fn with_calls(
+    exprs: Vec<Expr>,
+    change: impl Fn(&mut AggregateFunction),
+) -> Result<Vec<Expr>> {
+    let names = NamePreserver::new_for_projection();
+    let changed = exprs.into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|mut part| {
+            let Expr::AggregateFunction(call) = &mut part else { return Ok(Transformed::no(part)) };
+            change(call);
+            Ok(Transformed::yes(part))
+        })?;
+        Ok(if changed.transformed { name.restore(changed.data) } else { changed.data })
+    });
+    changed.collect()
+}
+
+/// A condition with a subquery on sorted rows, which are sorted behind it.
+fn sorted_behind(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let has_subquery = filter.predicate.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::SetComparison(_)
+        ))
+    })?;
+    let ordered = match has_subquery {
+        true => Ordered::of(&filter.input, Wanted::Keys)?,
+        false => None,
+    };
+    let Some(Ordered { rows, keys }) = ordered else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    let columns = filter.input.schema().iter().map(|column| Expr::Column(Column::from(column)));
+    let columns = columns.collect();
+    let kept = LogicalPlan::Filter(Filter::try_new(filter.predicate, Arc::new(rows))?);
+    let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(kept), fetch: None });
+    let shown = Projection::try_new(columns, Arc::new(sorted))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
 }
 
 /// The first row of each group, as far as it says in the order of the subquery.
 fn first_in_order(first: DistinctOn) -> Result<Transformed<LogicalPlan>> {
-    let Some(Unsorted { rows, keys }) = Unsorted::of(&first.input)? else {
+    let Some(Ordered { rows, keys }) = Ordered::of(&first.input, Wanted::Keys)? else {
         return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(first))));
     };
     let DistinctOn { on_expr, select_expr, sort_expr, .. } = first;
@@ -77,55 +164,58 @@ fn first_in_order(first: DistinctOn) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(first))))
 }
 
-/// Whether an aggregate depends on an order that it does not say.
+/// Whether the answer of an aggregate depends on the order of its rows.
+fn is_ordered(call: &AggregateFunction) -> bool {
+    ORDERED.contains(&call.func.name()) && !call.params.distinct
+}
+
+/// Whether it does, and does not say it.
 fn is_untold(call: &AggregateFunction) -> bool {
-    let AggregateFunctionParams { order_by, distinct, .. } = &call.params;
-    ORDERED.contains(&call.func.name()) && order_by.is_empty() && !distinct
+    is_ordered(call) && call.params.order_by.is_empty()
 }
 
-fn tell(mut expr: Expr, keys: &[SortKey]) -> Transformed<Expr> {
-    match &mut expr {
-        Expr::AggregateFunction(call) if is_untold(call) => {
-            call.params.order_by = keys.to_vec();
-            Transformed::yes(expr)
-        }
-        _ => Transformed::no(expr),
-    }
+/// What is wanted of sorted rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Their keys; they are sorted again, or not at all.
+    Keys,
+    /// That they are sorted, too.
+    Order,
 }
 
-/// Rows, if need be without the sort from which they came, and its keys.
-struct Unsorted {
+/// Rows that come out of a sort, and its keys, all of which they show.
+struct Ordered {
     rows: LogicalPlan,
     keys: Vec<SortKey>,
 }
 
-impl Unsorted {
-    fn of(plan: &LogicalPlan) -> Result<Option<Self>> {
-        Ok(match plan {
-            LogicalPlan::Sort(Sort { expr, input, fetch: None }) => {
-                Some(Self { rows: input.as_ref().clone(), keys: expr.clone() })
+impl Ordered {
+    fn of(plan: &LogicalPlan, wanted: Wanted) -> Result<Option<Self>> {
+        if let LogicalPlan::Sort(Sort { expr, input, fetch }) = plan {
+            let rows = match (wanted, fetch) {
+                (Wanted::Keys, None) => input.as_ref().clone(),
+                _ => plan.clone(),
+            };
+            return Ok(Some(Self { rows, keys: expr.clone() }));
+        }
+        // Windows and limits look at the order themselves.
+        let (input, wanted) = match plan {
+            LogicalPlan::Filter(Filter { input, .. })
+            | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. })
+            | LogicalPlan::Unnest(Unnest { input, .. })
+            | LogicalPlan::Projection(Projection { input, .. }) => (input, wanted),
+            LogicalPlan::Window(Window { input, .. }) | LogicalPlan::Limit(Limit { input, .. }) => {
+                (input, Wanted::Order)
             }
-            LogicalPlan::Filter(filter) => match Self::of(&filter.input)? {
-                Some(Self { rows, keys }) => {
-                    let filter = Filter::try_new(filter.predicate.clone(), Arc::new(rows))?;
-                    Some(Self { rows: LogicalPlan::Filter(filter), keys })
-                }
-                None => None,
-            },
-            // The window may count on the order, too: its rows stay sorted.
-            LogicalPlan::Window(window) => {
-                Self::of(&window.input)?.map(|Self { keys, .. }| Self { rows: plan.clone(), keys })
-            }
-            LogicalPlan::SubqueryAlias(alias) => match Self::of(&alias.input)? {
-                Some(unsorted) => Some(unsorted.named(alias)?),
-                None => None,
-            },
-            LogicalPlan::Projection(projection) => match Self::of(&projection.input)? {
-                Some(unsorted) => Some(unsorted.projected(projection)?),
-                None => None,
-            },
-            _ => None,
-        })
+            _ => return Ok(None),
+        };
+        let Some(Self { rows, keys }) = Self::of(input, wanted)? else { return Ok(None) };
+        let ordered = match plan {
+            LogicalPlan::SubqueryAlias(alias) => Self { rows, keys }.named(alias)?,
+            LogicalPlan::Projection(projection) => Self { rows, keys }.projected(projection)?,
+            plan => Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys },
+        };
+        Ok(Some(ordered))
     }
 
     fn named(self, alias: &SubqueryAlias) -> Result<Self> {

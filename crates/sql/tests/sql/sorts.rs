@@ -73,6 +73,24 @@ async fn filters_of_joins_stay_above_sorts_that_keep_some_rows() {
     }
 }
 
+/// Each value of a list was kept with all its keys, and none of them could go to the disk: 60,000 rows were refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_groups_in_an_order_need_no_more_memory_than_they_have() {
+    let test_db = TestDb::with_memory(64 << 20);
+    let rows = "SELECT value AS v, value % 10 AS g FROM generate_series(1, 600000)";
+    let lists = [
+        format!("SELECT g, array_agg(v) AS l FROM ({rows} ORDER BY v % 7, v) GROUP BY g"),
+        format!("SELECT g, array_agg(v ORDER BY v % 7, v) AS l FROM ({rows}) GROUP BY g"),
+    ];
+    for lists in lists {
+        let ends = format!(
+            "SELECT count(*), sum(cardinality(l)), sum(l[1]), sum(l[60000]) FROM ({lists})"
+        );
+        // Of each group the first is the least multiple of 7, and the last the greatest number with 6 left over.
+        assert_eq!(test_db.text(&ends).await, "10 600000 385 5999655");
+    }
+}
+
 /// Groups that go to the disk come back in any order, and with them the rows of a sorted subquery.
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_that_have_no_room_collect_rows_in_the_order_of_the_subquery() {

@@ -13,6 +13,7 @@ use tidefall_import::{ParsedBatch, is_columnar, open_columnar, open_csv};
 use tidefall_types::{FieldColumn, NO_TAG, Result, TableSchema, WriteBatch, parse_time};
 
 use super::inputs::Inputs;
+use crate::args::as_argument;
 use crate::size::show_count;
 
 /// Rows that are kept to see what tells them apart: all of some times and tags.
@@ -34,6 +35,9 @@ impl Inputs<'_> {
         let (rows, apart) = self.look_again(imported.rows, table);
         let is_part = (rows.count as u64) < imported.rows;
         let advice = match apart {
+            Apart::Unknown if rows.count == 0 => {
+                "what comes through a pipe cannot be looked at again for what tells them apart".to_owned()
+            }
             Apart::Unknown if is_part => {
                 "none of those that were looked at again do so among themselves: others may, or the table had \
                  readings of their tags and times before"
@@ -41,7 +45,7 @@ impl Inputs<'_> {
             }
             Apart::Unknown => "the table had readings of their tags and times before".to_owned(),
             Apart::Nothing => {
-                "no column tells them apart, so the last one of each time stays".to_owned()
+                "no column looks like a name that tells them apart, so the last value of each field stays".to_owned()
             }
             Apart::Files => {
                 "they are in different files, which --tag-from-file NAME tells apart by \
@@ -52,7 +56,7 @@ impl Inputs<'_> {
                 rows.advice_to_tag(&columns, which, "import into another table with")
             }
         };
-        let judged = match is_part {
+        let judged = match is_part && rows.count > 0 {
             true => format!(
                 " (judged by {} of {} rows)",
                 show_count(rows.count as u64),
@@ -61,7 +65,8 @@ impl Inputs<'_> {
             false => String::new(),
         };
         format!(
-            "{} rows replaced others of the same tags and time; {advice}{judged}",
+            "{} rows have the tags and time of earlier ones, and replaced what these have in the same fields; \
+             {advice}{judged}",
             show_count(imported.replaced)
         )
     }
@@ -71,7 +76,10 @@ impl Inputs<'_> {
     pub(super) fn advice_on_tags(&self, rows: u64) -> String {
         match self.look_again(rows, None) {
             (rows, Apart::Columns(columns, which)) => rows.advice_to_tag(&columns, which, "say"),
-            (_, Apart::Nothing) => "no column tells them apart".to_owned(),
+            (_, Apart::Nothing) => {
+                "no column looks like a name that tells them apart: name what does with --tags"
+                    .to_owned()
+            }
             (_, Apart::Files) => "they are in different files: say --tag-from-file NAME".to_owned(),
             _ => "name what tells them apart with --tags, --constant-tag or --tag-from-file"
                 .to_owned(),
@@ -156,7 +164,7 @@ impl Rows {
             "{} would tell {} apart: {how} --tags {}",
             columns.join(" and "),
             which.name(),
-            tags.collect::<Vec<_>>().join(",")
+            as_argument(tags)
         )
     }
 

@@ -12,7 +12,7 @@ use tidefall_import::{
 use tidefall_storage::Db;
 use tidefall_types::{Error, FieldType, Result, TableSchema};
 
-use crate::args::ImportArgs;
+use crate::args::{ImportArgs, all_of};
 
 /// The files of an import, and what is said and known about them.
 pub(super) struct Inputs<'a> {
@@ -206,9 +206,9 @@ fn csv_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> Result<Csv
         separator: ascii("separator", args.separator)?,
         header: if args.no_header { Header::No } else { Header::Auto },
         time_format,
-        tags: args.tags.clone(),
-        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
-        skip: args.skip.clone(),
+        tags: all_of(&args.tags),
+        fields: (!args.fields.is_empty()).then(|| all_of(&args.fields)),
+        skip: all_of(&args.skip),
         types: args.types.iter().cloned().collect(),
         constant_tags: args.constant_tags.clone(),
         skip_lines: args.skip_lines,
@@ -222,7 +222,7 @@ fn csv_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> Result<Csv
     if let Some(time) = &args.time {
         options.time = TimeSource::Columns(vec![time.clone()]);
     } else if !args.time_columns.is_empty() {
-        options.time = TimeSource::Columns(args.time_columns.clone());
+        options.time = TimeSource::Columns(all_of(&args.time_columns));
     }
     if let Some(tag) = &args.wide {
         options.layout = Layout::Wide { tag: tag.clone() };
@@ -241,10 +241,10 @@ fn columnar_options(args: &ImportArgs, time_format: Option<TimeFormat>) -> Colum
     ColumnarOptions {
         time: args.time.clone(),
         time_format,
-        tags: args.tags.clone(),
+        tags: all_of(&args.tags),
         constant_tags: args.constant_tags.clone(),
-        fields: (!args.fields.is_empty()).then(|| args.fields.clone()),
-        skip: args.skip.clone(),
+        fields: (!args.fields.is_empty()).then(|| all_of(&args.fields)),
+        skip: all_of(&args.skip),
         types: args.types.iter().cloned().collect(),
         threads: args.db.threads,
         ..ColumnarOptions::default()
