@@ -1,7 +1,7 @@
 //! `tidefall import`.
 
 use std::io::Write;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::{Place, Said};
 
@@ -538,6 +538,15 @@ fn an_import_without_tags_goes_on_where_most_rows_stay() {
         .collect();
     place.write("sparse.csv", &format!("time,a,b,c\n{sparse}"));
     place.done(&["import", "sparse.csv", "--db", "db", "--table", "sparse"]);
+    // What is completed is not lost, and what came through a pipe was not looked at again.
+    let mut cat = Command::new("cat");
+    let mut cat = cat.arg(place.path("sparse.csv")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut import = place.command(&["import", "/dev/stdin", "--db", "db", "--table", "piped"]);
+    let said = Said::of(&import.stdin(cat.stdout.take().unwrap()).output().unwrap());
+    assert!(cat.wait().unwrap().success());
+    let expected = "60,000 rows have the tags and time of earlier ones, and replaced what these have in the same fields; what comes \
+                    through a pipe cannot be looked at again for what tells them apart\n";
+    assert!(said.err.ends_with(expected), "{said:?}");
     let counts = "SELECT count(*), count(a), count(b), count(c) FROM sparse";
     assert_eq!(place.rows(counts), "30000,30000,30000,30000\n");
     // A file for each sensor is one.

@@ -50,6 +50,15 @@ fn bytes_that_are_no_text_are_named() {
     assert!(err.contains("standard input is not UTF-8 from its byte 9 on"), "{err}");
 }
 
+/// Editors on Windows write a mark in front of UTF-8, which was no statement.
+#[test]
+fn a_file_may_begin_with_a_byte_order_mark() {
+    let output = shell(&Place::new(), "\u{feff}SELECT 5 AS a;\r\nSELECT 6;\r\n".as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("| 5 ") && out.contains("| 6 "), "{out}");
+}
+
 #[test]
 fn a_word_of_the_shell_within_a_remark_or_a_text_ends_nothing() {
     let output = shell(
