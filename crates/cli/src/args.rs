@@ -135,7 +135,8 @@ pub(crate) struct ImportArgs {
     /// went back, are taken for the first of both, and counted; those that they never showed make bad rows
     #[arg(long, value_name = "ZONE")]
     pub(crate) timezone: Option<String>,
-    /// Columns that name the sensor; a column may be given as #3, and one with a comma in its name in quotation marks, as in '"site, room",id'. When absent, the tags of the table
+    /// Columns that name the sensor; a column may be given as #3, and one with a comma in its name in quotation marks, as in
+    /// '"site, room",id'. When absent, the tags of the table
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) tags: Vec<Names>,
     /// Columns that are measured; all others when absent

@@ -23,6 +23,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use super::{ANY_VALUE, ORDERED};
 use crate::passing::{PassesRows, passes_rows_on};
 use crate::unknown::{Forget, Unknown};
 
@@ -66,10 +67,6 @@ impl PassesRows for InOrder {
     }
 }
 
-/// Aggregates whose answers depend on the order of the rows, if they are not told one.
-const COLLECTING: [&str; 6] =
-    ["any_value", "array_agg", "first_value", "last_value", "nth_value", "string_agg"];
-
 /// What chooses, numbers or collects rows as they come, over rows that need their order.
 pub(super) fn in_given_order(
     node: Arc<dyn ExecutionPlan>,
@@ -98,11 +95,11 @@ fn numbers_rows(node: &dyn ExecutionPlan) -> bool {
     exprs.iter().any(|expr| expr.partition_by().is_empty() && expr.order_by().is_empty())
 }
 
-/// Whether an aggregate collects rows in the order in which they come; those of groups come sorted by these (`told.rs`).
+/// Whether an aggregate collects rows in the order in which they come; those of groups come sorted by these (`subqueries.rs`).
 fn collects_rows(node: &dyn ExecutionPlan) -> bool {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
     let collects = |call: &Arc<AggregateFunctionExpr>| {
-        COLLECTING.contains(&call.fun().name())
+        (ORDERED.contains(&call.fun().name()) || call.fun().name() == ANY_VALUE)
             && !call.is_distinct()
             && call.order_bys().is_empty()
     };

@@ -6,7 +6,7 @@
 //! - What comes out of a merge has the order of the merge, and no other one (`merged.rs`).
 //! - Rows are chosen, numbered and collected in the order in which they come, also if nobody asks for the order afterwards
 //!   (`chosen.rs`).
-//! - Where groups and joins would lose their order, they are sorted behind them or for them (`told.rs`).
+//! - Where groups and joins would lose their order, they are sorted behind them or for them (`subqueries.rs`).
 //! - No aggregate is asked to order by a key twice (`repeated.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
@@ -17,7 +17,7 @@
 mod chosen;
 mod merged;
 mod repeated;
-mod told;
+mod subqueries;
 
 use std::sync::Arc;
 
@@ -32,8 +32,13 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
 pub(crate) use self::repeated::KeysOnce;
-pub(crate) use self::told::SubqueryOrders;
+pub(crate) use self::subqueries::SubqueryOrders;
 use crate::rules::{PhysicalRule, known_as_inner};
+
+/// Aggregates whose answers depend on the order of the rows, if they are not told one.
+const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+/// Another one, which takes no order, and in DuckDB the first row.
+const ANY_VALUE: &str = "any_value";
 
 /// How often the rule is run at most; two times are usual where one is not enough.
 const ROUNDS_MAX: usize = 8;

@@ -25,9 +25,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// Aggregates whose answers depend on the order of the rows, if they are not told one.
-const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
-/// Those of them that keep one row.
+use super::ORDERED;
+
+/// Those of [`ORDERED`] that keep one row.
 const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
 
 /// Keeps the orders of subqueries, and of aggregates, where groups and joins are made of them.
