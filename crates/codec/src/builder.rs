@@ -187,6 +187,9 @@ impl<T: Number> Numbers<T> {
         nulls: Option<NullBuffer>,
     ) -> ArrayRef {
         self.values.truncate(self.len);
+        if self.values.capacity() - self.len > self.len / 4 {
+            self.values.shrink_to_fit();
+        }
         Arc::new(PrimitiveArray::<A>::new(ScalarBuffer::from(self.values), nulls))
     }
 }

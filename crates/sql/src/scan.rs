@@ -245,6 +245,9 @@ impl Reading {
         let request = ScanRequest { time, ..self.request.clone() };
         let scan = self.source.view.snapshot().scan(&request);
         let mut scan = scan.map_err(to_datafusion)?;
+        if !self.source.columns.contains(&ColumnKind::Time) {
+            scan = scan.without_times();
+        }
         scan.narrow(&time, self.around.conditions());
         self.tally.add(scan.stats());
         Ok(Some(scan))

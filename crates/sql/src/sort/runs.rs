@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::internal_err;
@@ -30,11 +30,11 @@ const BATCHES_A_RUN: usize = 4;
 /// Batches with which it can merge two runs, one of each.
 const BATCHES_MIN: usize = 4;
 
-/// Bytes that the form in which keys are compared adds to each value: a mark, and what fills the last block of a text.
-const KEY_VALUE_BYTES: usize = 24;
+/// Bytes that the form in which keys are compared adds at most to a list: marks, and what fills the last block of a text.
+const KEY_VALUE_BYTES: u64 = 24;
 
 /// Likewise for each row: where its keys begin.
-const KEY_ROW_BYTES: usize = 8;
+const KEY_ROW_BYTES: u64 = 8;
 
 /// The memory that a sort keeps to.
 #[derive(Debug, Clone, Copy)]
@@ -359,18 +359,46 @@ fn bytes_of_batch(batch: &RecordBatch) -> usize {
 
 /// Bytes that the keys of rows take in the form in which a merge compares them.
 fn key_bytes(keys: &LexOrdering, batch: &RecordBatch) -> Result<usize> {
-    let mut sum = batch.num_rows() * KEY_ROW_BYTES;
+    let mut sum = batch.num_rows() as u64 * KEY_ROW_BYTES;
     for key in keys {
         let values = key.expr.evaluate(batch)?.into_array(batch.num_rows())?;
         if keys.len() == 1 && is_compared_in_place(values.data_type()) {
             return Ok(0);
         }
-        let bytes = Widths::with_ends(&*values).total(values.len());
-        // Texts come in blocks, each with a mark.
-        let bytes = usize::try_from(bytes + bytes / 8).unwrap_or(usize::MAX);
-        sum = sum.saturating_add(bytes).saturating_add(values.len() * KEY_VALUE_BYTES);
+        sum = sum.saturating_add(compared_bytes(&values));
     }
-    Ok(sum)
+    Ok(usize::try_from(sum).unwrap_or(usize::MAX))
+}
+
+/// Bytes of values in the form in which keys are compared.
+pub(super) fn compared_bytes(values: &ArrayRef) -> u64 {
+    let rows = values.len() as u64;
+    let data_type = values.data_type();
+    if let Some(width) = data_type.primitive_width() {
+        return rows * (1 + width as u64);
+    }
+    if let Some(dictionary) = values.as_any_dictionary_opt() {
+        if dictionary.values().is_empty() {
+            return rows;
+        }
+        let widths = Widths::of_columns([dictionary.values()]);
+        let keys = dictionary.normalized_keys();
+        return keys.iter().map(|key| compared_text_bytes(widths.of(*key))).sum();
+    }
+    if data_type.is_string() || data_type.is_binary() {
+        let widths = Widths::of_columns([values]);
+        return (0..values.len()).map(|row| compared_text_bytes(widths.of(row))).sum();
+    }
+    let bytes = Widths::with_ends(&**values).total(values.len());
+    bytes + bytes / 8 + rows * KEY_VALUE_BYTES
+}
+
+/// Bytes of a text: short ones come in blocks of 8 bytes, long ones in blocks of 32, each with a mark.
+fn compared_text_bytes(length: u64) -> u64 {
+    match length {
+        ..=32 => 1 + length.div_ceil(8) * 9,
+        _ => 4 + length.div_ceil(32).saturating_mul(33),
+    }
 }
 
 /// Whether a merge by this key alone takes the values as they are.

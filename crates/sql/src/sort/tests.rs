@@ -334,3 +334,33 @@ async fn runs_are_merged_where_no_memory_is_left() {
     assert_eq!(answer.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 6_000);
     assert_eq!(pool.reserved(), bytes);
 }
+
+#[test]
+fn keys_are_charged_with_what_they_take() {
+    use datafusion::arrow::array::{BooleanArray, StringViewArray, TimestampNanosecondArray};
+    use datafusion::arrow::row::{RowConverter, SortField};
+    let words = || (0..200).map(|at| (at % 7 != 0).then(|| "x".repeat(at % 70)));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter((0..200).map(|at| (at % 3 != 0).then_some(at)))),
+        Arc::new(TimestampNanosecondArray::from_iter_values(0..200)),
+        Arc::new(Float64Array::from_iter_values((0..200).map(f64::from))),
+        Arc::new(StringArray::from_iter(words())),
+        Arc::new(StringViewArray::from_iter(words())),
+        Arc::new(BooleanArray::from_iter((0..200).map(|at| Some(at % 2 == 0)))),
+    ];
+    let words: Vec<Option<String>> = words().collect();
+    let keys = words.iter().map(|word| word.as_deref());
+    let dictionary: ArrayRef = Arc::new(keys.collect::<DictionaryArray<Int32Type>>());
+    for column in columns.into_iter().chain([dictionary]) {
+        let fields = vec![SortField::new(column.data_type().clone())];
+        let rows = RowConverter::new(fields).unwrap();
+        let rows = rows.convert_columns(&[Arc::clone(&column)]).unwrap();
+        let taken: usize = rows.lengths().sum();
+        let charged = runs::compared_bytes(&column) as usize;
+        let data_type = column.data_type();
+        assert!(charged >= taken, "{data_type}: {charged}, but it takes {taken}");
+        // A null takes a byte, and is charged as the number or the text in its place.
+        let most = if *data_type == DataType::Boolean { taken * 20 } else { taken * 3 / 2 };
+        assert!(charged <= most, "{data_type}: {charged}, but it takes {taken}");
+    }
+}

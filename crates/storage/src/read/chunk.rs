@@ -128,20 +128,28 @@ impl PlacedChunk {
         })
     }
 
-    /// Appends the rows within `time` to columns, decoding straight into them.
+    /// Appends the rows within `time` to columns, decoding straight into them, and their times where these are
+    /// asked for. Returns how many rows there are.
     pub(crate) fn append_to(
         &self,
         time: &TimeRange,
         fields: &[(FieldId, FieldType)],
-        columns: (&mut Vec<i64>, &mut [ColumnBuilder]),
+        (times_to, columns): (Option<&mut Vec<i64>>, &mut [ColumnBuilder]),
         fetched: &mut Fetched,
         stats: &ReadStats,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let opened = self.open(fields, fetched, stats)?;
-        let times = opened.times()?;
-        let rows = times.within(time);
-        times.append_to(rows.clone(), columns.0);
-        for (field, column) in columns.1.iter_mut().enumerate() {
+        let rows = if times_to.is_none() && time.covers(&self.time()) {
+            0..self.rows()
+        } else {
+            let times = opened.times()?;
+            let rows = times.within(time);
+            if let Some(to) = times_to {
+                times.append_to(rows.clone(), to);
+            }
+            rows
+        };
+        for (field, column) in columns.iter_mut().enumerate() {
             let page = opened.field_page(field);
             if page.is_empty() {
                 column.append_nulls(rows.len());
@@ -156,7 +164,7 @@ impl PlacedChunk {
             };
             appended.map_err(|error| segment.locate(page.start, error))?;
         }
-        Ok(())
+        Ok(rows.len())
     }
 
     /// Decodes the first of the fields, whose native type is `T`, for the rows within `time` to the

@@ -63,7 +63,7 @@ impl SensorStream {
     }
 
     /// The next part, if it is one that nothing overlaps and that `is_wanted`. The caller reads it.
-    pub(crate) fn take_part(&mut self, is_wanted: impl Fn(&Part) -> bool) -> Option<Part> {
+    pub(crate) fn take_part(&mut self, is_wanted: impl FnOnce(&Part) -> bool) -> Option<Part> {
         if !self.open.is_empty() {
             return None;
         }

@@ -80,7 +80,7 @@ pub enum TimeOrder {
 pub struct RowBatch {
     /// The sensor of each row.
     pub sensors: Vec<u32>,
-    /// The time of each row in nanoseconds since 1970 UTC.
+    /// The time of each row in nanoseconds since 1970 UTC; empty if the scan is without times.
     pub time: ScalarBuffer<i64>,
     /// The requested fields.
     pub fields: Vec<ArrayRef>,
@@ -89,7 +89,7 @@ pub struct RowBatch {
 impl RowBatch {
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.time.len()
+        self.sensors.len()
     }
 }
 

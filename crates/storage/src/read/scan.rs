@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::new_null_array;
+use tidefall_codec::ColumnBuilder;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::near::NearMetrics;
-use super::parts::{Near, Sources};
+use super::parts::{Near, Part, Sources};
 use super::prune;
 use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
-use crate::rows::{SensorRows, arrow_error};
+use super::series::append_fields;
+use crate::rows::SensorRows;
 use crate::texts::{BATCH_TEXT_BYTES, rows_within};
 
 /// Delivers the rows that a [`ScanRequest`] asks for, ordered by the place of their sensor in the
@@ -33,6 +34,7 @@ pub struct Scan {
     /// Rows that did not fit into the last batch.
     left: Option<(u32, SensorRows)>,
     delivered: usize,
+    with_times: bool,
 }
 
 impl Scan {
@@ -57,6 +59,7 @@ impl Scan {
             current: None,
             left: None,
             delivered: 0,
+            with_times: true,
         }
     }
 
@@ -73,45 +76,75 @@ impl Scan {
         self.late = conditions;
     }
 
-    fn next_batch(&mut self) -> Result<Option<RowBatch>> {
-        let mut pending = Pending::default();
-        let limit = self.request.limit.unwrap_or(usize::MAX);
-        let rows_max = (BATCH_VALUES / (self.fields.len() + 1)).clamp(1, BATCH_ROWS);
-        let wanted = rows_max.min(limit - self.delivered);
-        while pending.rows < wanted && pending.text_bytes < BATCH_TEXT_BYTES {
-            let Some((sensor, rows)) = self.take_rows()? else { break };
-            let next = 0..rows.len().min(wanted - pending.rows);
-            let room = rows_within(&rows.fields, next, BATCH_TEXT_BYTES - pending.text_bytes);
-            if rows.len() > room {
-                self.left = Some((sensor, rows.slice(room, rows.len() - room)));
-                pending.push(sensor, rows.slice(0, room));
-            } else {
-                pending.push(sensor, rows);
-            }
-        }
-        self.delivered += pending.rows;
-        if pending.rows == 0 {
-            return Ok(None);
-        }
-        ReadStats::add(&self.stats.rows, pending.rows as u64);
-        pending.finish(&self.fields).map(Some)
+    /// Batches then come without times, which need not be laid out, nor decoded where all of a chunk is wanted.
+    #[must_use]
+    pub fn without_times(mut self) -> Self {
+        self.with_times = false;
+        self
     }
 
-    /// The next rows, all of one sensor.
-    fn take_rows(&mut self) -> Result<Option<(u32, SensorRows)>> {
-        if let Some(left) = self.left.take() {
-            return Ok(Some(left));
+    fn next_batch(&mut self) -> Result<Option<RowBatch>> {
+        let fields = Arc::clone(&self.fields);
+        let mut pending = Pending::new(&fields, self.with_times);
+        let limit = self.request.limit.unwrap_or(usize::MAX);
+        let rows_max = (BATCH_VALUES / (fields.len() + 1)).clamp(1, BATCH_ROWS);
+        let wanted = rows_max.min(limit - self.delivered);
+        while pending.rows() < wanted && pending.text_bytes < BATCH_TEXT_BYTES {
+            let room = wanted - pending.rows();
+            // A batch that is more than half full ends rather than cut a chunk in two.
+            let Some((sensor, piece)) = self.take_piece(room, room < wanted / 2)? else { break };
+            match piece {
+                Piece::Chunk(part) => self.append_chunk(sensor, &part, wanted, &mut pending)?,
+                Piece::Rows(rows) => {
+                    let next = 0..rows.len().min(room);
+                    let text_room = BATCH_TEXT_BYTES - pending.text_bytes;
+                    let room = rows_within(&rows.fields, next, text_room);
+                    if rows.len() > room {
+                        self.left = Some((sensor, rows.slice(room, rows.len() - room)));
+                    }
+                    pending.push(sensor, rows.slice(0, room.min(rows.len())))?;
+                }
+            }
         }
+        self.delivered += pending.rows();
+        if pending.rows() == 0 {
+            return Ok(None);
+        }
+        ReadStats::add(&self.stats.rows, pending.rows() as u64);
+        Ok(Some(pending.finish()))
+    }
+
+    /// What comes next, all of one sensor. Chunks of more rows than `room` are read as rows, or, if `is_enough`, left
+    /// for later.
+    fn take_piece(&mut self, room: usize, is_enough: bool) -> Result<Option<(u32, Piece)>> {
+        if let Some((sensor, rows)) = self.left.take() {
+            return Ok(Some((sensor, Piece::Rows(rows))));
+        }
+        // Texts are cut by their bytes, which are known once they are read.
+        let has_texts = self.fields.iter().any(|(_, ty)| *ty == FieldType::Text);
         loop {
             if let Some((sensor, stream)) = &mut self.current {
+                let sensor = *sensor;
                 if !self.late.is_empty() {
-                    let (sensor, late, near) = (*sensor, &self.late, &mut self.near_metrics);
+                    let (late, near) = (&self.late, &mut self.near_metrics);
                     stream.drop_front(|part| {
                         prune::is_ruled_out(sensor, late, part, near, &self.stats)
                     })?;
                 }
+                let mut is_too_long = false;
+                let part = stream.take_part(|part| {
+                    let rows = part.bare_chunk().map(|chunk| chunk.rows_within(&self.request.time));
+                    is_too_long = rows.is_some_and(|rows| rows > room);
+                    rows.is_some_and(|rows| rows <= room) && !has_texts
+                });
+                if let Some(part) = part {
+                    return Ok(Some((sensor, Piece::Chunk(part))));
+                }
+                if is_too_long && is_enough {
+                    return Ok(None);
+                }
                 if let Some(rows) = stream.next(&mut self.fetched)? {
-                    return Ok(Some((*sensor, rows)));
+                    return Ok(Some((sensor, Piece::Rows(rows))));
                 }
             }
             let Some(&sensor) = self.request.sensors.get(self.next_sensor) else {
@@ -129,6 +162,23 @@ impl Scan {
             self.current = Some((sensor, stream));
         }
     }
+
+    /// Decodes the wanted rows of a chunk straight into a batch.
+    fn append_chunk(
+        &mut self,
+        sensor: u32,
+        part: &Part,
+        wanted: usize,
+        pending: &mut Pending<'_>,
+    ) -> Result<()> {
+        let Some(chunk) = part.bare_chunk() else { return Ok(()) };
+        let further = self.current.as_ref().map_or(0, |(_, stream)| stream.rows_max());
+        let to = pending.columns(wanted.min(chunk.rows().saturating_add(further)))?;
+        let time = &self.request.time;
+        let rows = chunk.append_to(time, &self.fields, to, &mut self.fetched, &self.stats)?;
+        pending.sensors.resize(pending.sensors.len() + rows, sensor);
+        Ok(())
+    }
 }
 
 impl Iterator for Scan {
@@ -139,55 +189,88 @@ impl Iterator for Scan {
     }
 }
 
-/// Rows of several sensors that will be one batch.
-#[derive(Debug, Default)]
-struct Pending {
-    rows: usize,
-    text_bytes: usize,
-    pieces: Vec<(u32, SensorRows)>,
+/// What a batch is made of.
+#[derive(Debug)]
+enum Piece {
+    /// A chunk of which nothing is hidden.
+    Chunk(Part),
+    Rows(SensorRows),
 }
 
-impl Pending {
-    fn push(&mut self, sensor: u32, rows: SensorRows) {
-        self.rows += rows.len();
+/// Rows of several sensors that will be one batch.
+#[derive(Debug)]
+struct Pending<'a> {
+    fields: &'a [(FieldId, FieldType)],
+    text_bytes: usize,
+    /// Rows that are delivered as they are, unless others come to them.
+    only: Option<(u32, SensorRows)>,
+    /// The sensors of the rows in the columns.
+    sensors: Vec<u32>,
+    times: Option<Vec<i64>>,
+    columns: Vec<ColumnBuilder>,
+}
+
+impl<'a> Pending<'a> {
+    fn new(fields: &'a [(FieldId, FieldType)], with_times: bool) -> Self {
+        Self {
+            fields,
+            text_bytes: 0,
+            only: None,
+            sensors: Vec::new(),
+            times: with_times.then(Vec::new),
+            columns: Vec::new(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.sensors.len() + self.only.as_ref().map_or(0, |(_, rows)| rows.len())
+    }
+
+    /// The times and columns, to append to. The first to ask knows how many rows may come.
+    fn columns(&mut self, rows: usize) -> Result<(Option<&mut Vec<i64>>, &mut [ColumnBuilder])> {
+        if self.columns.is_empty() {
+            let column = |(_, ty): &(FieldId, FieldType)| ColumnBuilder::new(*ty, rows);
+            self.columns = self.fields.iter().map(column).collect();
+        }
+        if let Some((sensor, rows)) = self.only.take() {
+            self.append(sensor, &rows)?;
+        }
+        Ok((self.times.as_mut(), &mut self.columns))
+    }
+
+    fn push(&mut self, sensor: u32, rows: SensorRows) -> Result<()> {
         self.text_bytes += rows.text_bytes();
-        self.pieces.push((sensor, rows));
+        if self.rows() == 0 {
+            self.only = Some((sensor, rows));
+            return Ok(());
+        }
+        self.columns(self.rows() + rows.len())?;
+        self.append(sensor, &rows)
     }
 
-    fn finish(self, fields: &[(FieldId, FieldType)]) -> Result<RowBatch> {
-        let mut sensors = Vec::with_capacity(self.rows);
-        for (sensor, piece) in &self.pieces {
-            sensors.resize(sensors.len() + piece.len(), *sensor);
+    fn append(&mut self, sensor: u32, rows: &SensorRows) -> Result<()> {
+        append_fields(rows, &mut self.columns)?;
+        if let Some(times) = &mut self.times {
+            times.extend_from_slice(&rows.times);
         }
-        let time = match self.pieces.as_slice() {
-            [(_, only)] => only.times.clone(),
-            pieces => {
-                let mut time = Vec::with_capacity(self.rows);
-                for (_, piece) in pieces {
-                    time.extend_from_slice(&piece.times);
-                }
-                ScalarBuffer::from(time)
-            }
+        self.sensors.resize(self.sensors.len() + rows.len(), sensor);
+        Ok(())
+    }
+
+    fn finish(self) -> RowBatch {
+        let Some((sensor, rows)) = self.only else {
+            let fields = self.columns.into_iter().map(ColumnBuilder::finish).collect();
+            let time = self.times.unwrap_or_default().into();
+            return RowBatch { sensors: self.sensors, time, fields };
         };
-        let columns = (0..fields.len())
-            .map(|field| self.column(field, fields[field].1))
-            .collect::<Result<_>>()?;
-        Ok(RowBatch { sensors, time, fields: columns })
-    }
-
-    fn column(&self, field: usize, ty: FieldType) -> Result<ArrayRef> {
-        let pieces: Vec<ArrayRef> = self
-            .pieces
-            .iter()
-            .map(|(_, piece)| match &piece.fields[field] {
-                Some(column) => Arc::clone(column),
-                None => arrow_array::new_null_array(&ty.arrow(), piece.len()),
-            })
-            .collect();
-        if let [only] = pieces.as_slice() {
-            return Ok(Arc::clone(only));
-        }
-        let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| &**piece).collect();
-        arrow_select::concat::concat(&pieces).map_err(arrow_error)
+        let sensors = vec![sensor; rows.len()];
+        let columns = rows.fields.iter().zip(self.fields);
+        let fields = columns.map(|(column, (_, ty))| match column {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(&ty.arrow(), sensors.len()),
+        });
+        let fields = fields.collect();
+        let time = self.times.map_or_else(|| Vec::new().into(), |_| rows.times);
+        RowBatch { sensors, time, fields }
     }
 }

@@ -31,10 +31,11 @@ pub(super) fn read_series(mut stream: SensorStream, time: &TimeRange) -> Result<
     loop {
         let part = stream.take_part(|part| part.bare_chunk().is_some());
         if let Some(chunk) = part.as_ref().and_then(|part| part.bare_chunk()) {
-            let to = (&mut times, &mut columns[..]);
+            let to = (Some(&mut times), &mut columns[..]);
             chunk.append_to(time, &fields, to, &mut fetched, &stats)?;
         } else if let Some(rows) = stream.next(&mut fetched)? {
-            append_rows(&rows, &mut times, &mut columns)?;
+            times.extend_from_slice(&rows.times);
+            append_fields(&rows, &mut columns)?;
         } else {
             let fields = columns.into_iter().map(ColumnBuilder::finish).collect();
             return Ok(SensorSeries { time: times.into(), fields });
@@ -42,12 +43,8 @@ pub(super) fn read_series(mut stream: SensorStream, time: &TimeRange) -> Result<
     }
 }
 
-fn append_rows(
-    rows: &SensorRows,
-    times: &mut Vec<i64>,
-    columns: &mut [ColumnBuilder],
-) -> Result<()> {
-    times.extend_from_slice(&rows.times);
+/// Appends the values of rows to columns.
+pub(super) fn append_fields(rows: &SensorRows, columns: &mut [ColumnBuilder]) -> Result<()> {
     for (column, values) in columns.iter_mut().zip(&rows.fields) {
         match values {
             Some(values) => column.append_array(values)?,

@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, FieldMetrics,
-    IfExists, Keep, ReadStats, ScanRequest, SensorSeries, TableSnapshot, TagFilter, Target,
-    Unknown, WriteOptions,
+    IfExists, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, TableSnapshot, TagFilter,
+    Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
@@ -451,6 +451,7 @@ impl World {
             found.extend(to_model(&snapshot, &batch.sensors, &batch.time, &batch.fields));
         }
         assert!(series == found, "a scan and the series of all sensors differ in {range}");
+        self.check_without_times(&snapshot, &request);
         let expected: Vec<_> = self
             .model
             .rows
@@ -462,6 +463,26 @@ impl World {
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found, expected);
         }
+    }
+
+    /// A scan without times has the same rows, at most so many as are asked for.
+    fn check_without_times(&self, snapshot: &TableSnapshot, request: &ScanRequest) {
+        let rows_of = |scan: Scan| {
+            let mut rows = Vec::new();
+            for batch in scan {
+                let RowBatch { sensors, fields, .. } = batch.unwrap();
+                let numbers: Vec<i64> = (rows.len() as i64..).take(sensors.len()).collect();
+                rows.extend(to_model(snapshot, &sensors, &numbers, &fields));
+            }
+            rows
+        };
+        let all = rows_of(snapshot.scan(request).unwrap());
+        let bare = snapshot.scan(request).unwrap().without_times();
+        assert!(all == rows_of(bare), "a scan without times has other rows");
+        let limit = all.len() * 2 / 3;
+        let some = ScanRequest { limit: Some(limit), ..request.clone() };
+        let first = rows_of(snapshot.scan(&some).unwrap().without_times());
+        assert!(all[..limit] == first, "the first {limit} rows of {}", all.len());
     }
 
     fn check_aggregate(&mut self, range: TimeRange) {
