@@ -73,6 +73,7 @@ impl Room {
 }
 
 /// What is counted of a sort.
+#[derive(Clone)]
 pub(super) struct SortMetrics {
     rows: BaselineMetrics,
     spilled: SpillMetrics,
