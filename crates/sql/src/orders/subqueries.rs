@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortKey};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::grouping_set_expr_count;
@@ -61,36 +62,83 @@ fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
         || !collects_much
         || grouping_set_expr_count(&aggregate.group_expr)? != aggregate.group_expr.len();
     let has_untold = calls.iter().any(is_untold);
+    let is_of_all = aggregate.group_expr.is_empty();
     let mut written =
         calls.iter().map(|call| &call.params.order_by).filter(|keys| !keys.is_empty());
-    let (rows, keys) = match (has_untold, written.next()) {
-        (true, None) if is_correlated || !aggregate.group_expr.is_empty() => {
+    let first = written.next();
+    // Several orders cannot stand side by side: each aggregate is told its own.
+    let is_told = is_told || (has_untold && first.is_some());
+    let (rows, keys) = match first {
+        first if has_untold && (is_correlated || !is_of_all || first.is_some()) => {
             match Ordered::of(&aggregate.input, Wanted::Keys)? {
                 Some(Ordered { rows, keys }) => (Arc::new(rows), keys),
                 None => return as_it_is(aggregate),
             }
         }
-        (false, Some(order)) if !is_told && written.all(|other| other == order) => {
+        Some(order) if !has_untold && !is_told && written.all(|other| other == order) => {
             (Arc::clone(&aggregate.input), order.clone())
         }
-        // Several orders cannot stand side by side.
         _ => return as_it_is(aggregate),
     };
-    let (rows, order) = match is_told {
-        true => (rows, keys),
-        false => {
-            let groups = aggregate.group_expr.iter().map(|group| group.clone().sort(true, false));
-            let sort = Sort { expr: groups.chain(keys).collect(), input: rows, fetch: None };
-            (Arc::new(LogicalPlan::Sort(sort)), Vec::new())
-        }
-    };
-    let told = with_calls(aggregate.aggr_expr, |call| {
+    if is_told {
+        let told = with_calls(aggregate.aggr_expr, |call| {
+            if is_untold(call) {
+                call.params.order_by.clone_from(&keys);
+            }
+        })?;
+        let aggregate = Aggregate::try_new(rows, aggregate.group_expr, told)?;
+        return Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)));
+    }
+    let aggr_expr = with_calls(aggregate.aggr_expr, |call| {
         if is_ordered(call) {
-            call.params.order_by.clone_from(&order);
+            call.params.order_by.clear();
         }
     })?;
-    let aggregate = Aggregate::try_new(rows, aggregate.group_expr, told)?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+    let Aggregate { group_expr, schema, .. } = aggregate;
+    sorted_by_groups(rows, keys, (group_expr, aggr_expr), &schema).map(Transformed::yes)
+}
+
+/// An aggregate over rows that are sorted by its groups, and then by `keys`. Groups that are computed are made columns first, so
+/// that they are computed once, and known to be in order.
+fn sorted_by_groups(
+    rows: Arc<LogicalPlan>,
+    keys: Vec<SortKey>,
+    (group_expr, aggr_expr): (Vec<Expr>, Vec<Expr>),
+    schema: &DFSchema,
+) -> Result<LogicalPlan> {
+    let is_column = |group: &Expr| matches!(group, Expr::Column(_));
+    let mut columns: Vec<Expr> = rows.schema().iter().map(Column::from).map(Expr::Column).collect();
+    let mut groups = Vec::with_capacity(group_expr.len());
+    for group in &group_expr {
+        if is_column(group) {
+            groups.push(group.clone());
+            continue;
+        }
+        let name = format!("__group_{}", columns.len());
+        columns.push(group.clone().unalias().alias(name.clone()));
+        groups.push(Expr::Column(Column::from_name(name)));
+    }
+    let rows = match group_expr.iter().all(is_column) {
+        true => rows,
+        false => Arc::new(LogicalPlan::Projection(Projection::try_new(columns, rows)?)),
+    };
+    let first = groups.iter().map(|group| group.clone().sort(true, false));
+    let sort = Sort { expr: first.chain(keys).collect(), input: rows, fetch: None };
+    let aggregate = Aggregate::try_new(Arc::new(LogicalPlan::Sort(sort)), groups, aggr_expr)?;
+    if group_expr.iter().all(is_column) {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let made: Vec<Column> = aggregate.schema.iter().map(Column::from).collect();
+    let shown = made.into_iter().zip(schema.iter()).map(|(made, (qualifier, field))| {
+        let is_same = made.relation.as_ref() == qualifier && made.name == *field.name();
+        match is_same {
+            true => Expr::Column(made),
+            false => Expr::Column(made).alias_qualified(qualifier.cloned(), field.name()),
+        }
+    });
+    let shown = shown.collect();
+    let aggregate = Arc::new(LogicalPlan::Aggregate(aggregate));
+    Ok(LogicalPlan::Projection(Projection::try_new(shown, aggregate)?))
 }
 
 /// The calls of aggregates in some expressions.
@@ -198,24 +246,41 @@ impl Ordered {
             };
             return Ok(Some(Self { rows, keys: expr.clone() }));
         }
-        // Windows and limits look at the order themselves.
+        // Windows and limits look at the order themselves, and elements of lists have one of their own.
         let (input, wanted) = match plan {
             LogicalPlan::Filter(Filter { input, .. })
             | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. })
-            | LogicalPlan::Unnest(Unnest { input, .. })
             | LogicalPlan::Projection(Projection { input, .. }) => (input, wanted),
-            LogicalPlan::Window(Window { input, .. }) | LogicalPlan::Limit(Limit { input, .. }) => {
-                (input, Wanted::Order)
-            }
+            LogicalPlan::Unnest(Unnest { input, .. })
+            | LogicalPlan::Window(Window { input, .. })
+            | LogicalPlan::Limit(Limit { input, .. }) => (input, Wanted::Order),
             _ => return Ok(None),
         };
         let Some(Self { rows, keys }) = Self::of(input, wanted)? else { return Ok(None) };
+        // A number would keep a correlated subquery from becoming a join.
+        let is_free = rows.all_out_ref_exprs().is_empty();
         let ordered = match plan {
             LogicalPlan::SubqueryAlias(alias) => Self { rows, keys }.named(alias)?,
             LogicalPlan::Projection(projection) => Self { rows, keys }.projected(projection)?,
+            LogicalPlan::Unnest(_) if is_free => {
+                Self::numbered(plan.with_new_exprs(plan.expressions(), vec![rows])?)?
+            }
+            LogicalPlan::Window(_) if is_free => {
+                let Self { rows, keys } = Self::numbered(rows)?;
+                Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys }
+            }
             plan => Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys },
         };
         Ok(Some(ordered))
+    }
+
+    /// Rows in the order in which they come, also those that the keys of their sort do not tell apart.
+    fn numbered(rows: LogicalPlan) -> Result<Self> {
+        let name = format!("__number_{}", rows.schema().fields().len());
+        let number = row_number().alias(name.clone());
+        let numbered = Window::try_new(vec![number], Arc::new(rows))?;
+        let key = Expr::Column(Column::from_name(name)).sort(true, false);
+        Ok(Self { rows: LogicalPlan::Window(numbered), keys: vec![key] })
     }
 
     fn named(self, alias: &SubqueryAlias) -> Result<Self> {

@@ -81,7 +81,8 @@ fn context(query_bytes: Option<usize>, pool: Arc<dyn MemoryPool>) -> SessionCont
     let config = SessionConfig::new()
         .with_target_partitions(2)
         .with_batch_size(256)
-        .with_round_robin_repartition(false);
+        .with_round_robin_repartition(false)
+        .with_repartition_file_scans(false);
     testing::context(config, pool, rules)
 }
 

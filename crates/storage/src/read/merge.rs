@@ -55,6 +55,18 @@ impl SensorStream {
         open.chain(self.parts.iter().map(Part::rows_max)).sum()
     }
 
+    /// As [`Self::rows_max`], without counting on when there are so many.
+    pub(crate) fn rows_at_least(&self, enough: usize) -> usize {
+        let mut rows = self.open.iter().map(|(_, rows)| rows.len()).sum();
+        for part in &self.parts {
+            if rows >= enough {
+                break;
+            }
+            rows += part.rows_max();
+        }
+        rows
+    }
+
     /// The rows that are left within `time`, at most; that many where times are regular and nothing
     /// overlaps.
     pub(crate) fn rows_within(&self, time: &TimeRange) -> usize {

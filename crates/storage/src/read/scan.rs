@@ -172,8 +172,9 @@ impl Scan {
         pending: &mut Pending<'_>,
     ) -> Result<()> {
         let Some(chunk) = part.bare_chunk() else { return Ok(()) };
-        let further = self.current.as_ref().map_or(0, |(_, stream)| stream.rows_max());
-        let to = pending.columns(wanted.min(chunk.rows().saturating_add(further)))?;
+        let further =
+            || self.current.as_ref().map_or(0, |(_, stream)| stream.rows_at_least(wanted));
+        let to = pending.columns(|| wanted.min(chunk.rows().saturating_add(further())))?;
         let time = &self.request.time;
         let rows = chunk.append_to(time, &self.fields, to, &mut self.fetched, &self.stats)?;
         pending.sensors.resize(pending.sensors.len() + rows, sensor);
@@ -227,8 +228,12 @@ impl<'a> Pending<'a> {
     }
 
     /// The times and columns, to append to. The first to ask knows how many rows may come.
-    fn columns(&mut self, rows: usize) -> Result<(Option<&mut Vec<i64>>, &mut [ColumnBuilder])> {
+    fn columns(
+        &mut self,
+        rows: impl FnOnce() -> usize,
+    ) -> Result<(Option<&mut Vec<i64>>, &mut [ColumnBuilder])> {
         if self.columns.is_empty() {
+            let rows = rows();
             let column = |(_, ty): &(FieldId, FieldType)| ColumnBuilder::new(*ty, rows);
             self.columns = self.fields.iter().map(column).collect();
         }
@@ -244,7 +249,8 @@ impl<'a> Pending<'a> {
             self.only = Some((sensor, rows));
             return Ok(());
         }
-        self.columns(self.rows() + rows.len())?;
+        let all = self.rows() + rows.len();
+        self.columns(|| all)?;
         self.append(sensor, &rows)
     }
 
