@@ -90,12 +90,8 @@ impl PhysicalOptimizerRule for Groupwise {
     }
 }
 
-/// The first keys of a sort by which its input is ordered already. None if there are none, and for a sort
-/// that keeps a few rows only.
+/// The first keys of a sort by which its input is ordered already. None if there are none.
 fn ordered_before(sort: &SortedExec) -> Result<Option<Vec<Arc<dyn PhysicalExpr>>>> {
-    if sort.kept().is_some() {
-        return Ok(None);
-    }
     let sort = sort.sort();
     let ordered = sort.input().equivalence_properties();
     let mut count = 0;
@@ -181,7 +177,8 @@ impl RunsOtherwise for GroupwiseExec {
             Arc::new(Leaf { rows: rows.clone(), properties: Arc::clone(child.properties()) });
         let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
         let inner = Arc::clone(&self.inner).replace_children(vec![leaf], keep)?;
-        Ok(Box::pin(Stretches { inner, rows, running: None, partition, context }))
+        let wanted = self.kept();
+        Ok(Box::pin(Stretches { inner, rows, running: None, wanted, partition, context }))
     }
 }
 
@@ -190,8 +187,23 @@ struct Stretches {
     inner: Arc<dyn ExecutionPlan>,
     rows: Shared,
     running: Option<SendableRecordBatchStream>,
+    /// Rows that are still wanted, where the inner node keeps the first ones only.
+    wanted: Option<usize>,
     partition: usize,
     context: Arc<TaskContext>,
+}
+
+impl Stretches {
+    /// Those of some rows that are wanted; what comes after them need not be read.
+    fn keep(&mut self, batch: RecordBatch) -> RecordBatch {
+        let Some(wanted) = &mut self.wanted else { return batch };
+        let kept = batch.num_rows().min(*wanted);
+        *wanted -= kept;
+        if *wanted == 0 {
+            self.running = None;
+        }
+        batch.slice(0, kept)
+    }
 }
 
 impl Stream for Stretches {
@@ -201,11 +213,11 @@ impl Stream for Stretches {
         loop {
             if let Some(running) = &mut self.running {
                 match ready!(running.poll_next_unpin(cx)) {
-                    Some(batch) => return Poll::Ready(Some(batch)),
+                    Some(batch) => return Poll::Ready(Some(batch.map(|batch| self.keep(batch)))),
                     None => self.running = None,
                 }
             }
-            if !self.rows.lock().begin() {
+            if self.wanted == Some(0) || !self.rows.lock().begin() {
                 return Poll::Ready(None);
             }
             let running = self.inner.execute(self.partition, Arc::clone(&self.context));

@@ -127,12 +127,23 @@ async fn the_memory_of_some_groups_is_enough() {
     };
     let batches: Vec<_> = (0..500).map(batch).collect();
     let context = context(Some(Groupwise { rows: 4_000, bytes: usize::MAX }), 1 << 20);
-    context.register_table("t", table(&schema, vec![batches])).unwrap();
+    let table = table(&schema, vec![batches]);
+    context.register_table("t", Arc::clone(&table) as _).unwrap();
     let sql = "SELECT count(*), max(d) FROM (SELECT v - avg(v) OVER (PARTITION BY k) AS d FROM t)";
     assert!(shown(&context, sql).await.unwrap().contains("500000"));
     let all = "SELECT count(*), max(d) FROM (SELECT v - avg(v) OVER () AS d FROM t)";
     let error = context.sql(all).await.unwrap().collect().await.unwrap_err();
     assert!(error.to_string().contains("Window[0]"), "{error}");
+    // Nor more than a few groups of a sort that keeps more rows than have room.
+    let plain = self::context(None, 1 << 30);
+    plain.register_table("t", table).unwrap();
+    for limit in ["LIMIT 3 OFFSET 400500", "LIMIT 9000", "LIMIT 5 OFFSET 600000", "LIMIT 499999"] {
+        let sql = format!("SELECT k, v FROM t ORDER BY k, v DESC {limit}");
+        let plan = shown(&context, &format!("EXPLAIN {sql}")).await.unwrap();
+        assert!(plan.contains("Groupwise"), "{plan}");
+        let (found, expected) = (shown(&context, &sql).await, shown(&plain, &sql).await);
+        assert!(found.unwrap() == expected.unwrap(), "{sql}");
+    }
 }
 
 #[tokio::test]

@@ -7,12 +7,10 @@
 //! 1. Rows are sorted as they come, some thousand at a time, and held (`runs.rs`).
 //! 2. When they have taken their share of the memory, they are merged into a file, a *run*.
 //! 3. At the end runs are merged, as many at a time as there is memory for, and at least two.
-//! 4. Of rows that come in the order of the first keys no more than those of equal first keys are held (`groups.rs`).
 //!
 //! What a sort or a merge needs at least is some batches for each input. That is taken without being asked for
 //! (`Overdraft`), and counts: a query may pass its memory by these, but not fail for want of them.
 
-mod groups;
 mod runs;
 
 use std::fmt;
@@ -24,7 +22,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -37,7 +34,6 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 
-use self::groups::{Groups, keys_in_order};
 use self::runs::{Room, SortMetrics, Sorter, Wanted};
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
 
@@ -127,13 +123,6 @@ impl SortedExec {
     pub(crate) fn sort(&self) -> &SortExec {
         &self.inner
     }
-
-    /// The first keys, if rows come in their order.
-    fn group_keys(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-        let keys = self.inner.expr();
-        let count = keys_in_order(self.inner.input().equivalence_properties(), keys)?;
-        Ok(keys[..count].iter().map(|key| Arc::clone(&key.expr)).collect())
-    }
 }
 
 runs_otherwise!(SortedExec);
@@ -172,20 +161,13 @@ impl RunsOtherwise for SortedExec {
         let partitions = self.inner.input().output_partitioning().partition_count();
         let room = Room::of(&**context.memory_pool(), partitions);
         let schema = self.schema();
-        let keys = self.inner.expr().clone();
-        let batch_rows = context.session_config().batch_size();
-        let metrics = SortMetrics::new(&self.metrics, partition);
-        let to = Arc::clone(&schema);
-        let by = self.group_keys()?;
-        let sorter = move |fetch: Option<usize>| {
-            let wanted = Wanted { keys: keys.clone(), fetch, batch_rows };
-            Sorter::new(wanted, Arc::clone(&to), room, metrics.clone(), &context)
+        let wanted = Wanted {
+            keys: self.inner.expr().clone(),
+            fetch: self.fetch,
+            batch_rows: context.session_config().batch_size(),
         };
-        if !by.is_empty() {
-            let sorted = Groups::new(input, by, sorter, (batch_rows, self.fetch)).sorted();
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, sorted)));
-        }
-        let mut sorter = sorter(self.fetch);
+        let metrics = SortMetrics::new(&self.metrics, partition);
+        let mut sorter = Sorter::new(wanted, Arc::clone(&schema), room, metrics, &context);
         let sorted = futures::stream::once(async move {
             while let Some(batch) = input.next().await {
                 sorter.push(batch?).await?;
@@ -200,12 +182,9 @@ impl RunsOtherwise for SortedExec {
 impl DisplayAs for SortedExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: by=[{}]", Self::NAME, self.inner.expr())?;
-        if let Some(rows) = self.fetch {
-            write!(f, ", fetch={rows}")?;
-        }
-        match self.group_keys().map_or(0, |keys| keys.len()) {
-            0 => Ok(()),
-            count => write!(f, ", in order by the first {count}"),
+        match self.fetch {
+            Some(rows) => write!(f, ", fetch={rows}"),
+            None => Ok(()),
         }
     }
 }

@@ -73,7 +73,6 @@ impl Room {
 }
 
 /// What is counted of a sort.
-#[derive(Clone)]
 pub(super) struct SortMetrics {
     rows: BaselineMetrics,
     spilled: SpillMetrics,

@@ -81,8 +81,7 @@ fn context(query_bytes: Option<usize>, pool: Arc<dyn MemoryPool>) -> SessionCont
     let config = SessionConfig::new()
         .with_target_partitions(2)
         .with_batch_size(256)
-        .with_round_robin_repartition(false)
-        .with_repartition_file_scans(false);
+        .with_round_robin_repartition(false);
     testing::context(config, pool, rules)
 }
 
@@ -363,64 +362,5 @@ fn keys_are_charged_with_what_they_take() {
         // A null takes a byte, and is charged as the number or the text in its place.
         let most = if *data_type == DataType::Boolean { taken * 20 } else { taken * 3 / 2 };
         assert!(charged <= most, "{data_type}: {charged}, but it takes {taken}");
-    }
-}
-
-/// Rows in an order of `i`, in batches whose ends are anywhere, and with all rows of some values in one batch or in many.
-fn in_order_of_i(random: &mut SmallRng, rows: usize) -> Vec<Vec<RecordBatch>> {
-    use datafusion::arrow::compute::{
-        SortColumn, SortOptions, concat_batches, lexsort_to_indices, take_record_batch,
-    };
-    let mut parts = partitions(random, rows, 30);
-    for part in &mut parts {
-        let Ok(all) = concat_batches(&schema(), part.iter()) else { continue };
-        let key = SortColumn {
-            values: Arc::clone(all.column(0)),
-            options: Some(SortOptions { descending: false, nulls_first: false }),
-        };
-        let sorted = take_record_batch(&all, &lexsort_to_indices(&[key], None).unwrap()).unwrap();
-        part.clear();
-        let mut start = 0;
-        while start < sorted.num_rows() {
-            let count = random.random_range(0..400).min(sorted.num_rows() - start);
-            part.push(sorted.slice(start, count));
-            start += count;
-        }
-    }
-    parts
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_are_sorted_one_by_one() {
-    use datafusion::prelude::col;
-    let mut random = SmallRng::seed_from_u64(47);
-    for round in 0..16 {
-        let parts = in_order_of_i(&mut random, [0, 1, 3_000, 20_000][round % 4]);
-        let order = vec![vec![col("i").sort(true, false)]];
-        let table = MemTable::try_new(schema(), parts.clone()).unwrap();
-        let plain = context(None, fair(1 << 30));
-        plain.register_table("t", Arc::new(table)).unwrap();
-        let table = MemTable::try_new(schema(), parts).unwrap().with_sort_order(order);
-        let table = Arc::new(table);
-        for bytes in [100 << 10, 1 << 24] {
-            let pool = fair(bytes);
-            let bounded = context(Some(bytes), Arc::clone(&pool) as _);
-            bounded.register_table("t", Arc::clone(&table) as _).unwrap();
-            let plan = shown(&bounded, "EXPLAIN SELECT * FROM t ORDER BY i, id").await.unwrap();
-            assert!(plan.contains("in order by the first 1"), "{plan}");
-            for sql in [
-                "SELECT * FROM t ORDER BY i, id",
-                "SELECT i, s, id FROM t ORDER BY i, s DESC, tag, id",
-                "SELECT id FROM t ORDER BY i, id DESC LIMIT 900 OFFSET 1700",
-                "SELECT id FROM t ORDER BY i, f, id LIMIT 2500",
-                "SELECT id, row_number() OVER (PARTITION BY i ORDER BY f, id) AS c FROM t ORDER BY id",
-            ] {
-                let answer = shown(&bounded, sql).await;
-                let answer =
-                    answer.unwrap_or_else(|error| panic!("{round}, {bytes}: {sql}: {error}"));
-                assert_eq!(answer, shown(&plain, sql).await.unwrap(), "{round}, {bytes}: {sql}");
-                assert_eq!(pool.reserved(), 0, "{round}, {bytes}: {sql}");
-            }
-        }
     }
 }
