@@ -246,7 +246,7 @@ impl Ordered {
             };
             return Ok(Some(Self { rows, keys: expr.clone() }));
         }
-        // Windows and limits look at the order themselves, and elements of lists have one of their own.
+        // Windows and limits look at the order themselves, and behind what is unnested keys may be gone.
         let (input, wanted) = match plan {
             LogicalPlan::Filter(Filter { input, .. })
             | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. })
@@ -262,10 +262,7 @@ impl Ordered {
         let ordered = match plan {
             LogicalPlan::SubqueryAlias(alias) => Self { rows, keys }.named(alias)?,
             LogicalPlan::Projection(projection) => Self { rows, keys }.projected(projection)?,
-            LogicalPlan::Unnest(_) if is_free => {
-                Self::numbered(plan.with_new_exprs(plan.expressions(), vec![rows])?)?
-            }
-            LogicalPlan::Window(_) if is_free => {
+            LogicalPlan::Window(_) | LogicalPlan::Unnest(_) if is_free => {
                 let Self { rows, keys } = Self::numbered(rows)?;
                 Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys }
             }
