@@ -51,12 +51,11 @@ impl SensorStream {
 
     /// The rows that are left at most.
     pub(crate) fn rows_max(&self) -> usize {
-        let open = self.open.iter().map(|(_, rows)| rows.len());
-        open.chain(self.parts.iter().map(Part::rows_max)).sum()
+        self.rows_up_to(usize::MAX)
     }
 
-    /// As [`Self::rows_max`], without counting on when there are so many.
-    pub(crate) fn rows_at_least(&self, enough: usize) -> usize {
+    /// As [`Self::rows_max`], without counting on when there are `enough`.
+    pub(crate) fn rows_up_to(&self, enough: usize) -> usize {
         let mut rows = self.open.iter().map(|(_, rows)| rows.len()).sum();
         for part in &self.parts {
             if rows >= enough {

@@ -172,8 +172,7 @@ impl Scan {
         pending: &mut Pending<'_>,
     ) -> Result<()> {
         let Some(chunk) = part.bare_chunk() else { return Ok(()) };
-        let further =
-            || self.current.as_ref().map_or(0, |(_, stream)| stream.rows_at_least(wanted));
+        let further = || self.current.as_ref().map_or(0, |(_, stream)| stream.rows_up_to(wanted));
         let to = pending.columns(|| wanted.min(chunk.rows().saturating_add(further())))?;
         let time = &self.request.time;
         let rows = chunk.append_to(time, &self.fields, to, &mut self.fetched, &self.stats)?;
