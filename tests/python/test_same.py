@@ -425,10 +425,10 @@ def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
     exact = [2**53 + 1, limits.max, limits.min, 7]
     times = pyarrow.array(pandas.date_range(START, periods=4, freq="1min"))
     table = lambda sensor, values: pyarrow.table({"time": times, "sensor": [sensor] * 4, "value": pyarrow.array(values, type_), "other": [1.0] * 4})
-    rows = pyarrow.concat_tables([table("whole", exact), table("gaps", [limits.max, None, limits.min, 5]), table("nothing", [None] * 4)])
+    rows = pyarrow.concat_tables([table("whole", exact), table("gaps", [limits.max, None, limits.min, 2**53 + 1]), table("nothing", [None] * 4)])
     ask_both(both, "write", lambda db: db.write("t", rows, tags="sensor"))
     ask_table(both, "t", ["value"], (None, ["whole"], ["gaps"], ["nothing"]), (WHOLE,))
-    expected = {"whole": exact, "gaps": [limits.max, None, limits.min, 5], "nothing": [None] * 4}
+    expected = {"whole": exact, "gaps": [limits.max, None, limits.min, 2**53 + 1], "nothing": [None] * 4}
     for db in both:
         columns = db.table("t").columns(field="value")
         found = columns.to_arrow()
@@ -438,8 +438,10 @@ def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
         assert str(frame["value"].dtype) == {"int64": "Int64", "uint64": "UInt64"}[str(type_)]
         assert {sensor: [None if value is pandas.NA else value for value in values] for sensor, values in frame.groupby("sensor")["value"]} == expected
         assert dict(zip(columns.to_polars()["sensor"], columns.to_polars()["value"].to_list())) == expected
+        assert {sensor: values.tolist() for sensor, (_, values) in columns.to_dict().items()} == expected
         # A sensor by itself has the type that it has in `series`.
-        for sensors, dtype in (("whole", str(type_)), ("gaps", "float64"), (["gaps", "nothing"], "float64")):
+        nullable = str(frame["value"].dtype)
+        for sensors, dtype in (("whole", str(type_)), ("gaps", nullable), (["gaps", "nothing"], nullable)):
             assert str(db.table("t").columns(sensors, field="value").to_pandas()["value"].dtype) == dtype
 
 

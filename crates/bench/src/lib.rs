@@ -2,4 +2,5 @@
 
 pub mod cascade;
 pub mod report;
+pub mod sustained;
 pub mod workload;

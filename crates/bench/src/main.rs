@@ -11,6 +11,8 @@ mod read;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use tidefall_bench::sustained::{self, SustainedOptions};
+use tidefall_storage::Ack;
 use tidefall_types::Result;
 
 /// Benchmarks of the engine; one line of JSON each.
@@ -35,7 +37,7 @@ struct Args {
     work: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum What {
     /// Bulk loads of rows in the order of arrival, durable and fallen to long columns.
     Load,
@@ -47,6 +49,24 @@ enum What {
     Log,
     /// The most memory that a long import and its cascade take.
     Memory,
+    /// Writers that send as fast as they are taken, for minutes.
+    Sustained {
+        /// Writers that send at once.
+        #[arg(long, default_value_t = 1)]
+        writers: u32,
+        /// The part of rows that is late.
+        #[arg(long, default_value_t = 0.0)]
+        late: f64,
+        /// How long they write.
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// Acknowledge from memory.
+        #[arg(long)]
+        unlogged: bool,
+        /// Where a line of figures is written for each second, as CSV.
+        #[arg(long)]
+        timeline: Option<PathBuf>,
+    },
     /// Fills a log and dies; a part of `log`.
     #[command(hide = true)]
     FillLog,
@@ -54,12 +74,25 @@ enum What {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    match args.what {
+    match &args.what {
         What::Load => load::rows(&args),
         What::LoadColumns => load::columns(&args),
         What::Read => read::run(&args),
         What::Log => log::run(&args),
         What::Memory => memory::run(&args),
+        What::Sustained { writers, late, seconds, unlogged, timeline } => {
+            let options = SustainedOptions {
+                sensors: args.sensors,
+                writers: *writers,
+                late: *late,
+                ack: if *unlogged { Ack::Memory } else { Ack::Durable },
+                seconds: *seconds,
+                memory_mib: args.memory,
+                work: args.work.clone(),
+                timeline: timeline.clone(),
+            };
+            sustained::run(&options, &mut |report| report.print())
+        }
         What::FillLog => log::fill(&args),
     }
 }

@@ -16,7 +16,7 @@ use crate::array::Array;
 use crate::calls::{call, call_and_look, caught};
 use crate::errors::to_python;
 use crate::process::Owned;
-use crate::question::{Block, Question, Tags, Values, find_field};
+use crate::question::{Line, Question, Tags, Values, find_field};
 use crate::resample::{Aggregate, Bins};
 use crate::stream::{Batches, Stream, arrow_error, reader};
 use crate::wait::wait;
@@ -278,17 +278,13 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
-    ) -> PyResult<(Tags, Vec<Block>)> {
+    ) -> PyResult<(Tags, Vec<Line>)> {
         call(py, || {
-            let mut question = self.question(table, chosen, field)?;
-            let tags = question.tags(&question.sensors);
+            let question = self.question(table, chosen, field)?;
             let time = time_range(time.0, time.1);
-            let mut series = Vec::with_capacity(question.sensors.len());
-            for sensor in std::mem::take(&mut question.sensors) {
-                question.sensors = vec![sensor];
-                series.push(question.frame(&time, None)?);
-            }
-            Ok((tags, series))
+            let line = |sensor| question.of_sensor(sensor).line(&time);
+            let lines = question.sensors.iter().map(|sensor| line(*sensor));
+            Ok((question.tags(&question.sensors), lines.collect::<Result<_>>()?))
         })
     }
 

@@ -19,6 +19,8 @@ use crate::stream::{Batch, arrow_error};
 pub(crate) type Tags = Vec<(String, Vec<Option<String>>)>;
 /// Times, values (a line for each sensor, a place for each time), and how many are missing.
 pub(crate) type Block = (Array, Values, usize);
+/// The times and values of one sensor.
+pub(crate) type Line = (Array, Values);
 
 /// Values on their way to Python: numbers as memory that numpy views, text and booleans as a column of Arrow, line
 /// behind line.
@@ -93,8 +95,28 @@ impl Question {
         names.iter().enumerate().map(|(place, name)| (name.clone(), of(place))).collect()
     }
 
-    /// The sensors side by side.
+    /// The sensors side by side. Integers with gaps become floats.
     pub(crate) fn frame(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<Block> {
+        match self.frame_of_type(time, keep)? {
+            Some(block) => Ok(block),
+            None => self.frame_of_doubles(time, keep),
+        }
+    }
+
+    /// The only sensor, by itself. Integers with gaps become floats, or a column of Arrow where floats cannot hold them.
+    pub(crate) fn line(&self, time: &TimeRange) -> Result<Line> {
+        let (times, values, _) = match self.frame_of_type(time, None)? {
+            Some(block) => block,
+            None if matches!(self.ty, FieldType::I64 | FieldType::U64) => {
+                self.frame_of_others(time)?
+            }
+            None => self.frame_of_doubles(time, None)?,
+        };
+        Ok((times, values))
+    }
+
+    /// The sensors side by side, with values of the field's type; none if these are integers with gaps.
+    fn frame_of_type(&self, time: &TimeRange, keep: Option<&Keep>) -> Result<Option<Block>> {
         macro_rules! read {
             ($native:ty) => {{
                 let (snapshot, sensors) = (&self.snapshot, &self.sensors);
@@ -106,19 +128,25 @@ impl Question {
                 };
                 let (rows, missing) = (frame.time.len(), frame.missing);
                 if missing > 0 && !matches!(self.ty, FieldType::F32 | FieldType::F64) {
-                    return self.frame_of_doubles(time, keep);
+                    return Ok(None);
                 }
                 let values = Array::matrix(frame.values, self.sensors.len(), rows);
-                Ok((Array::times(frame.time.into()), Values::Numbers(values), missing))
+                Ok(Some((Array::times(frame.time.into()), Values::Numbers(values), missing)))
             }};
         }
         match keep {
-            None if !self.ty.is_numeric() => self.frame_of_others(time),
+            None if !self.ty.is_numeric() => self.frame_of_others(time).map(Some),
             _ => for_number!(self, read),
         }
     }
 
-    /// Text or booleans: the places of values are laid side by side as if they were the values, and then exchanged
+    /// The same about one sensor.
+    pub(crate) fn of_sensor(&self, sensor: u32) -> Self {
+        let Self { snapshot, field, ty, .. } = self;
+        Self { snapshot: snapshot.clone(), sensors: vec![sensor], field: *field, ty: *ty }
+    }
+
+    /// Values for which numpy has no type, or none with gaps: their places are laid side by side as if they were the values, and then exchanged
     /// for these.
     fn frame_of_others(&self, time: &TimeRange) -> Result<Block> {
         let mut columns = Vec::with_capacity(self.sensors.len());

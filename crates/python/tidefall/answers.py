@@ -82,6 +82,15 @@ def vector(values: Any) -> numpy.ndarray:
     return numpy.asarray(values) if not isinstance(values, _tidefall.Batch) else plain(pyarrow.record_batch(values).column(0))
 
 
+def line(values: Any) -> numpy.ndarray:
+    """As `vector`, but integers of a column of Arrow, which are those with gaps that floats cannot hold, stay integers and
+    are masked."""
+    column = pyarrow.record_batch(values).column(0) if isinstance(values, _tidefall.Batch) else values
+    if isinstance(column, pyarrow.Array) and pyarrow.types.is_integer(column.type):
+        return numpy.ma.MaskedArray(column.fill_null(0).to_numpy(), ~numpy.asarray(column.is_valid()))
+    return plain(column) if isinstance(column, pyarrow.Array) else numpy.asarray(column).ravel()
+
+
 def matrix(values: Any, lines: int) -> numpy.ndarray:
     """The values of so many lines: memory that numpy views, or a column of Arrow, line behind line."""
     if not isinstance(values, _tidefall.Batch):
@@ -104,23 +113,10 @@ def _times(time: numpy.ndarray, tz: str | None) -> pyarrow.Array:
 
 
 def _end_to_end(parts: list[numpy.ndarray]) -> numpy.ndarray:
-    """The values of several sensors behind each other. Integers of 64 bits beside floats, which are those of sensors with gaps, stay
-    integers, and gaps are masked: as floats they would lose their last digits."""
+    """The values of several sensors behind each other, masked if those of one are."""
     parts = [part for part in parts if len(part)] or parts
-    whole = next((part.dtype for part in parts if part.dtype.kind in "iu" and part.dtype.itemsize == 8), None)
-    if whole is None or not any(part.dtype.kind == "f" for part in parts):
-        return numpy.concatenate(parts)
-    limits = numpy.iinfo(whole)
-    values, is_gap = [], []
-    for part in parts:
-        is_gap.append(numpy.isnan(part))
-        if part.dtype.kind == "f":
-            # The greatest integers are floats just beyond them.
-            is_beyond = part >= float(limits.max)
-            part = numpy.where(is_gap[-1] | is_beyond, 0, part).astype(whole)
-            part[is_beyond] = limits.max
-        values.append(part)
-    return numpy.ma.MaskedArray(numpy.concatenate(values), numpy.concatenate(is_gap))
+    has_masked = any(isinstance(part, numpy.ma.MaskedArray) for part in parts)
+    return numpy.ma.concatenate(parts) if has_masked else numpy.concatenate(parts)
 
 
 def _column(values: numpy.ndarray, tz: str | None, has_gaps: bool = False) -> pyarrow.Array:
@@ -223,7 +219,8 @@ class Frame(_Notebook):
 
 
 class Columns(_Notebook):
-    """Every sensor by itself: `series` has its times and values, in the order of `sensors`.
+    """Every sensor by itself: `series` has its times and values, in the order of `sensors`. Integers of 64 bits with gaps
+    are masked arrays; smaller ones are floats, with NaN where there is none.
 
     In frames and tables the tags stand beside columns called "time" and "value": there, a tag called so is "time#2" or
     "value#2".

@@ -9,7 +9,7 @@ import numpy
 import pyarrow
 
 from . import _tidefall, remote
-from .answers import Columns, Frame, Rows, Values, Written, matrix, vector
+from .answers import Columns, Frame, Rows, Values, Written, line, matrix, vector
 from .data import check_time, to_arrow, to_wide
 from .times import TIME_MAX, TIME_MIN, Time, Width, bins, moment, to_ns
 
@@ -259,7 +259,7 @@ class Table:
     def columns(self, sensors: Sensors = None, start: Time = None, end: Time = None, *, field: str | None = None) -> Columns:
         """Every sensor by itself: its times and its values."""
         tags, series = self._core.series(self.name, self._chosen(sensors), field, (to_ns(start), to_ns(end)))
-        return Columns(tags, [(numpy.asarray(time), matrix(values, 1)[0]) for time, values, _ in series], self._tz)
+        return Columns(tags, [(numpy.asarray(time), line(values)) for time, values in series], self._tz)
 
     def at(self, time: Time, sensors: Sensors = None, *, field: str | None = None) -> Values:
         """The value of every sensor at exactly this time; sensors without one are left out."""

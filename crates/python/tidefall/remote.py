@@ -565,17 +565,17 @@ class Database:
         last, rows = (column[0] for column in found.columns)
         return last.value - 1 if rows.as_py() > rows_max else TIME_MAX if time[1] is None else time[1] - 1
 
-    def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any, int]]]:
+    def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any]]]:
         asked = self.asked(table, field)
         tags, lists = self.sensors_of(table, asked.tags, chosen), self.lists(asked, chosen, time)
-        none = numpy.array([], "datetime64[ns]"), asked.empty().reshape(1, 0), 0
+        none = numpy.array([], "datetime64[ns]"), asked.empty()
         return tags, [self.line(asked, *lists[sensor]) if sensor in lists else none for sensor in keys(tags)]
 
-    def line(self, asked: Asked, times: pyarrow.Array, values: pyarrow.Array) -> tuple[Any, Any, int]:
-        if asked.dtype is None:
-            return plain(times), plain(values)[numpy.newaxis], values.null_count
-        values, missing = with_gaps(*numbers([pyarrow.chunked_array([values])], asked.dtype))
-        return plain(times), values, missing
+    def line(self, asked: Asked, times: pyarrow.Array, values: pyarrow.Array) -> tuple[Any, Any]:
+        if asked.dtype is None or (values.null_count and asked.dtype in ("i8", "u8")):
+            return plain(times), values
+        values, _ = with_gaps(*numbers([pyarrow.chunked_array([values])], asked.dtype))
+        return plain(times), values
 
     def moments(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
         *tags, times, values = as_asked(found, asked.tags, chosen).columns

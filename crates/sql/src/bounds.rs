@@ -49,6 +49,12 @@ pub(crate) fn with_bounded_batches(
 
 /// The rows of a batch, where they are so long that these are fewer than usual.
 fn rows_of_a_batch(plan: &Arc<dyn ExecutionPlan>, usual: usize) -> Result<Option<usize>> {
+    let rows = BATCH_BYTES / text_bytes(plan)?.max(1);
+    Ok((rows < usual as u64).then(|| (rows as usize).max(1)))
+}
+
+/// About how many bytes a row that a plan gives out has in texts and lists, as far as tables know it.
+pub(crate) fn text_bytes(plan: &Arc<dyn ExecutionPlan>) -> Result<u64> {
     let mut row_bytes: u64 = 0;
     plan.apply(|node| {
         if let Some(source) = node.downcast_ref::<SourceNode>() {
@@ -60,8 +66,7 @@ fn rows_of_a_batch(plan: &Arc<dyn ExecutionPlan>, usual: usize) -> Result<Option
             false => TreeNodeRecursion::Continue,
         })
     })?;
-    let rows = BATCH_BYTES / row_bytes.max(1);
-    Ok((rows < usual as u64).then(|| (rows as usize).max(1)))
+    Ok(row_bytes)
 }
 
 /// The same plan, whose nodes make batches of so many rows where they do not look into the context.

@@ -6,15 +6,22 @@
 //!
 //! Of conditions on one column it keeps the one that leaves fewest rows, and takes those for different that are written in
 //! different ways: `a = 1 AND 1 = a` left none. Here the column stands on the left.
+//!
+//! Nothing passes a window over all rows, whose answers would be others. Those that number rows for their order (`orders/subqueries.rs`)
+//! number fewer as well.
 
 use std::sync::Arc;
 
+use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, Filter, LogicalPlan, Operator, Window,
+};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::orders::only_numbers;
 use crate::rules::named_as_inner;
 
 /// DataFusion's rule, where it changes no answer.
@@ -45,6 +52,16 @@ impl OptimizerRule for PushFilters {
         match plan {
             LogicalPlan::Filter(filter) if has_group_of_all(&filter.input) => {
                 Ok(Transformed::no(LogicalPlan::Filter(filter)))
+            }
+            LogicalPlan::Filter(Filter { predicate, input, .. })
+                if is_below_numbers(&predicate, &input) =>
+            {
+                let LogicalPlan::Window(numbers) = Arc::unwrap_or_clone(input) else {
+                    return internal_err!("numbers are given by a window");
+                };
+                let kept = LogicalPlan::Filter(Filter::try_new(predicate, numbers.input)?);
+                let numbered = Window::try_new(numbers.window_expr, Arc::new(kept))?;
+                Ok(Transformed::yes(LogicalPlan::Window(numbered)))
             }
             plan => self.0.rewrite(with_columns_on_the_left(plan)?, config),
         }
@@ -82,6 +99,15 @@ fn turned(condition: Expr) -> Result<Expr> {
         ))
     });
     turned.map(|turned| turned.data)
+}
+
+/// Whether a condition can be put below a window that gives rows numbers for their order alone.
+fn is_below_numbers(condition: &Expr, plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Window(window) = plan else { return false };
+    let known = window.input.schema();
+    only_numbers(window)
+        && !condition.is_volatile()
+        && condition.column_refs().into_iter().all(|column| known.has_column(column))
 }
 
 /// Whether a plan is an aggregate with a group of all rows.

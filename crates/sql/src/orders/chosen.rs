@@ -20,6 +20,7 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
@@ -112,8 +113,10 @@ fn in_order_of_first_sort(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
     if node.is::<SortExec>() {
         return in_order_of_sort(node);
     }
-    match (&node.children()[..], &node.maintains_input_order()[..]) {
-        ([input], [true]) => {
+    // It does not say so, but what it unnests comes in the order of the rows.
+    let keeps_order = node.is::<UnnestExec>() || node.maintains_input_order() == [true];
+    match &node.children()[..] {
+        [input] if keeps_order => {
             let input = in_order_of_first_sort(Arc::clone(input))?;
             replace_children_if_necessary(node, vec![input])
         }

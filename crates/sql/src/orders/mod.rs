@@ -32,7 +32,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties};
 
 pub(crate) use self::repeated::KeysOnce;
-pub(crate) use self::subqueries::SubqueryOrders;
+pub(crate) use self::subqueries::{SubqueryOrders, only_numbers};
 use crate::rules::{PhysicalRule, known_as_inner};
 
 /// Aggregates whose answers depend on the order of the rows, if they are not told one.

@@ -4,7 +4,8 @@
 //!   and none of them goes to the disk, from where groups come back in any order.
 //! - `DISTINCT ON`, `first_value` and `last_value` of groups, which keep one row of each, are told the order instead. So are aggregates
 //!   in grouping sets, and those of correlated subqueries, which become groups later.
-//! - Conditions with subqueries become joins, behind which there is no order: the rows are sorted behind them.
+//! - Conditions with subqueries become joins, behind which there is no order, and so do values of subqueries: the rows are sorted
+//!   behind them.
 //!
 //! An aggregate of all rows takes them as they come (`chosen.rs`).
 //!
@@ -19,7 +20,6 @@ use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortKey};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::grouping_set_expr_count;
 use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, Expr, Filter, Limit, LogicalPlan, Projection, Sort,
     SubqueryAlias, Unnest, Window,
@@ -30,6 +30,14 @@ use super::ORDERED;
 
 /// Those of [`ORDERED`] that keep one row.
 const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
+
+/// The beginning of the names of numbers that stand for an order.
+const NUMBER: &str = "__number_";
+
+/// Whether a window gives rows nothing but a number that stands for their order: it may number fewer of them as well.
+pub(crate) fn only_numbers(window: &Window) -> bool {
+    matches!(&window.window_expr[..], [Expr::Alias(number)] if number.name.starts_with(NUMBER))
+}
 
 /// Keeps the orders of subqueries, and of aggregates, where groups and joins are made of them.
 #[derive(Debug)]
@@ -44,7 +52,8 @@ impl AnalyzerRule for SubqueryOrders {
         plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
             LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(first),
-            LogicalPlan::Filter(filter) => sorted_behind(filter),
+            LogicalPlan::Filter(filter) => sorted_behind_filter(filter),
+            LogicalPlan::Projection(projection) => sorted_behind_projection(projection),
             node => Ok(Transformed::no(node)),
         })
         .map(|ordered| ordered.data)
@@ -53,14 +62,13 @@ impl AnalyzerRule for SubqueryOrders {
 
 /// Aggregates that get their rows in the order that they want, or are told it.
 fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let as_it_is = |aggregate| Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     let calls = calls_of(&aggregate.aggr_expr)?;
     let collects_much =
         calls.iter().any(|call| is_ordered(call) && !OF_ONE_ROW.contains(&call.func.name()));
     let is_correlated = !aggregate.input.all_out_ref_exprs().is_empty();
     let is_told = is_correlated
         || !collects_much
-        || grouping_set_expr_count(&aggregate.group_expr)? != aggregate.group_expr.len();
+        || aggregate.group_expr.iter().any(|group| matches!(group, Expr::GroupingSet(_)));
     let has_untold = calls.iter().any(is_untold);
     let is_of_all = aggregate.group_expr.is_empty();
     let mut written =
@@ -68,18 +76,18 @@ fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let first = written.next();
     // Several orders cannot stand side by side: each aggregate is told its own.
     let is_told = is_told || (has_untold && first.is_some());
-    let (rows, keys) = match first {
-        first if has_untold && (is_correlated || !is_of_all || first.is_some()) => {
-            match Ordered::of(&aggregate.input, Wanted::Keys)? {
-                Some(Ordered { rows, keys }) => (Arc::new(rows), keys),
-                None => return as_it_is(aggregate),
-            }
-        }
-        Some(order) if !has_untold && !is_told && written.all(|other| other == order) => {
-            (Arc::clone(&aggregate.input), order.clone())
-        }
-        _ => return as_it_is(aggregate),
+    let sorted = if has_untold {
+        let wants_keys = is_correlated || !is_of_all || first.is_some();
+        if wants_keys { Ordered::of(&aggregate.input, Wanted::Keys)? } else { None }
+    } else {
+        let of_all = first.filter(|order| !is_told && written.all(|other| other == *order));
+        let rows = || aggregate.input.as_ref().clone();
+        of_all.map(|order| Ordered { rows: rows(), keys: order.clone() })
     };
+    let Some(Ordered { rows, keys }) = sorted else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let rows = Arc::new(rows);
     if is_told {
         let told = with_calls(aggregate.aggr_expr, |call| {
             if is_untold(call) {
@@ -174,17 +182,8 @@ pub(super) fn with_calls(
 }
 
 /// A condition with a subquery on sorted rows, which are sorted behind it.
-fn sorted_behind(filter: Filter) -> Result<Transformed<LogicalPlan>> {
-    let has_subquery = filter.predicate.exists(|part| {
-        Ok(matches!(
-            part,
-            Expr::InSubquery(_)
-                | Expr::Exists(_)
-                | Expr::ScalarSubquery(_)
-                | Expr::SetComparison(_)
-        ))
-    })?;
-    let ordered = match has_subquery {
+fn sorted_behind_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let ordered = match has_subquery(&filter.predicate)? {
         true => Ordered::of(&filter.input, Wanted::Keys)?,
         false => None,
     };
@@ -197,6 +196,35 @@ fn sorted_behind(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(kept), fetch: None });
     let shown = Projection::try_new(columns, Arc::new(sorted))?;
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
+
+/// Values of subqueries beside sorted rows, which are sorted behind them.
+fn sorted_behind_projection(projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let mut has_any = false;
+    for shown in &projection.expr {
+        has_any |= has_subquery(shown)?;
+    }
+    let ordered = if has_any { Ordered::of(&projection.input, Wanted::Keys)? } else { None };
+    let Some(ordered) = ordered else {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    };
+    let Ordered { rows, keys } = ordered.projected(&projection)?;
+    let columns = projection.schema.iter().map(|column| Expr::Column(Column::from(column)));
+    let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(rows), fetch: None });
+    let shown = Projection::try_new(columns.collect(), Arc::new(sorted))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
+
+fn has_subquery(expr: &Expr) -> Result<bool> {
+    expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::SetComparison(_)
+        ))
+    })
 }
 
 /// The first row of each group, as far as it says in the order of the subquery.
@@ -262,9 +290,13 @@ impl Ordered {
         let ordered = match plan {
             LogicalPlan::SubqueryAlias(alias) => Self { rows, keys }.named(alias)?,
             LogicalPlan::Projection(projection) => Self { rows, keys }.projected(projection)?,
-            LogicalPlan::Window(_) | LogicalPlan::Unnest(_) if is_free => {
+            LogicalPlan::Window(_) if is_free => {
                 let Self { rows, keys } = Self::numbered(rows)?;
                 Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys }
+            }
+            // Behind it, as the elements of a list have an order, too.
+            LogicalPlan::Unnest(_) if is_free => {
+                Self::numbered(plan.with_new_exprs(plan.expressions(), vec![rows])?)?
             }
             plan => Self { rows: plan.with_new_exprs(plan.expressions(), vec![rows])?, keys },
         };
@@ -273,7 +305,7 @@ impl Ordered {
 
     /// Rows in the order in which they come, also those that the keys of their sort do not tell apart.
     fn numbered(rows: LogicalPlan) -> Result<Self> {
-        let name = format!("__number_{}", rows.schema().fields().len());
+        let name = format!("{NUMBER}{}", rows.schema().fields().len());
         let number = row_number().alias(name.clone());
         let numbered = Window::try_new(vec![number], Arc::new(rows))?;
         let key = Expr::Column(Column::from_name(name)).sort(true, false);

@@ -16,7 +16,6 @@ mod runs;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
@@ -35,6 +34,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 
 use self::runs::{Room, SortMetrics, Sorter, Wanted};
+use crate::bounds::text_bytes;
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
 
 /// A sort that keeps a few rows holds them in memory: as many as take one part of so many of it.
@@ -43,7 +43,7 @@ const KEPT_SHARE: usize = 4;
 /// What a row that is kept takes beside its values: its key, and its place among the others.
 const KEPT_ROW_BYTES: usize = 128;
 
-/// A guess for values of which the length is not known.
+/// A guess for texts and lists where no table knows more of their length.
 const TEXT_BYTES: usize = 32;
 
 /// Lets sorts and merges keep to the memory that there is.
@@ -86,11 +86,11 @@ impl PhysicalOptimizerRule for BoundedSorts {
 impl BoundedSorts {
     /// The same sort within the memory; none where it sorts nothing, or keeps so few rows that they have room.
     fn bounded(&self, sort: &SortExec) -> Result<Option<SortedExec>> {
-        let kept = sort
-            .fetch()
-            .map(|rows| rows.saturating_mul(KEPT_ROW_BYTES + row_bytes(&sort.input().schema())));
-        let has_room = kept.is_some_and(|bytes| bytes <= self.query_bytes / KEPT_SHARE);
         let ordered = sort.input().equivalence_properties();
+        let has_room = match sort.fetch() {
+            Some(rows) => kept_bytes(sort, rows)? <= self.query_bytes / KEPT_SHARE,
+            None => false,
+        };
         if has_room || ordered.ordering_satisfy(sort.expr().clone())? {
             return Ok(None);
         }
@@ -98,10 +98,21 @@ impl BoundedSorts {
     }
 }
 
-/// About how long a row is.
-fn row_bytes(schema: &Schema) -> usize {
-    let widths = schema.fields().iter().map(|field| field.data_type().primitive_width());
-    widths.map(|width| width.unwrap_or(TEXT_BYTES)).sum()
+/// About how many bytes a sort holds that keeps so many rows of each partition.
+fn kept_bytes(sort: &SortExec, rows: usize) -> Result<usize> {
+    let schema = sort.input().schema();
+    let widths = || schema.fields().iter().map(|field| field.data_type().primitive_width());
+    let guessed = widths().filter(Option::is_none).count() * TEXT_BYTES;
+    let texts = match guessed {
+        0 => 0,
+        _ => usize::try_from(text_bytes(sort.input())?).unwrap_or(usize::MAX).max(guessed),
+    };
+    let row_bytes = texts.saturating_add(KEPT_ROW_BYTES + widths().flatten().sum::<usize>());
+    let partitions = match sort.preserve_partitioning() {
+        true => sort.input().output_partitioning().partition_count(),
+        false => 1,
+    };
+    Ok(row_bytes.saturating_mul(rows).saturating_mul(partitions))
 }
 
 /// A sort of the rows of each partition.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::arrow::array::{
     ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryLimit};

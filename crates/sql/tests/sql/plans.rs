@@ -58,6 +58,14 @@ async fn conditions_reach_the_scan() {
         &["FilterExec"],
     )
     .await;
+    // Rows of a sorted subquery that are numbered for their order are fewer, too.
+    for made in ["lag(value) OVER (PARTITION BY site, sensor ORDER BY time)", "unnest([value])"] {
+        let sql = format!(
+            "SELECT sensor, array_agg(made) FROM (SELECT *, {made} AS made FROM (SELECT * FROM plant ORDER BY time)) \
+             WHERE site = 's1' AND sensor IN ('x1', 'x2') GROUP BY sensor"
+        );
+        check(&test_db, &sql, &["sensors=2 of 21", "__number_"], &["FilterExec"]).await;
+    }
     check(
         &test_db,
         "SELECT value FROM plant WHERE time BETWEEN '2024-01-01' AND '2024-01-02' LIMIT 3",

@@ -104,3 +104,23 @@ async fn groups_that_have_no_room_collect_rows_in_the_order_of_the_subquery() {
     let least = format!("SELECT sum(r) FROM (SELECT min(r) AS r FROM {rows} GROUP BY k)");
     assert_eq!(test_db.text(&first).await, test_db.text(&least).await);
 }
+
+/// Some hundred rows were kept in memory, each taken for a short one: 60 MB of texts were refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_rows_of_long_texts_are_a_sort() {
+    let test_db = TestDb::with_memory(64 << 20);
+    test_db.text("CREATE TABLE l (time TIMESTAMP, v BIGINT, t TEXT, PRIMARY KEY (time))").await;
+    for rows in ["1, 200", "201, 400", "401, 600"] {
+        let texts = format!(
+            "INSERT INTO l SELECT to_timestamp(value), value * 7 % 601, repeat(chr((97 + value % 26)::INT), 100000) \
+             FROM generate_series({rows})"
+        );
+        test_db.text(&texts).await;
+    }
+    for (keys, first) in [("v DESC, time", "600 100000"), ("time DESC", "594 100000")] {
+        let sql = format!(
+            "SELECT first_value(v), min(length(t)), count(*) FROM (SELECT * FROM l ORDER BY {keys} LIMIT 300)"
+        );
+        assert_eq!(test_db.text(&sql).await, format!("{first} 300"), "{keys}");
+    }
+}
