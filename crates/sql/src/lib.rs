@@ -71,6 +71,7 @@ mod statements;
 mod table;
 #[cfg(test)]
 mod testing;
+mod tuple_keys;
 mod tuples;
 mod unique;
 mod unknown;

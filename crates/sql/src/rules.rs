@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
@@ -31,6 +32,7 @@ use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::sort::BoundedSorts;
+use crate::tuple_keys::PartsOfTuples;
 use crate::{orders, simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
@@ -84,9 +86,12 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     let known = known.map(null_keys::instead_of).map(simplify::instead_of);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
         known.map(PushFilters::instead_of).collect();
+    // Before projections come between the conditions and the joins.
+    let filters = rules.iter().position(|rule| rule.name() == PushDownFilter::new().name());
+    rules.insert(filters.map_or(rules.len(), |at| at + 1), Arc::new(AsOfFilters));
+    rules.push(Arc::new(PartsOfTuples));
     rules.push(Arc::new(KeysOnce));
     rules.push(Arc::new(SameKeys::default()));
-    rules.push(Arc::new(AsOfFilters));
     rules.push(Arc::new(MetricsRule));
     rules.push(Arc::new(KeysAsColumns));
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()

@@ -288,3 +288,34 @@ async fn casts_are_called_what_they_are() {
         ]
     );
 }
+
+/// Projections stood between the conditions and the join wherever not all columns of the right side are shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_reach_both_sides_of_an_asof_join() {
+    let test_db = plant().await;
+    for shown in ["a.time, a.value, b.value", "*", "count(*)"] {
+        let sql = format!(
+            "SELECT {shown} FROM plant a ASOF JOIN plant b MATCH_CONDITION (a.time >= b.time) \
+             ON a.site = b.site AND a.sensor = b.sensor \
+             WHERE a.site = 's1' AND a.sensor IN ('x1', 'x2') AND a.time < '2024-01-01 02:00'"
+        );
+        let plan = test_db.plan(&sql).await;
+        for part in ["sensors=2 of 21", "01:59:59.999999999Z]"] {
+            assert_eq!(plan.matches(part).count(), 2, "{part}: {plan}");
+        }
+        assert!(!plan.contains("FilterExec"), "{plan}");
+    }
+}
+
+/// Tuples were compared whole, for which all values of the tags in them were written out with every batch.
+#[tokio::test(flavor = "multi_thread")]
+async fn tuples_are_grouped_by_their_parts() {
+    let test_db = plant().await;
+    for sql in [
+        "SELECT count(DISTINCT (time, site, sensor)) FROM plant",
+        "SELECT (time, site, sensor) AS t, count(*) FROM plant GROUP BY t",
+        "SELECT DISTINCT (time, site, sensor) FROM plant",
+    ] {
+        check(&test_db, sql, &["gby=["], &["gby=[struct(", "as alias1"]).await;
+    }
+}
