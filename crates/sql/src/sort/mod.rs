@@ -4,7 +4,7 @@
 //! beside it takes that memory, and the one or the other fails, sooner or later. Here a sort asks for memory once, for
 //! rows, their keys and the merge of both, and nothing that comes after that can be refused:
 //!
-//! 1. Rows are sorted as they come, some thousand at a time, and held (`runs.rs`).
+//! 1. Rows are sorted as they come, some ten thousand at a time, and held (`runs.rs`, `several_keys.rs`).
 //! 2. When they have taken their share of the memory, they are merged into a file, a *run*.
 //! 3. At the end runs are merged, as many at a time as there is memory for, and at least two.
 //!
@@ -12,6 +12,7 @@
 //! (`Overdraft`), and counts: a query may pass its memory by these, but not fail for want of them.
 
 mod runs;
+mod several_keys;
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,6 +21,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SpillManager};
 use futures::StreamExt;
 
+use super::several_keys;
 use crate::over::bytes_of;
 use crate::repeat::Widths;
 
@@ -43,7 +44,7 @@ pub(super) struct Room {
     most_bytes: usize,
     /// What it holds at least before it writes a run, whatever others hold.
     least_bytes: usize,
-    /// Rows that are sorted in one go: so few parts are merged that it pays, and they are a small part of the memory.
+    /// Rows that are sorted in one go, with their keys: so few parts are merged that it pays, and they are a small part of the memory.
     part_bytes: usize,
     /// How long a batch of a run is.
     batch_bytes: usize,
@@ -64,7 +65,7 @@ impl Room {
             // What comes after a sort may need memory as well.
             most_bytes: share / 4 * 3,
             least_bytes: (share / 64).min(4 << 20),
-            part_bytes: (share / 32).clamp(16 << 10, 1 << 20),
+            part_bytes: (share / 32).clamp(16 << 10, 8 << 20),
             batch_bytes,
             // Much longer than those of a run: one long row would make all of them short.
             merged_bytes: (share / 16).max(batch_bytes),
@@ -103,9 +104,9 @@ pub(super) struct Sorter {
     schema: SchemaRef,
     room: Room,
     /// Rows as they came, too few yet to be sorted.
-    loose: Held,
+    loose: Loose,
     /// Batches, each sorted by itself.
-    sorted: Held,
+    sorted: Vec<RecordBatch>,
     /// Files of sorted rows.
     runs: Vec<SortedSpillFile>,
     /// Bytes of the longest row.
@@ -123,17 +124,22 @@ impl fmt::Debug for Sorter {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Loose {
     batches: Vec<RecordBatch>,
-    rows: usize,
     bytes: usize,
+    /// What their keys take where they are merged.
+    key_bytes: usize,
 }
 
-impl Held {
-    fn push(&mut self, batch: RecordBatch, bytes: usize) {
-        self.rows += batch.num_rows();
+impl Loose {
+    fn push(&mut self, batch: RecordBatch, bytes: usize, key_bytes: usize) {
         self.bytes += bytes;
+        self.key_bytes = self.key_bytes.saturating_add(key_bytes);
         self.batches.push(batch);
+    }
+
+    fn total_bytes(&self) -> usize {
+        self.bytes.saturating_add(self.key_bytes)
     }
 }
 
@@ -152,8 +158,8 @@ impl Sorter {
             wanted,
             schema,
             room,
-            loose: Held::default(),
-            sorted: Held::default(),
+            loose: Loose::default(),
+            sorted: Vec::new(),
             runs: Vec::new(),
             longest: 0,
             charged: consumer.register(context.memory_pool()),
@@ -167,17 +173,9 @@ impl Sorter {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let bytes = bytes_of_batch(&batch);
-        self.loose.push(batch, bytes);
-        // One key is compared quickly: then more rows are sorted in one go, and fewer parts merged.
-        let is_enough = match self.wanted.keys.len() {
-            1 => self.loose.bytes >= self.room.part_bytes,
-            _ => {
-                self.loose.rows >= self.wanted.batch_rows
-                    || self.loose.bytes >= self.room.part_bytes
-            }
-        };
-        match is_enough {
+        let (bytes, key_bytes) = (bytes_of_batch(&batch), key_bytes(&self.wanted.keys, &batch)?);
+        self.loose.push(batch, bytes, key_bytes);
+        match self.loose.total_bytes() >= self.room.part_bytes {
             true => self.settle().await,
             false => Ok(()),
         }
@@ -188,7 +186,7 @@ impl Sorter {
         self.settle().await?;
         if self.runs.is_empty() {
             let sorted = std::mem::take(&mut self.sorted);
-            let merged = self.merge(sorted.batches, self.rows.clone())?;
+            let merged = self.merge(sorted, self.rows.clone())?;
             return Ok(self.holding(merged));
         }
         // Merging takes the memory of what is still held.
@@ -204,11 +202,15 @@ impl Sorter {
             1 => first.clone(),
             _ => concat_batches(&self.schema, &loose.batches)?,
         };
+        let key_bytes = loose.key_bytes;
         drop(loose);
-        let batch = sort_batch(&batch, &self.wanted.keys, self.wanted.fetch)?;
+        let (keys, fetch) = (&self.wanted.keys, self.wanted.fetch);
+        let batch = match keys.len() {
+            1 => sort_batch(&batch, keys, fetch)?,
+            _ => several_keys::sorted(&batch, keys, fetch)?,
+        };
         self.longest = self.longest.max(Widths::of_batch(&batch).longest());
-        let bytes = bytes_of_batch(&batch);
-        let needed = bytes + key_bytes(&self.wanted.keys, &batch)?;
+        let needed = bytes_of_batch(&batch).saturating_add(key_bytes);
         if !self.has_room(needed) {
             if self.charged.size() >= self.room.least_bytes {
                 self.write_run().await?;
@@ -216,7 +218,7 @@ impl Sorter {
             // It is there already; without it nothing would go on.
             self.charged.grow(needed);
         }
-        self.sorted.push(batch, bytes);
+        self.sorted.push(batch);
         Ok(())
     }
 
@@ -229,10 +231,10 @@ impl Sorter {
     /// Writes what is held as one run.
     async fn write_run(&mut self) -> Result<()> {
         let sorted = std::mem::take(&mut self.sorted);
-        if sorted.rows == 0 {
+        if sorted.is_empty() {
             return Ok(());
         }
-        let mut merged = self.merge(sorted.batches, self.rows.intermediate())?;
+        let mut merged = self.merge(sorted, self.rows.intermediate())?;
         let mut file = self.spills.create_in_progress_file("sorted rows")?;
         let mut longest = 0;
         while let Some(batch) = merged.next().await {

@@ -335,6 +335,67 @@ async fn runs_are_merged_where_no_memory_is_left() {
     assert_eq!(pool.reserved(), bytes);
 }
 
+/// Keys that begin alike for longer than is looked at, that differ in few bytes or in many, and rows with the same keys.
+#[test]
+fn rows_are_sorted_by_several_keys_as_by_arrow() {
+    use datafusion::arrow::compute::{SortColumn, lexsort_to_indices, take_record_batch};
+    use datafusion::physical_expr::expressions::col;
+    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+    let mut random = SmallRng::seed_from_u64(47);
+    for round in 0..200 {
+        let count = random.random_range(1..3_000);
+        let range = [1, 200, 1 << 20, i64::MAX][random.random_range(0..4)];
+        let prefix = "p".repeat(random.random_range(0..100));
+        let column = |random: &mut SmallRng, kind| -> ArrayRef {
+            let mut number = || random.random_range(0..range);
+            match kind {
+                0 => Arc::new(Int64Array::from_iter_values((0..count).map(|_| number()))),
+                1 => Arc::new(Int64Array::from_iter(
+                    (0..count).map(|_| Some(number()).filter(|number| number % 5 != 0)),
+                )),
+                2 => Arc::new(StringArray::from_iter_values(
+                    (0..count).map(|_| format!("{prefix}{}", number())),
+                )),
+                _ => {
+                    let texts: Vec<String> =
+                        (0..count).map(|_| format!("{prefix}{}", number() % 50)).collect();
+                    let texts = texts.iter().map(String::as_str);
+                    Arc::new(texts.collect::<DictionaryArray<Int32Type>>())
+                }
+            }
+        };
+        let names = ["a", "b", "c", "id"];
+        let mut columns: Vec<ArrayRef> = (0..3)
+            .map(|_| {
+                let kind = random.random_range(0..4);
+                column(&mut random, kind)
+            })
+            .collect();
+        columns.push(Arc::new(Int64Array::from_iter_values(0..count)));
+        let batch = RecordBatch::try_from_iter(names.into_iter().zip(columns)).unwrap();
+        let keys = names[..random.random_range(1..4)].iter().map(|name| {
+            let mut key = PhysicalSortExpr::new_default(col(name, &batch.schema()).unwrap());
+            key.options.descending = random.random();
+            key.options.nulls_first = random.random();
+            key
+        });
+        let keys = LexOrdering::new(keys.collect::<Vec<_>>()).unwrap();
+        let fetch = random.random_bool(0.5).then(|| random.random_range(1..4_000));
+        // Rows that the keys do not tell apart are in the order of their numbers.
+        let mut naive: Vec<SortColumn> = keys
+            .iter()
+            .map(|key| SortColumn {
+                values: key.expr.evaluate(&batch).unwrap().into_array(batch.num_rows()).unwrap(),
+                options: Some(key.options),
+            })
+            .collect();
+        naive.push(SortColumn { values: Arc::clone(batch.column(3)), options: None });
+        let order = lexsort_to_indices(&naive, fetch).unwrap();
+        let sorted = several_keys::sorted(&batch, &keys, fetch).unwrap();
+        assert_eq!(sorted, take_record_batch(&batch, &order).unwrap(), "{round}: {keys}");
+    }
+}
+
 #[test]
 fn keys_are_charged_with_what_they_take() {
     use datafusion::arrow::array::{BooleanArray, StringViewArray, TimestampNanosecondArray};

@@ -316,6 +316,6 @@ async fn tuples_are_grouped_by_their_parts() {
         "SELECT (time, site, sensor) AS t, count(*) FROM plant GROUP BY t",
         "SELECT DISTINCT (time, site, sensor) FROM plant",
     ] {
-        check(&test_db, sql, &["gby=["], &["gby=[struct(", "as alias1"]).await;
+        check(&test_db, sql, &["gby=[time@"], &["gby=[struct("]).await;
     }
 }
