@@ -1,4 +1,4 @@
-//! Joins claim no more of their rows than what holds.
+//! Plan nodes claim no more of their rows than what holds, or than what those above them can bear.
 //!
 //! DataFusion takes more for known above a join than is, and then leaves out sorts, or groups rows as if those of a group
 //! followed each other:
@@ -16,6 +16,9 @@
 //! Of `n / 10 = 1` or `v::INT = 1` it makes that `n` is 10 and `v` 1 in all rows, as if numbers were not cut off, and leaves out
 //! sorts by them. Columns are constant here if the condition says so as it stands.
 //!
+//! Groups are told apart by their keys, so rows in the order of these are in any order that begins with them: sorts are left out. A
+//! window then refuses its rows, as it does not see that they are in the order of all of its partition's keys.
+//!
 //! Left and right are those of the plan: sides are exchanged for the sake of memory before this rule runs.
 
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::unknown::{Forget, Unknown};
@@ -140,6 +144,44 @@ impl PhysicalOptimizerRule for ModestFilters {
 
     fn name(&self) -> &str {
         "tidefall_modest_filters"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Puts [`Unknown`] below windows with partitions by several keys, before sorts are left out.
+#[derive(Debug)]
+pub(crate) struct ModestGroups;
+
+impl PhysicalOptimizerRule for ModestGroups {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let functions = match node.downcast_ref::<BoundedWindowAggExec>() {
+                Some(window) => window.window_expr(),
+                None => node
+                    .downcast_ref::<WindowAggExec>()
+                    .map_or(&[][..], |window| window.window_expr()),
+            };
+            let [input] = node.children()[..] else { return Ok(Transformed::no(node)) };
+            let has_several = functions.iter().any(|function| function.partition_by().len() > 1);
+            if !has_several || input.equivalence_properties().constraints().is_empty() {
+                return Ok(Transformed::no(node));
+            }
+            let input = Unknown::new(Arc::clone(input), Forget::Unique);
+            let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            node.replace_children(vec![Arc::new(input)], anew).map(Transformed::yes)
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "tidefall_modest_groups"
     }
 
     fn schema_check(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::ambiguous::PushNamedFilters;
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{AsOfFilters, AsOfJoins};
 use crate::by_time::ReadByTime;
-use crate::claims::{ModestFilters, ModestJoins};
+use crate::claims::{ModestFilters, ModestGroups, ModestJoins};
 use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
@@ -108,6 +108,7 @@ pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
     insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
+    insert_before(&mut rules, &EnsureRequirements::new(), ModestGroups);
     // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
     let last = FilterPushdown::new_post_optimization();
     insert_before(&mut rules, &last, BoundedSorts { query_bytes });

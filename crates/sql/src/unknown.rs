@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::Constraints;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
@@ -21,6 +22,8 @@ pub(crate) enum Forget {
     Constants,
     /// What a filter, from which they come, has made of its condition.
     Condition,
+    /// That no two of them have the same values of some columns.
+    Unique,
     /// Their order.
     Order,
     /// All their orders but this one, as far as they have it.
@@ -65,6 +68,7 @@ impl Unknown {
                 }
                 _ => EquivalenceProperties::new(input.schema()),
             },
+            Forget::Unique => known.clone().with_constraints(Constraints::default()),
             Forget::Order => {
                 let mut equivalence = known.clone();
                 equivalence.clear_orderings();
