@@ -211,7 +211,7 @@ mod tests {
         ];
         for neighbours in [
             &[chosen.name(), ModestJoins.name()][..],
-            &[ModestFilters.name(), ensured.name()],
+            &[ModestFilters.name(), ModestGroups.name(), ensured.name()],
             &made,
         ] {
             let is_there = names.windows(neighbours.len()).any(|found| found == neighbours);
