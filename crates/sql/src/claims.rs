@@ -40,34 +40,28 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::unknown::{Forget, Unknown};
 
-/// Puts [`Unknown`] below joins by hash and by nested loops and below unions, when the sides of joins are chosen.
+/// Puts [`Unknown`] below joins by hash and by nested loops, unions, and windows with partitions by several keys, when the sides of
+/// joins are chosen.
 #[derive(Debug)]
-pub(crate) struct ModestJoins;
+pub(crate) struct ModestNodes;
 
-impl PhysicalOptimizerRule for ModestJoins {
+impl PhysicalOptimizerRule for ModestNodes {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let sides = match node.downcast_ref::<UnionExec>() {
-                Some(union) => vec![Some(Forget::Constants); union.children().len()],
-                None => forgotten_below(&*node).to_vec(),
-            };
-            let is_less = |(side, forget): (&&Arc<dyn ExecutionPlan>, &Option<Forget>)| match forget
-            {
-                Some(Forget::Constants) => knows_constants(side),
-                forget => forget.is_some(),
-            };
-            if !node.children().iter().zip(&sides).any(is_less) {
+            let below = node.children().into_iter().zip(forgotten_below(&*node));
+            let below: Vec<_> = below
+                .map(|(child, forget)| (child, forget.filter(|forget| tells(child, forget))))
+                .collect();
+            if below.iter().all(|(_, forget)| forget.is_none()) {
                 return Ok(Transformed::no(node));
             }
-            let children = node.children().into_iter().zip(sides);
-            let children = children.map(|(side, forget)| match forget {
-                Some(Forget::Constants) if !knows_constants(side) => Arc::clone(side),
-                Some(forget) => Arc::new(Unknown::new(Arc::clone(side), forget)) as _,
-                None => Arc::clone(side),
+            let children = below.into_iter().map(|(child, forget)| match forget {
+                Some(forget) => Arc::new(Unknown::new(Arc::clone(child), forget)) as _,
+                None => Arc::clone(child),
             });
             let children = children.collect();
             let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
@@ -77,7 +71,7 @@ impl PhysicalOptimizerRule for ModestJoins {
     }
 
     fn name(&self) -> &str {
-        "tidefall_modest_joins"
+        "tidefall_modest_nodes"
     }
 
     fn schema_check(&self) -> bool {
@@ -85,8 +79,14 @@ impl PhysicalOptimizerRule for ModestJoins {
     }
 }
 
-fn knows_constants(node: &Arc<dyn ExecutionPlan>) -> bool {
-    !node.equivalence_properties().constants().is_empty()
+/// Whether a node tells what is to be forgotten, as far as that is seen.
+fn tells(node: &Arc<dyn ExecutionPlan>, forget: &Forget) -> bool {
+    let known = node.equivalence_properties();
+    match forget {
+        Forget::Constants => !known.constants().is_empty(),
+        Forget::Unique => !known.constraints().is_empty(),
+        _ => true,
+    }
 }
 
 /// Whether columns are taken for constant of which the condition does not say that they are equal to a value.
@@ -151,54 +151,29 @@ impl PhysicalOptimizerRule for ModestFilters {
     }
 }
 
-/// Puts [`Unknown`] below windows with partitions by several keys, before sorts are left out.
-#[derive(Debug)]
-pub(crate) struct ModestGroups;
-
-impl PhysicalOptimizerRule for ModestGroups {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let functions = match node.downcast_ref::<BoundedWindowAggExec>() {
-                Some(window) => window.window_expr(),
-                None => node
-                    .downcast_ref::<WindowAggExec>()
-                    .map_or(&[][..], |window| window.window_expr()),
-            };
-            let [input] = node.children()[..] else { return Ok(Transformed::no(node)) };
-            let has_several = functions.iter().any(|function| function.partition_by().len() > 1);
-            if !has_several || input.equivalence_properties().constraints().is_empty() {
-                return Ok(Transformed::no(node));
-            }
-            let input = Unknown::new(Arc::clone(input), Forget::Unique);
-            let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            node.replace_children(vec![Arc::new(input)], anew).map(Transformed::yes)
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "tidefall_modest_groups"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
-/// What is forgotten of the left and of the right side of a join.
-fn forgotten_below(node: &dyn ExecutionPlan) -> [Option<Forget>; 2] {
+/// What is forgotten of each child of a node; of those of other nodes nothing.
+fn forgotten_below(node: &dyn ExecutionPlan) -> Vec<Option<Forget>> {
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         return match join.join_type() {
-            JoinType::Inner => [Some(Forget::Order), Some(Forget::Constants)],
-            other => without_partners(*other),
+            JoinType::Inner => vec![Some(Forget::Order), Some(Forget::Constants)],
+            other => without_partners(*other).to_vec(),
         };
     }
-    let nested = node.downcast_ref::<NestedLoopJoinExec>();
-    nested.map_or([None, None], |join| without_partners(*join.join_type()))
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        return without_partners(*join.join_type()).to_vec();
+    }
+    if let Some(union) = node.downcast_ref::<UnionExec>() {
+        return vec![Some(Forget::Constants); union.children().len()];
+    }
+    let bounded = node.downcast_ref::<BoundedWindowAggExec>();
+    let functions = match node.downcast_ref::<WindowAggExec>() {
+        Some(window) => window.window_expr(),
+        None => bounded.map_or(&[][..], |window| window.window_expr()),
+    };
+    match functions.iter().any(|function| function.partition_by().len() > 1) {
+        true => vec![Some(Forget::Unique)],
+        false => Vec::new(),
+    }
 }
 
 /// Everything of the sides whose columns may become NULL.

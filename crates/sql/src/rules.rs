@@ -15,7 +15,7 @@ use crate::ambiguous::PushNamedFilters;
 use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{AsOfFilters, AsOfJoins};
 use crate::by_time::ReadByTime;
-use crate::claims::{ModestFilters, ModestGroups, ModestJoins};
+use crate::claims::{ModestFilters, ModestNodes};
 use crate::cooperate::CooperativeJoins;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
@@ -106,9 +106,8 @@ pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     let known = known.filter(|rule| rule.name() != answers.name());
     let known = known.map(window_limits::instead_of).map(orders::instead_of);
     rules.extend(known.map(PushProjections::instead_of).map(PushNamedFilters::instead_of));
-    insert_after(&mut rules, &JoinSelection::new(), ModestJoins);
+    insert_after(&mut rules, &JoinSelection::new(), ModestNodes);
     insert_before(&mut rules, &EnsureRequirements::new(), ModestFilters);
-    insert_before(&mut rules, &EnsureRequirements::new(), ModestGroups);
     // Filters that change stay with the nodes to which they are pushed: what makes new nodes comes before.
     let last = FilterPushdown::new_post_optimization();
     insert_before(&mut rules, &last, BoundedSorts { query_bytes });
@@ -210,8 +209,8 @@ mod tests {
             last.name(),
         ];
         for neighbours in [
-            &[chosen.name(), ModestJoins.name()][..],
-            &[ModestFilters.name(), ModestGroups.name(), ensured.name()],
+            &[chosen.name(), ModestNodes.name()][..],
+            &[ModestFilters.name(), ensured.name()],
             &made,
         ] {
             let is_there = names.windows(neighbours.len()).any(|found| found == neighbours);

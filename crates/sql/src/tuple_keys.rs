@@ -71,7 +71,9 @@ fn by_parts(aggregate: Aggregate) -> Result<LogicalPlan> {
     let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
     let mut parts: Vec<Expr> = Vec::with_capacity(group_expr.len());
     let mut place_of = |part: &Expr| {
-        parts.iter().position(|other| other == part).unwrap_or_else(|| {
+        // Each random number is one of its own.
+        let known = parts.iter().position(|other| other == part && !part.is_volatile());
+        known.unwrap_or_else(|| {
             parts.push(part.clone());
             parts.len() - 1
         })
@@ -86,6 +88,7 @@ fn by_parts(aggregate: Aggregate) -> Result<LogicalPlan> {
     });
     let keys: Vec<Key> = keys.collect();
     let part_count = parts.len();
+    let parts = named_apart(parts);
     let grouped = Aggregate::try_new(input, parts, aggr_expr)?;
     let columns: Vec<Expr> =
         grouped.schema.iter().map(|field| Expr::Column(Column::from(field))).collect();
@@ -108,4 +111,15 @@ fn by_parts(aggregate: Aggregate) -> Result<LogicalPlan> {
     let shown = shown.collect();
     let shown = Projection::try_new(shown, Arc::new(LogicalPlan::Aggregate(grouped)))?;
     Ok(LogicalPlan::Projection(shown))
+}
+
+/// Gives those of some expressions a name of their own that do not have one: casts are not seen in names.
+fn named_apart(parts: Vec<Expr>) -> Vec<Expr> {
+    let names: Vec<_> = parts.iter().map(Expr::qualified_name).collect();
+    let is_taken = |at: usize| names.iter().filter(|name| name.1 == names[at].1).count() > 1;
+    let apart = parts.into_iter().enumerate().map(|(at, part)| match is_taken(at) {
+        true => part.alias(format!("__part_{at}")),
+        false => part,
+    });
+    apart.collect()
 }

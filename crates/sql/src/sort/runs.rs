@@ -205,9 +205,11 @@ impl Sorter {
         let key_bytes = loose.key_bytes;
         drop(loose);
         let (keys, fetch) = (&self.wanted.keys, self.wanted.fetch);
-        let batch = match keys.len() {
-            1 => sort_batch(&batch, keys, fetch)?,
-            _ => several_keys::sorted(&batch, keys, fetch)?,
+        // One batch of rows may have keys of any length: those are compared where they are.
+        let is_short = key_bytes <= 2 * self.room.part_bytes;
+        let batch = match keys.len() > 1 && is_short {
+            true => several_keys::sorted(&batch, keys, fetch)?,
+            false => sort_batch(&batch, keys, fetch)?,
         };
         self.longest = self.longest.max(Widths::of_batch(&batch).longest());
         let needed = bytes_of_batch(&batch).saturating_add(key_bytes);
