@@ -8,7 +8,7 @@ use arrow_cast::display::FormatOptions;
 use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
-use tidefall_sql::{QueryStream, Reads, UniqueNames, check_times, flat};
+use tidefall_sql::{QueryStream, Reads, UniqueNames, check_times, write_csv, write_csv_header};
 use tidefall_types::{Error, ErrorKind, text_bytes};
 
 use crate::args::Format;
@@ -172,9 +172,10 @@ impl Printer {
 /// Prints rows as CSV, behind a header when there is none yet.
 fn put_csv(batch: &RecordBatch, has_header: &mut bool) -> Outcome {
     let mut text = Vec::new();
-    let writer = arrow_csv::WriterBuilder::new().with_header(!*has_header);
-    writer.build(&mut text).write(&flat(batch, None)?).map_err(|e| failed(&e))?;
-    *has_header = true;
+    if !std::mem::replace(has_header, true) {
+        write_csv_header(&mut text, &batch.schema());
+    }
+    write_csv(&mut text, batch, None)?;
     put(&text)
 }
 

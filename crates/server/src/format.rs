@@ -7,7 +7,7 @@ use arrow_json::writer::{JsonFormat, LineDelimited};
 use arrow_schema::{ArrowError, DataType, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use tidefall_sql::{UniqueNames, UniqueValues, check_times, flat};
+use tidefall_sql::{UniqueNames, UniqueValues, check_times, write_csv, write_csv_header};
 use tidefall_types::{Error, FieldType, Result};
 
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
@@ -108,7 +108,7 @@ impl Encoder {
             Format::JsonLines => Writer::JsonLines(UniqueNames::new(schema)?),
             Format::Csv => {
                 // The header is written with the schema, so that an answer without rows has one.
-                write_csv(&mut out, &RecordBatch::new_empty(schema.clone().into()), Header::Write)?;
+                write_csv_header(&mut out, schema);
                 Writer::Csv
             }
             Format::Arrow => {
@@ -138,7 +138,7 @@ impl Encoder {
                 let batch = names.apply(batch)?;
                 write_json::<LineDelimited>(&mut self.out, &batch, StructMode::ObjectOnly)?;
             }
-            Writer::Csv => write_csv(&mut self.out, batch, Header::Skip)?,
+            Writer::Csv => write_csv(&mut self.out, batch, Some(TIME_FORMAT))?,
             Writer::Arrow(writer, unique) => {
                 writer.write(&unique.apply(batch)?).map_err(unwritable)?;
             }
@@ -211,20 +211,6 @@ fn write_json<F: JsonFormat>(
         .with_timestamp_format(TIME_FORMAT.to_owned())
         .build::<_, F>(out)
         .write(batch)
-        .map_err(unwritable)
-}
-
-enum Header {
-    Write,
-    Skip,
-}
-
-fn write_csv(out: &mut Vec<u8>, batch: &RecordBatch, header: Header) -> Result<()> {
-    arrow_csv::WriterBuilder::new()
-        .with_header(matches!(header, Header::Write))
-        .with_timestamp_format(TIME_FORMAT.to_owned())
-        .build(out)
-        .write(&flat(batch, Some(TIME_FORMAT))?)
         .map_err(unwritable)
 }
 

@@ -13,7 +13,7 @@ use tidefall_types::{Error, Result};
 ///
 /// # Errors
 /// `Unsupported` when values of a type cannot be written as text.
-pub fn flat(batch: &RecordBatch, time_format: Option<&str>) -> Result<RecordBatch> {
+pub(crate) fn flat(batch: &RecordBatch, time_format: Option<&str>) -> Result<RecordBatch> {
     let schema = batch.schema();
     if !schema.fields().iter().any(|field| field.data_type().is_nested()) {
         return Ok(batch.clone());

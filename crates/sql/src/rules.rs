@@ -33,6 +33,7 @@ use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::sort::BoundedSorts;
 use crate::tuple_keys::PartsOfTuples;
+use crate::unnested::RepeatedKeys;
 use crate::{orders, simplify, window_limits};
 
 /// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
@@ -73,6 +74,8 @@ pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(AmendAfter));
     rules.push(Arc::new(CorrelatedSubqueries));
+    // Behind it, as it makes some of what unnests.
+    rules.push(Arc::new(RepeatedKeys));
     // Comes after whatever looks into subqueries: marks must not be looked at.
     rules.push(Arc::new(Marks));
     rules.push(Arc::new(CheckExpansion));

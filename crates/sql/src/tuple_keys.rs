@@ -3,6 +3,7 @@
 //! DataFusion compares tuples as one key, for which it writes out all values of the tags in them with every batch: 3 million tuples of
 //! a time and two tags took 58 s, and groups by the three columns 0.6 s. `count(DISTINCT (a, b))` is such a group, too.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::Column;
@@ -88,7 +89,7 @@ fn by_parts(aggregate: Aggregate) -> Result<LogicalPlan> {
     });
     let keys: Vec<Key> = keys.collect();
     let part_count = parts.len();
-    let parts = named_apart(parts);
+    let parts = named_apart(parts, &aggr_expr);
     let grouped = Aggregate::try_new(input, parts, aggr_expr)?;
     let columns: Vec<Expr> =
         grouped.schema.iter().map(|field| Expr::Column(Column::from(field))).collect();
@@ -113,13 +114,28 @@ fn by_parts(aggregate: Aggregate) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(shown))
 }
 
-/// Gives those of some expressions a name of their own that do not have one: casts are not seen in names.
-fn named_apart(parts: Vec<Expr>) -> Vec<Expr> {
-    let names: Vec<_> = parts.iter().map(Expr::qualified_name).collect();
-    let is_taken = |at: usize| names.iter().filter(|name| name.1 == names[at].1).count() > 1;
-    let apart = parts.into_iter().enumerate().map(|(at, part)| match is_taken(at) {
-        true => part.alias(format!("__part_{at}")),
-        false => part,
+/// Gives those of some parts a name of their own that do not have one beside the others and the aggregates: casts are not seen in
+/// names.
+fn named_apart(parts: Vec<Expr>, aggregates: &[Expr]) -> Vec<Expr> {
+    // With the table, which casts have in their names, and without it.
+    let names = |expr: &Expr| (expr.schema_name().to_string(), expr.qualified_name().1);
+    let of_parts: Vec<(String, String)> = parts.iter().map(names).collect();
+    let mut taken: HashSet<String> = aggregates.iter().map(|expr| names(expr).1).collect();
+    taken.extend(of_parts.iter().map(|(_, name)| name.clone()));
+    let is_one_of_two = |name: &(String, String)| {
+        let same = of_parts.iter().filter(|other| other.0 == name.0 || other.1 == name.1);
+        same.count() > 1
+    };
+    let mut number = 0..;
+    let apart = parts.into_iter().zip(&of_parts).map(|(part, name)| {
+        if matches!(part, Expr::Column(_)) || !is_one_of_two(name) {
+            return part;
+        }
+        let mut free = number.by_ref().map(|number: usize| format!("__part_{number}"));
+        match free.find(|name| taken.insert(name.clone())) {
+            Some(name) => part.alias(name),
+            None => part,
+        }
     });
     apart.collect()
 }

@@ -7,6 +7,8 @@
 //!
 //! `(a, b) < (c, d)` becomes `a < c OR (a = c AND b < d)`, and `(a, b) = (c, d)` becomes `a = c AND b = d`, which are unknown where the
 //! parts that decide are. A long list of constant tuples is looked up as a subquery.
+//!
+//! Everywhere else a tuple is a struct, whatever its parts are.
 
 use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
@@ -65,6 +67,27 @@ impl VisitorMut for TuplesAmong<'_> {
         }
         ControlFlow::Continue(())
     }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match as_struct(expr) {
+            Ok(Some(written)) => *expr = written,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A tuple as a struct, where DataFusion does not take it for one: it wants a name or a constant as the first part.
+fn as_struct(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Tuple(parts) = expr else { return Ok(None) };
+    if let None | Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)) =
+        parts.first()
+    {
+        return Ok(None);
+    }
+    let names: Vec<String> = (0..parts.len()).map(|at| format!("__p{at}")).collect();
+    filled(&format!("struct({})", names.join(", ")), &[(parts, "__p")]).map(Some)
 }
 
 impl TuplesAmong<'_> {

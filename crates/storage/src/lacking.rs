@@ -8,6 +8,7 @@ use tidefall_types::{Error, FieldType, Result, TableId, TableSchema, WriteBatch}
 
 use crate::Db;
 use crate::engine::Engine;
+use crate::ingest::sensors_of_rows;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
 use crate::options::{Ack, Existing, Unknown, WriteOptions};
@@ -30,11 +31,8 @@ impl Db {
         // A malformed one is refused before it gets anything.
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
             let table = engine.table(name).ok();
-            let is_wanted = match &table {
-                Some(table) => lacks_columns(&table.schema(), batch),
-                None => self.check_first(name, batch, options).is_ok(),
-            };
-            if is_wanted {
+            let lacks = table.as_ref().is_none_or(|table| lacks_columns(&table.schema(), batch));
+            if lacks && self.check_before(name, table.as_ref(), batch, options).is_ok() {
                 wanted.push((name, batch, table));
             }
         }
@@ -67,30 +65,63 @@ impl Db {
                 Some(table)
             }
             Err(error) if options.unknown == Unknown::Refuse => return Err(error),
-            Err(_) => {
-                self.check_first(name, batch, options)?;
-                None
-            }
+            Err(_) => None,
         };
+        self.check_before(name, table.as_ref(), batch, options)?;
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;
         making.commit()?;
         engine.table(name)
     }
 
-    /// Checks that the first write to a table is not refused, which would leave the table behind.
-    fn check_first(&self, name: &str, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let table = Table::new(first_schema(name, batch)?);
-        let (batch, fields) = self.fit(&table, batch, options, &mut Vec::new())?;
+    /// Checks that a write which lacks its table or columns of it is not refused, which would leave them behind.
+    fn check_before(
+        &self,
+        name: &str,
+        table: Option<&Arc<Table>>,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let schema = match table {
+            None => first_schema(name, batch)?,
+            Some(table) => {
+                let mut schema = (*table.schema()).clone();
+                add_columns_of(batch, &mut schema)?;
+                schema
+            }
+        };
+        let made = Table::new(schema);
+        let (batch, fields) = self.fit(&made, batch, options, &mut Vec::new())?;
         if options.ack == Ack::Durable {
-            self.check_texts(&table, &fields)?;
+            self.check_texts(&made, &fields)?;
         }
         if options.existing == Existing::Refuse {
-            let sensor = find_sensors(&table, &batch)?;
-            refuse_repeats(&table, &batch, &sensor)?;
+            match table {
+                None => refuse_repeats(&made, &batch, &find_sensors(&made, &batch)?)?,
+                Some(table) => {
+                    refuse_repeats(table, &batch, &known_sensors(table, &made.schema(), &batch)?)?;
+                }
+            }
         }
         Ok(())
     }
+}
+
+/// The sensor of each row as the table knows it, which lacks tags that a schema has behind its own; numbers that it has
+/// not given out stand for others.
+fn known_sensors(table: &Table, schema: &TableSchema, batch: &WriteBatch) -> Result<Vec<u32>> {
+    let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+    let tags = table.schema().tags.len();
+    let mut unknown = u32::MAX;
+    let found = sensors_of_rows(schema, batch, |values| {
+        let (known, new) = values.split_at(tags.min(values.len()));
+        let found = if new.iter().all(Option::is_none) { sensors.find(known) } else { None };
+        Ok(Some(found.unwrap_or_else(|| {
+            unknown -= 1;
+            unknown
+        })))
+    })?;
+    found.ok_or_else(|| Error::internal("a sensor was not numbered"))
 }
 
 /// Tables and columns that one commit makes. Nobody else changes the manifest meanwhile.

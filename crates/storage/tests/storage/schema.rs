@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    CascadeRequest, Db, DbOptions, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
+    CascadeRequest, Db, DbOptions, Existing, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
 };
-use tidefall_types::{ErrorKind, FieldColumn, FieldId, Result, TimeRange, WriteBatch};
+use tidefall_types::{
+    ErrorKind, FieldColumn, FieldId, NO_TAG, Result, TagColumn, TimeRange, WriteBatch,
+};
 
 use crate::hooks::{Does, HookDisk};
 use crate::rounds;
@@ -157,4 +159,48 @@ fn a_dropped_table_does_not_come_back_with_a_field_that_comes_meanwhile() {
     db.close().unwrap();
     let db = Db::open_on(Arc::new(disk), DbOptions::default()).unwrap();
     assert!(!is_there(&db), "the table is back");
+}
+
+#[test]
+fn refused_writes_leave_no_columns_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    write(&db, "plant", &[(0, 0), (1, 1)]);
+    let texts = |values: &[&str]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+    let numbers = |values: &[i64]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let field = |name: &str, values| FieldColumn { name: name.into(), values };
+    let room = |keys: &[u32]| TagColumn {
+        name: "room".into(),
+        values: StringArray::from(vec!["a"]),
+        keys: keys.to_vec().into(),
+    };
+    let write = |time: &[i64], tags, fields, existing| {
+        let options =
+            WriteOptions { unknown: Unknown::Create, existing, ..WriteOptions::default() };
+        db.write("plant", &WriteBatch { time: time.to_vec().into(), tags, fields }, &options)
+    };
+    let names = || {
+        let schema = db.schema("plant").unwrap();
+        schema.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+    };
+    let before = names();
+    // A value does not fit its field.
+    let wrong = vec![field("value", texts(&["x", "y"])), field("other", numbers(&[1, 2]))];
+    let error = write(&[5, 6], vec![room(&[0, 0])], wrong, Existing::Replace).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(names(), before);
+    // A field is a tag there.
+    let tag = TagColumn { name: "value".into(), ..room(&[0]) };
+    let other = vec![field("other", texts(&["x"]))];
+    write(&[7], vec![tag], other, Existing::Replace).unwrap_err();
+    assert_eq!(names(), before);
+    // A reading is there already, also that of the sensor without the new tag.
+    let other = || vec![field("other", numbers(&[3, 4]))];
+    for tags in [Vec::new(), vec![room(&[0, NO_TAG])]] {
+        let error = write(&[1, 1], tags, other(), Existing::Refuse).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert_eq!(names(), before);
+    }
+    write(&[1, 2], vec![room(&[0, NO_TAG])], other(), Existing::Refuse).unwrap();
+    assert_eq!(names().len(), before.len() + 2);
 }

@@ -13,7 +13,8 @@
 //!   each group has the accumulator of a question without groups.
 //! - Lists and texts that are collected: over a window they take the square of its memory, as do long extremes, see
 //!   `collected.rs`.
-//! - Extremes of intervals are those of their lengths, see `spans.rs`.
+//! - Extremes of intervals are those of their lengths, see `spans.rs`; those of structs and lists are those of `ORDER BY`, see
+//!   `rows.rs`.
 //! - Sums, means and percentiles of times and spans, which DataFusion has not or lets wrap, see `times.rs`.
 //! - What cannot forget is computed anew for each place of a window that slides, see `anew.rs`.
 //! - Over windows all of them can be stopped, and their memory is charged, see `over.rs`.
@@ -29,6 +30,7 @@ mod moments;
 mod outcome;
 mod over;
 mod percentile;
+mod rows;
 mod sliding;
 mod spans;
 mod times;
@@ -67,6 +69,7 @@ use outcome::InOneForm;
 use over::Over;
 pub(crate) use over::amend_window;
 use percentile::{Frame, Part};
+use rows::ExtremeRow;
 use sliding::SlidingSum;
 use spans::ExtremeSpan;
 use times::{Question, Times};
@@ -210,14 +213,22 @@ impl Amended {
         Ok(Some(Times::new(question, frame, data_type)))
     }
 
-    /// What finds extremes of intervals, if that is what the function is about.
-    fn extreme_span(&self, data_type: &DataType, slides: bool) -> Option<Box<dyn Accumulator>> {
-        let wanted = match (self.amendment, data_type) {
-            (Amendment::Min, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Less,
-            (Amendment::Max, DataType::Interval(IntervalUnit::MonthDayNano)) => Ordering::Greater,
-            _ => return None,
+    /// What finds extremes of what DataFusion orders in another way, if that is what the function is about.
+    fn extreme(&self, data_type: &DataType, slides: bool) -> Result<Option<Box<dyn Accumulator>>> {
+        let wanted = match self.amendment {
+            Amendment::Min => Ordering::Less,
+            Amendment::Max => Ordering::Greater,
+            _ => return Ok(None),
         };
-        Some(Box::new(ExtremeSpan::new(wanted, slides)))
+        Ok(match data_type {
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Some(Box::new(ExtremeSpan::new(wanted, slides)))
+            }
+            nested if ExtremeRow::is_of(nested) => {
+                Some(Box::new(ExtremeRow::new(wanted, slides, nested)?))
+            }
+            _ => None,
+        })
     }
 
     /// What DataFusion has for windows that slide, or what is computed anew for each of their places.
@@ -240,7 +251,7 @@ impl Amended {
                 Frame::Slides(args.is_distinct),
             ));
         }
-        if let Some(extreme) = self.extreme_span(args.return_type(), true) {
+        if let Some(extreme) = self.extreme(args.return_type(), true)? {
             return Ok(extreme);
         }
         if let Some(times) = self.times(&args, Frame::Slides(args.is_distinct))? {
@@ -272,7 +283,7 @@ impl Amended {
                 Frame::Grows(args.is_distinct),
             ));
         }
-        if let Some(extreme) = self.extreme_span(args.return_type(), false) {
+        if let Some(extreme) = self.extreme(args.return_type(), false)? {
             return Ok(extreme);
         }
         if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
@@ -465,11 +476,11 @@ impl AggregateUDFImpl for Amended {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
         let of = args.expr_fields.first().map(|field| field.data_type());
-        let of_spans = self.extreme_span(args.return_type(), false).is_some()
+        let is_other = !matches!(self.extreme(args.return_type(), false), Ok(None))
             || self.type_of_times(of).is_some();
         self.distinct_texts(&args).is_some()
             || self.distinct_values(&args).is_some()
-            || (is_exact && !of_spans && self.inner().groups_accumulator_supported(args))
+            || (is_exact && !is_other && self.inner().groups_accumulator_supported(args))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

@@ -1,0 +1,103 @@
+//! Keys of groups below `unnest`.
+//!
+//! A row for each element of a list repeats what stands beside the list. DataFusion goes on to take for unique what was so below, as
+//! the keys of groups are, and leaves out what needs to know better: keys of sorts behind a unique one, a DISTINCT, keys of groups,
+//! joins. Here the columns below `unnest` come out of a function that nobody looks into, and are not known to be unique.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Column;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Puts the function between `unnest` and what may have unique columns.
+#[derive(Debug)]
+pub(crate) struct RepeatedKeys;
+
+impl AnalyzerRule for RepeatedKeys {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let function = Arc::new(ScalarUDF::from(Repeated::new()));
+        let repeated = plan.transform_up_with_subqueries(|plan| {
+            let LogicalPlan::Unnest(unnest) = &plan else { return Ok(Transformed::no(plan)) };
+            if !has_groups(&unnest.input)? {
+                return Ok(Transformed::no(plan));
+            }
+            let columns = unnest.input.schema().iter().map(|(qualifier, field)| {
+                let column = Expr::Column(Column::from((qualifier, field)));
+                function.call(vec![column]).alias_qualified(qualifier.cloned(), field.name())
+            });
+            let columns = Projection::try_new(columns.collect(), Arc::clone(&unnest.input))?;
+            let anew =
+                plan.with_new_exprs(plan.expressions(), vec![LogicalPlan::Projection(columns)]);
+            anew.map(Transformed::yes)
+        });
+        let repeated = repeated?;
+        if !repeated.transformed {
+            return Ok(repeated.data);
+        }
+        // What stands above has been told of unique columns before.
+        let plan = repeated
+            .data
+            .transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes));
+        plan.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &str {
+        "tidefall_repeated_keys"
+    }
+}
+
+/// Whether something below may make columns unique.
+fn has_groups(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_))))
+}
+
+/// A function that answers with what it is given.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Repeated {
+    signature: Signature,
+}
+
+impl Repeated {
+    fn new() -> Self {
+        Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Repeated {
+    fn name(&self) -> &str {
+        "repeated"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[0].clone())
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        Ok(inputs[0].sort_properties)
+    }
+
+    fn preserves_lex_ordering(&self, _: &[ExprProperties]) -> Result<bool> {
+        Ok(true)
+    }
+}
