@@ -283,9 +283,6 @@ impl Amended {
                 Frame::Grows(args.is_distinct),
             ));
         }
-        if let Some(extreme) = self.extreme(args.return_type(), false)? {
-            return Ok(extreme);
-        }
         if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
             return Ok(Box::new(times));
         }
@@ -294,7 +291,10 @@ impl Amended {
             return Ok(Box::new(rows));
         }
         let (is_float, is_long) = (is_float(args.return_type()), may_be_long(args.return_type()));
-        let plain = self.inner().accumulator(args)?;
+        let plain = match self.extreme(args.return_type(), false)? {
+            Some(extreme) => extreme,
+            None => self.inner().accumulator(args)?,
+        };
         Ok(match (self.amendment, &self.whole) {
             (_, Some(whole)) if is_long => {
                 Box::new(Repeated::new(self.inner().name(), plain, whole.clone()))
