@@ -1,9 +1,12 @@
 //! Parts of statements that are built or walked in more places than one.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
     GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr,
 };
+use tidefall_types::{Error, Result};
 
 /// The call of a function.
 pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
@@ -68,4 +71,14 @@ pub(crate) fn expressions<'a>(
     };
     let order = order.map(|order| &mut order.expr);
     items.chain(groups).chain(&mut select.having).chain(&mut select.qualify).chain(order).collect()
+}
+
+/// Puts what is written instead of an expression, if something is, in its place.
+pub(crate) fn put(expr: &mut Expr, written: Result<Option<Expr>>) -> ControlFlow<Error> {
+    match written {
+        Ok(Some(written)) => *expr = written,
+        Ok(None) => {}
+        Err(error) => return ControlFlow::Break(error),
+    }
+    ControlFlow::Continue(())
 }

@@ -1,6 +1,4 @@
-//! Answers as CSV, which an import reads back as what they were: an empty text is `""`, and NULL is nothing.
-
-use std::fmt::Write;
+//! Answers as CSV, which an import reads back as what they were: an empty text is `""`, and NULL is nothing. Arrow writes both alike.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -8,25 +6,24 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidefall_types::{Error, Result};
 
-use crate::flat::flat;
-
 /// Writes a header with the names of columns.
 pub fn write_csv_header(out: &mut Vec<u8>, schema: &Schema) {
     let names = schema.fields().iter().map(|field| Some(field.name().as_str()));
     put_line(out, names);
 }
 
-/// Writes the rows of a batch, lists and structs as text. `time_format` is how times are written, and `None` is Arrow's own way.
+/// Writes the rows of a batch, lists and structs as text, such as `[1.0, null]`. `time_format` is how times are written, also
+/// inside of these, and `None` is Arrow's own way.
 ///
 /// # Errors
 /// `Unsupported` when a value cannot be written as text.
 pub fn write_csv(out: &mut Vec<u8>, batch: &RecordBatch, time_format: Option<&str>) -> Result<()> {
-    let batch = flat(batch, time_format)?;
-    let options = FormatOptions::default().with_timestamp_format(time_format);
-    let columns = batch
-        .columns()
-        .iter()
-        .map(|column| Ok((ArrayFormatter::try_new(column, &options)?, column.logical_nulls())));
+    let plain = FormatOptions::default().with_timestamp_format(time_format);
+    let nested = plain.clone().with_null("null");
+    let columns = batch.columns().iter().map(|column| {
+        let options = if column.data_type().is_nested() { &nested } else { &plain };
+        Ok((ArrayFormatter::try_new(column, options)?, column.logical_nulls()))
+    });
     let columns =
         columns.collect::<std::result::Result<Vec<_>, ArrowError>>().map_err(unwritable)?;
     let mut cells = vec![String::new(); columns.len()];
@@ -35,12 +32,8 @@ pub fn write_csv(out: &mut Vec<u8>, batch: &RecordBatch, time_format: Option<&st
         for (at, cell) in cells.iter_mut().enumerate() {
             cell.clear();
             if !is_null(at) {
-                let value = columns[at].0.value(row);
-                write!(cell, "{value}").map_err(|_| {
-                    Error::unsupported(format!(
-                        "row {row} of column {at} of the answer cannot be written as text"
-                    ))
-                })?;
+                // Printed in another way, what cannot be written would be the text of an error.
+                columns[at].0.value(row).write(cell).map_err(unwritable)?;
             }
         }
         let cells = cells.iter().enumerate();
@@ -79,7 +72,10 @@ fn unwritable(error: ArrowError) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray, TimestampNanosecondArray};
+    use datafusion::arrow::array::{
+        ArrayRef, Int64Array, ListArray, StringArray, TimestampNanosecondArray,
+    };
+    use datafusion::arrow::datatypes::Float64Type;
 
     use super::*;
 
@@ -105,5 +101,17 @@ mod tests {
         let mut out = Vec::new();
         write_csv(&mut out, &batch.slice(0, 3), None).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\"\"\n\"\"\n\"a,b\"\n");
+    }
+
+    #[test]
+    fn lists_are_text() {
+        let lists = vec![Some(vec![Some(1.0), None]), None, Some(vec![])];
+        let lists = ListArray::from_iter_primitive::<Float64Type, _, _>(lists);
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let columns = [("l", Arc::new(lists) as ArrayRef, true), ("n", numbers, true)];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let mut out = Vec::new();
+        write_csv(&mut out, &batch, None).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\"[1.0, null]\",1\n,2\n[],3\n");
     }
 }

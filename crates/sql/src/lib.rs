@@ -28,7 +28,6 @@ mod error;
 mod expansion;
 mod filters;
 mod fit;
-mod flat;
 mod functions;
 mod grouped_join;
 mod groupwise;

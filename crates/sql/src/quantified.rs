@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut, visit_expressions};
 use tidefall_types::{Error, Result};
 
+use crate::ast::put;
 use crate::tuples::{filled, over};
 
 /// Writes comparisons with any or all of something in words that mean it.
@@ -21,12 +22,8 @@ impl VisitorMut for Quantified {
 
     // After its parts: what is written here has such comparisons, too.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match written(expr) {
-            Ok(Some(written)) => *expr = written,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
+        let written = written(expr);
+        put(expr, written)
     }
 }
 

@@ -22,6 +22,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
+use crate::ast::{call, put};
+
 /// Makes `EXISTS` of tuples that are looked for in subqueries.
 pub(crate) struct TuplesAmong<'a>(pub(crate) &'a SessionState);
 
@@ -46,11 +48,8 @@ impl VisitorMut for TuplesAmong<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         self.look_up(expr);
-        match compared(expr) {
-            Ok(Some(written)) => *expr = written,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
-        }
+        let written = compared(expr);
+        put(expr, written)?;
         let written = tuple_of(expr).map(|(tuple, subquery, negated)| {
             self.check_parts(&tuple)?;
             if has_tuple(&subquery) {
@@ -60,34 +59,24 @@ impl VisitorMut for TuplesAmong<'_> {
             }
             value(&tuple, &subquery, negated)
         });
-        match written {
-            Some(Ok(written)) => *expr = written,
-            Some(Err(error)) => return ControlFlow::Break(error),
-            None => {}
-        }
-        ControlFlow::Continue(())
+        put(expr, written.transpose())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match as_struct(expr) {
-            Ok(Some(written)) => *expr = written,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
+        let written = as_struct(expr);
+        put(expr, Ok(written))
     }
 }
 
 /// A tuple as a struct, where DataFusion does not take it for one: it wants a name or a constant as the first part.
-fn as_struct(expr: &Expr) -> Result<Option<Expr>> {
-    let Expr::Tuple(parts) = expr else { return Ok(None) };
+fn as_struct(expr: &Expr) -> Option<Expr> {
+    let Expr::Tuple(parts) = expr else { return None };
     if let None | Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)) =
         parts.first()
     {
-        return Ok(None);
+        return None;
     }
-    let names: Vec<String> = (0..parts.len()).map(|at| format!("__p{at}")).collect();
-    filled(&format!("struct({})", names.join(", ")), &[(parts, "__p")]).map(Some)
+    Some(call("struct", parts.iter().cloned()))
 }
 
 impl TuplesAmong<'_> {
