@@ -1,4 +1,5 @@
-//! Answers as CSV, which an import reads back as what they were: an empty text is `""`, and NULL is nothing. Arrow writes both alike.
+//! Answers as CSV, which an import reads back as what they were: an empty text is `""`, and NULL is nothing. Arrow writes both alike. (A
+//! line of nothing but one NULL would be empty, and passed over: it is `""`, too.)
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;

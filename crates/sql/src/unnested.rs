@@ -1,7 +1,7 @@
-//! Keys of groups below `unnest`.
+//! Keys of groups and numbers of rows below `unnest`.
 //!
 //! A row for each element of a list repeats what stands beside the list. DataFusion goes on to take for unique what was so below, as
-//! the keys of groups are, and leaves out what needs to know better: keys of sorts behind a unique one, a DISTINCT, keys of groups,
+//! the keys of groups and `row_number()` are, and leaves out what needs to know better: keys of sorts behind a unique one, a DISTINCT, keys of groups,
 //! joins. Here the columns below `unnest` come out of a function that nobody looks into, and are not known to be unique.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl AnalyzerRule for RepeatedKeys {
         let function = Arc::new(ScalarUDF::from(Repeated::new()));
         let repeated = plan.transform_up_with_subqueries(|plan| {
             let LogicalPlan::Unnest(unnest) = &plan else { return Ok(Transformed::no(plan)) };
-            if !has_groups(&unnest.input)? {
+            if !may_be_unique(&unnest.input)? {
                 return Ok(Transformed::no(plan));
             }
             let columns = unnest.input.schema().iter().map(|(qualifier, field)| {
@@ -56,8 +56,13 @@ impl AnalyzerRule for RepeatedKeys {
 }
 
 /// Whether something below may make columns unique.
-fn has_groups(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_))))
+fn may_be_unique(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(matches!(
+            node,
+            LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)
+        ))
+    })
 }
 
 /// A function that answers with what it is given.

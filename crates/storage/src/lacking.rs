@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use tidefall_types::{Error, FieldType, Result, TableId, TableSchema, WriteBatch};
+use tidefall_types::{Error, FieldType, Result, RowError, TableId, TableSchema, WriteBatch};
 
 use crate::Db;
 use crate::engine::Engine;
@@ -32,7 +32,12 @@ impl Db {
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
             let table = engine.table(name).ok();
             let lacks = table.as_ref().is_none_or(|table| lacks_columns(&table.schema(), batch));
-            if lacks && self.check_before(name, table.as_ref(), batch, options).is_ok() {
+            let is_left = |made: Table| {
+                self.check_write((table.as_ref(), &made), batch, options, &mut Vec::new())
+            };
+            if lacks
+                && as_made(name, table.as_ref(), batch).and_then(is_left).is_ok_and(|left| left)
+            {
                 wanted.push((name, batch, table));
             }
         }
@@ -48,78 +53,83 @@ impl Db {
         making.commit()
     }
 
-    /// The table with all columns that the batch needs.
+    /// The table with all columns that the batch needs. If it lacks any, `check` is asked before they are made whether the
+    /// write is refused, which would leave them behind; it gets the table as it is, and an empty one as it would be. None if it
+    /// says that nothing of the write is left.
     pub(crate) fn table_for(
         &self,
         name: &str,
         batch: &WriteBatch,
-        options: &WriteOptions,
-    ) -> Result<Arc<Table>> {
+        unknown: Unknown,
+        check: impl FnOnce(Option<&Arc<Table>>, &Table) -> Result<bool>,
+    ) -> Result<Option<Arc<Table>>> {
         let engine = self.engine();
         let table = match engine.table(name) {
             Ok(table) => {
                 table.check_whole()?;
-                if options.unknown == Unknown::Refuse || !lacks_columns(&table.schema(), batch) {
-                    return Ok(table);
+                if unknown == Unknown::Refuse || !lacks_columns(&table.schema(), batch) {
+                    return Ok(Some(table));
                 }
                 Some(table)
             }
-            Err(error) if options.unknown == Unknown::Refuse => return Err(error),
+            Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
         };
-        self.check_before(name, table.as_ref(), batch, options)?;
+        if !check(table.as_ref(), &as_made(name, table.as_ref(), batch)?)? {
+            return Ok(None);
+        }
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;
         making.commit()?;
-        engine.table(name)
+        engine.table(name).map(Some)
     }
 
-    /// Checks that a write which lacks its table or columns of it is not refused, which would leave them behind.
-    fn check_before(
+    /// Whether anything is left of a write which lacks its table or columns of it, when bad rows are set aside.
+    ///
+    /// # Errors
+    /// Those with which the write will be refused.
+    pub(crate) fn check_write(
         &self,
-        name: &str,
-        table: Option<&Arc<Table>>,
+        (table, made): (Option<&Arc<Table>>, &Table),
         batch: &WriteBatch,
         options: &WriteOptions,
-    ) -> Result<()> {
-        let schema = match table {
-            None => first_schema(name, batch)?,
-            Some(table) => {
-                let mut schema = (*table.schema()).clone();
-                add_columns_of(batch, &mut schema)?;
-                schema
-            }
-        };
-        let made = Table::new(schema);
-        let (batch, fields) = self.fit(&made, batch, options, &mut Vec::new())?;
+        bad: &mut Vec<RowError>,
+    ) -> Result<bool> {
+        let (batch, fields) = self.fit(made, batch, options, bad)?;
         if options.ack == Ack::Durable {
-            self.check_texts(&made, &fields)?;
+            self.check_texts(made, &fields)?;
         }
         if options.existing == Existing::Refuse {
-            match table {
-                None => refuse_repeats(&made, &batch, &find_sensors(&made, &batch)?)?,
-                Some(table) => {
-                    refuse_repeats(table, &batch, &known_sensors(table, &made.schema(), &batch)?)?;
-                }
-            }
+            let sensors = sensors_before(table, made, &batch)?;
+            refuse_repeats(table.map_or(made, Arc::as_ref), &batch, &sensors)?;
         }
-        Ok(())
+        Ok(bad.is_empty() || batch.rows() > 0)
     }
 }
 
-/// The sensor of each row as the table knows it, which lacks tags that a schema has behind its own; numbers that it has
-/// not given out stand for others.
-fn known_sensors(table: &Table, schema: &TableSchema, batch: &WriteBatch) -> Result<Vec<u32>> {
-    let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+/// An empty table with the columns of the table that is there, if it is, and those that the batch needs besides.
+fn as_made(name: &str, table: Option<&Arc<Table>>, batch: &WriteBatch) -> Result<Table> {
+    let Some(table) = table else { return Ok(Table::new(first_schema(name, batch)?)) };
+    let mut schema = (*table.schema()).clone();
+    add_columns_of(batch, &mut schema)?;
+    Ok(Table::new(schema))
+}
+
+/// The sensor of each row, as [`find_sensors`] would number them, but that numbers which the table has not given out
+/// stand for new ones: it learns of none.
+pub(crate) fn sensors_before(
+    table: Option<&Arc<Table>>,
+    made: &Table,
+    batch: &WriteBatch,
+) -> Result<Vec<u32>> {
+    let Some(table) = table else { return find_sensors(made, batch) };
+    let known = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+    let mut new = made.sensors.write().unwrap_or_else(PoisonError::into_inner);
     let tags = table.schema().tags.len();
-    let mut unknown = u32::MAX;
-    let found = sensors_of_rows(schema, batch, |values| {
-        let (known, new) = values.split_at(tags.min(values.len()));
-        let found = if new.iter().all(Option::is_none) { sensors.find(known) } else { None };
-        Ok(Some(found.unwrap_or_else(|| {
-            unknown -= 1;
-            unknown
-        })))
+    let found = sensors_of_rows(&made.schema(), batch, |values| {
+        let (own, added) = values.split_at(tags.min(values.len()));
+        let found = if added.iter().all(Option::is_none) { known.find(own) } else { None };
+        found.map_or_else(|| Ok(u32::MAX - 1 - new.find_or_add(values)?), Ok).map(Some)
     })?;
     found.ok_or_else(|| Error::internal("a sensor was not numbered"))
 }

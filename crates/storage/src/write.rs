@@ -15,9 +15,10 @@ use crate::Db;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
-use crate::lacking::lacks_columns;
+use crate::lacking::{lacks_columns, sensors_before};
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
+use crate::rows::SensorRows;
 use crate::table::Table;
 use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
 
@@ -84,8 +85,16 @@ impl Db {
         batch.check()?;
         let engine = self.engine();
         engine.wait_for_room()?;
-        let table = self.table_for(table, batch, options)?;
         let mut bad = Vec::new();
+        let table = self.table_for(table, batch, options.unknown, |found, made| {
+            self.check_write((found, made), batch, options, &mut bad)
+        })?;
+        let Some(table) = table else {
+            drop(step);
+            done(Ok((WriteReport { rows: 0, replaced: None, bad }, None)));
+            return Ok(());
+        };
+        bad.clear();
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
         let mut report = WriteReport { rows: batch.rows(), replaced: None, bad };
@@ -235,41 +244,33 @@ impl Db {
         self.engine().commits.check_may_wait()?;
         batch.check()?;
         let heads = batch.heads();
-        let options = WriteOptions { unknown, ack: Ack::Memory, ..WriteOptions::default() };
-        let table = self.table_for(table, &heads, &options)?;
+        let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
+        // The rows in order, as the schema has them that the table is to get.
+        let mut ordered = None;
+        let table = self.table_for(table, &heads, unknown, |found, made| {
+            let schema = made.schema();
+            check_heads(made, &schema, &heads)?;
+            let sensors = sensors_before(found, made, &heads)?;
+            let rows = order_all(&schema, batch)?;
+            let table = found.map_or(made, Arc::as_ref);
+            check_series(table, &heads, &sensors, &rows, came, existing)?;
+            ordered = Some((schema, rows));
+            Ok(true)
+        })?;
+        let table = table.ok_or_else(|| Error::internal("a load was taken for nothing"))?;
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
-        check_tags(&schema, &heads)?;
-        let mut bad = Vec::new();
-        {
-            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-            refuse_long_tags(&schema, &heads, &sensors, &mut bad);
-        }
-        if let Some(first) = bad.into_iter().next() {
-            return Err(first.error.context(format_args!("series {}", first.row)));
-        }
+        check_heads(&table, &schema, &heads)?;
         let sensors = find_sensors(&table, &heads)?;
-        let mut seen = RoaringBitmap::new();
-        let mut series = Vec::with_capacity(sensors.len());
-        for (number, (sensor, columns)) in sensors.into_iter().zip(&batch.series).enumerate() {
-            if !seen.insert(sensor) {
-                return Err(Error::invalid(format!(
-                    "series {number} has the tags of one before it; put the readings of a sensor \
-                     into one series"
-                )));
-            }
-            series.push((sensor, order_series(&schema, &batch.fields, columns)?));
-        }
-        let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
-        let rows: usize = series.iter().map(|(_, rows)| rows.len()).sum();
+        let rows = match ordered {
+            Some((expected, rows)) if expected.fields == schema.fields => rows,
+            _ => order_all(&schema, batch)?,
+        };
+        check_series(&table, &heads, &sensors, &rows, came, existing)?;
+        let of_its_own = (came - rows.iter().map(SensorRows::len).sum::<usize>()) as u64;
+        let series: Vec<_> = sensors.into_iter().zip(rows).collect();
         let times: Vec<_> =
             series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
-        let of_its_own = (came - rows) as u64;
-        if existing == Existing::Refuse {
-            let found = table.sources()?.repeats_of_series(times.clone())?;
-            let repeats = Repeats { rows: found.rows + of_its_own, ..found };
-            refuse_series(&table, &heads, &times, (repeats, came))?;
-        }
         let before = crate::cascade::load(self.engine(), &table, &schema, series)?;
         let report = WriteReport { rows: came, replaced: None, bad: Vec::new() };
         if existing == Existing::Replace {
@@ -358,25 +359,57 @@ pub(crate) fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) 
     Err(would_replace(table, (repeats.rows, batch.rows()), &example))
 }
 
-/// As [`refuse_repeats`], of series with their times, whose tags are the rows of `heads`; also given is how many rows
-/// take the place of others, and how many there are.
-fn refuse_series(
+/// The tags of series must be tags of the table, and short enough.
+fn check_heads(table: &Table, schema: &TableSchema, heads: &WriteBatch) -> Result<()> {
+    check_tags(schema, heads)?;
+    let mut bad = Vec::new();
+    let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+    refuse_long_tags(schema, heads, &sensors, &mut bad);
+    match bad.into_iter().next() {
+        None => Ok(()),
+        Some(first) => Err(first.error.context(format_args!("series {}", first.row))),
+    }
+}
+
+/// The rows of each series, in order of time, with the fields of the schema.
+fn order_all(schema: &TableSchema, batch: &SeriesBatch) -> Result<Vec<SensorRows>> {
+    batch.series.iter().map(|columns| order_series(schema, &batch.fields, columns)).collect()
+}
+
+/// Refuses two series of a sensor, and as [`refuse_repeats`] series that came with so many rows, if that is wished for.
+/// Their tags are the rows of `heads`.
+fn check_series(
     table: &Table,
     heads: &WriteBatch,
-    series: &[(u32, ScalarBuffer<i64>)],
-    (repeats, rows): (Repeats, usize),
+    sensors: &[u32],
+    series: &[SensorRows],
+    came: usize,
+    existing: Existing,
 ) -> Result<()> {
-    if repeats.rows == 0 {
+    let mut seen = RoaringBitmap::new();
+    if let Some(number) = sensors.iter().position(|sensor| !seen.insert(*sensor)) {
+        return Err(Error::invalid(format!(
+            "series {number} has the tags of one before it; put the readings of a sensor into one series"
+        )));
+    }
+    if existing != Existing::Refuse {
         return Ok(());
     }
-    let example = match repeats.example {
+    let times = sensors.iter().copied().zip(series.iter().map(|rows| rows.times.clone()));
+    let found = table.sources()?.repeats_of_series(times.collect())?;
+    let kept: usize = series.iter().map(SensorRows::len).sum();
+    let repeats = found.rows + (came - kept) as u64;
+    if repeats == 0 {
+        return Ok(());
+    }
+    let example = match found.example {
         None => "two of a sensor with the same time".to_owned(),
         Some((sensor, time_ns)) => {
-            let row = series.iter().position(|(other, _)| *other == sensor).unwrap_or_default();
+            let row = sensors.iter().position(|other| *other == sensor).unwrap_or_default();
             format!("that of {}{}", tags_of(heads, row), format_time(time_ns))
         }
     };
-    Err(would_replace(table, (repeats.rows, rows), &example))
+    Err(would_replace(table, (repeats, came), &example))
 }
 
 fn tags_of(batch: &WriteBatch, row: usize) -> String {

@@ -8,6 +8,7 @@
 //! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
 //!   values of their own. Floats get their one form where that can be seen.
 //! - `aggregates.rs`: tags are ordered and counted as texts.
+//! - `../functions/between.rs`: what is random is drawn once for `BETWEEN`.
 //! - `../functions/nested_order.rs`: lists and structs are compared as they are ordered.
 //! - `../functions/years.rs`: the year of a time is not compared with one that ends beyond the range of times.
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
@@ -47,7 +48,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::{amend_window, bounded, nested_order, with_whole_years};
+use crate::functions::{amend_window, between, bounded, nested_order, with_whole_years};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
@@ -133,6 +134,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
         let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
         let kept = kept.transform_data(|node| aggregates::amend(node, schema))?;
+        let kept = kept.transform_data(|node| Ok(between(node)))?;
         let kept = kept.transform_data(|node| nested_order(node, schema))?;
         kept.transform_data(|node| floats::amend(node, schema))
     })?;

@@ -9,6 +9,7 @@
 mod alike;
 mod amended;
 mod arrays;
+mod between;
 pub(crate) mod bounded;
 mod counters;
 mod date_bin;
@@ -38,6 +39,7 @@ use alike::Alike;
 use amended::Amended;
 pub(crate) use amended::{NUMBERED_BYTES, amend_window, is_value_type};
 use arrays::MakeArray;
+pub(crate) use between::amend as between;
 use date_bin::DateBin;
 use date_trunc::DateTrunc;
 pub(crate) use date_trunc::{is_truncated, truncated};

@@ -10,10 +10,12 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    CascadeRequest, Db, DbOptions, Existing, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
+    BadRows, CascadeRequest, Db, DbOptions, Existing, ScanRequest, TagFilter, Target, Unknown,
+    WriteOptions,
 };
 use tidefall_types::{
-    ErrorKind, FieldColumn, FieldId, NO_TAG, Result, TagColumn, TimeRange, WriteBatch,
+    ErrorKind, FieldColumn, FieldId, NO_TAG, Result, Series, SeriesBatch, TagColumn, TimeRange,
+    WriteBatch,
 };
 
 use crate::hooks::{Does, HookDisk};
@@ -203,4 +205,92 @@ fn refused_writes_leave_no_columns_behind() {
     }
     write(&[1, 2], vec![room(&[0, NO_TAG])], other(), Existing::Refuse).unwrap();
     assert_eq!(names().len(), before.len() + 2);
+}
+
+#[test]
+fn refused_loads_leave_no_columns_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    write(&db, "plant", &[(0, 0), (1, 1)]);
+    let numbers = |values: &[i64]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let texts = |values: &[&str]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+    let load =
+        |table: &str, rooms: &[&str], time: &[i64], fields: &[(&str, ArrayRef)], existing| {
+            let keys: Vec<u32> = (0..rooms.len() as u32).collect();
+            let room = TagColumn {
+                name: "room".into(),
+                values: StringArray::from(rooms.to_vec()),
+                keys: keys.into(),
+            };
+            let series = Series {
+                time: time.to_vec().into(),
+                fields: fields.iter().map(|(_, values)| Arc::clone(values)).collect(),
+            };
+            let batch = SeriesBatch {
+                tags: vec![room],
+                fields: fields.iter().map(|(name, _)| (*name).to_owned()).collect(),
+                series: vec![series; rooms.len()],
+            };
+            db.load_with(table, &batch, Unknown::Create, existing)
+        };
+    let names = || {
+        let schema = db.schema("plant").unwrap();
+        schema.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+    };
+    let before = names();
+    let other = || ("other", numbers(&[1, 2]));
+    // Two rows have the same time.
+    let error = load("plant", &["a"], &[5, 5], &[other()], Existing::Refuse).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // A sensor has two series.
+    load("plant", &["a", "a"], &[5, 6], &[other()], Existing::Replace).unwrap_err();
+    // A value does not fit its field.
+    let wrong = ("value", texts(&["x", "y"]));
+    load("plant", &["a"], &[5, 6], &[other(), wrong], Existing::Replace).unwrap_err();
+    assert_eq!(names(), before);
+    // The same of a table that is not there.
+    load("fresh", &["a"], &[5, 5], &[other()], Existing::Refuse).unwrap_err();
+    load("fresh", &["a", "a"], &[5, 6], &[other()], Existing::Refuse).unwrap_err();
+    db.schema("fresh").unwrap_err();
+    load("plant", &["a", "b"], &[5, 6], &[other()], Existing::Refuse).unwrap();
+    assert_eq!(names().len(), before.len() + 2);
+    let error = load("plant", &["b"], &[6, 7], &[("more", numbers(&[1, 2]))], Existing::Refuse);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(names().len(), before.len() + 2);
+}
+
+/// Rows that are all set aside make nothing.
+#[test]
+fn rows_that_are_set_aside_make_no_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    write(&db, "plant", &[(0, 0)]);
+    let long = "a".repeat(20_000);
+    let room = TagColumn {
+        name: "room".into(),
+        values: StringArray::from(vec![long.as_str(), "b"]),
+        keys: vec![0].into(),
+    };
+    let field = FieldColumn { name: "other".into(), values: Arc::new(Int64Array::from(vec![1])) };
+    let options = WriteOptions {
+        unknown: Unknown::Create,
+        bad_rows: BadRows::SetAside,
+        ..WriteOptions::default()
+    };
+    let batch = WriteBatch { time: vec![5].into(), tags: vec![room], fields: vec![field] };
+    let columns = db.schema("plant").unwrap().columns.len();
+    for table in ["plant", "fresh"] {
+        db.prepare(&[(table, &batch)], &options).unwrap();
+        let report = db.write(table, &batch, &options).unwrap();
+        assert_eq!((report.rows, report.bad.len()), (0, 1));
+    }
+    assert_eq!(db.schema("plant").unwrap().columns.len(), columns);
+    db.schema("fresh").unwrap_err();
+    // A good row beside it makes all.
+    let mut two = WriteBatch { time: vec![5, 6].into(), ..batch };
+    two.tags[0].keys = vec![0, 1].into();
+    two.fields[0].values = Arc::new(Int64Array::from(vec![1, 2]));
+    let report = db.write("fresh", &two, &options).unwrap();
+    assert_eq!((report.rows, report.bad.len()), (1, 1));
+    assert_eq!(db.schema("fresh").unwrap().columns.len(), 3);
 }

@@ -1,0 +1,67 @@
+//! `BETWEEN` of what is random, which is drawn once: DataFusion makes two comparisons of it, and draws for each.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::and_kleene;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    Between, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, not,
+};
+use datafusion::physical_expr_common::datum::apply_cmp;
+
+use super::nested_order::compare_nested;
+
+/// `BETWEEN` as a call of the function, if it has to be.
+pub(crate) fn amend(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::Between(Between { expr, negated, low, high }) if expr.is_volatile() => {
+            let function = ScalarUDF::from(IsBetween::new());
+            let within = function.call(vec![*expr, *low, *high]);
+            Transformed::yes(if negated { not(within) } else { within })
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// Whether the first of three values lies between the others, or is one of them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct IsBetween {
+    signature: Signature,
+}
+
+impl IsBetween {
+    fn new() -> Self {
+        Self { signature: Signature::any(3, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for IsBetween {
+    fn name(&self) -> &str {
+        "is_between"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value, low, high] = &args.args[..] else {
+            return internal_err!("BETWEEN has three values");
+        };
+        let compare = if value.data_type().is_nested() { compare_nested } else { apply_cmp };
+        let from = compare(Operator::GtEq, value, low)?;
+        let upto = compare(Operator::LtEq, value, high)?;
+        let sides = ColumnarValue::values_to_arrays(&[from, upto])?;
+        let [from, upto] = [&sides[0], &sides[1]].map(|side| as_boolean_array(side));
+        Ok(ColumnarValue::Array(Arc::new(and_kleene(from?, upto?)?)))
+    }
+}
