@@ -69,7 +69,7 @@ use outcome::InOneForm;
 use over::Over;
 pub(crate) use over::amend_window;
 use percentile::{Frame, Part};
-use rows::ExtremeRow;
+use rows::{ExtremeRow, ExtremeRows};
 use sliding::SlidingSum;
 use spans::ExtremeSpan;
 use times::{Question, Times};
@@ -213,13 +213,18 @@ impl Amended {
         Ok(Some(Times::new(question, frame, data_type)))
     }
 
+    /// How an extreme stands to other values, if the function finds one.
+    fn wanted(&self) -> Option<Ordering> {
+        match self.amendment {
+            Amendment::Min => Some(Ordering::Less),
+            Amendment::Max => Some(Ordering::Greater),
+            _ => None,
+        }
+    }
+
     /// What finds extremes of what DataFusion orders in another way, if that is what the function is about.
     fn extreme(&self, data_type: &DataType, slides: bool) -> Result<Option<Box<dyn Accumulator>>> {
-        let wanted = match self.amendment {
-            Amendment::Min => Ordering::Less,
-            Amendment::Max => Ordering::Greater,
-            _ => return Ok(None),
-        };
+        let Some(wanted) = self.wanted() else { return Ok(None) };
         Ok(match data_type {
             DataType::Interval(IntervalUnit::MonthDayNano) => {
                 Some(Box::new(ExtremeSpan::new(wanted, slides)))
@@ -370,6 +375,11 @@ impl AggregateUDFImpl for Amended {
         if let Some(data_type) = self.distinct_values(&args) {
             return Ok(Box::new(DistinctValues::new(data_type)));
         }
+        if let Some(wanted) = self.wanted()
+            && ExtremeRow::is_of(args.return_type())
+        {
+            return Ok(Box::new(ExtremeRows::new(wanted, args.return_type())?));
+        }
         let extremes = match args.return_type() {
             DataType::Float32 => self.extremes::<Float32Type>(args.return_type()),
             DataType::Float64 => self.extremes::<Float64Type>(args.return_type()),
@@ -476,9 +486,11 @@ impl AggregateUDFImpl for Amended {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
         let of = args.expr_fields.first().map(|field| field.data_type());
+        let of_rows = self.wanted().is_some() && ExtremeRow::is_of(args.return_type());
         let is_other = !matches!(self.extreme(args.return_type(), false), Ok(None))
             || self.type_of_times(of).is_some();
-        self.distinct_texts(&args).is_some()
+        of_rows
+            || self.distinct_texts(&args).is_some()
             || self.distinct_values(&args).is_some()
             || (is_exact && !is_other && self.inner().groups_accumulator_supported(args))
     }
