@@ -12,6 +12,7 @@
 //! An order that is written in the aggregate is treated like one of a subquery: DataFusion would keep each value with its keys, and could
 //! put none of them on the disk.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -51,7 +52,7 @@ impl AnalyzerRule for SubqueryOrders {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
-            LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(first),
+            LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(once(first)),
             LogicalPlan::Filter(filter) => sorted_behind_filter(filter),
             LogicalPlan::Projection(projection) => sorted_behind_projection(projection),
             node => Ok(Transformed::no(node)),
@@ -111,9 +112,11 @@ fn ordered(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
 fn sorted_by_groups(
     rows: Arc<LogicalPlan>,
     keys: Vec<SortKey>,
-    (group_expr, aggr_expr): (Vec<Expr>, Vec<Expr>),
+    (mut group_expr, aggr_expr): (Vec<Expr>, Vec<Expr>),
     schema: &DFSchema,
 ) -> Result<LogicalPlan> {
+    // The schema has one column for groups that are the same.
+    keep_first(&mut group_expr);
     let is_column = |group: &Expr| matches!(group, Expr::Column(_));
     let mut columns: Vec<Expr> = rows.schema().iter().map(Column::from).map(Expr::Column).collect();
     let mut groups = Vec::with_capacity(group_expr.len());
@@ -147,6 +150,22 @@ fn sorted_by_groups(
     let shown = shown.collect();
     let aggregate = Arc::new(LogicalPlan::Aggregate(aggregate));
     Ok(LogicalPlan::Projection(Projection::try_new(shown, aggregate)?))
+}
+
+/// Leaves out what was there before.
+fn keep_first(parts: &mut Vec<Expr>) {
+    let mut seen = HashSet::with_capacity(parts.len());
+    parts.retain(|part| seen.insert(part.clone()));
+}
+
+/// A `DISTINCT ON` that names each value once, of which DataFusion makes groups.
+fn once(mut first: DistinctOn) -> DistinctOn {
+    keep_first(&mut first.on_expr);
+    if let Some(keys) = &mut first.sort_expr {
+        let mut seen = HashSet::with_capacity(keys.len());
+        keys.retain(|key| seen.insert(key.expr.clone()));
+    }
+    first
 }
 
 /// The calls of aggregates in some expressions.
