@@ -1,8 +1,8 @@
 //! Keys of groups and numbers of rows below `unnest`.
 //!
 //! A row for each element of a list repeats what stands beside the list. DataFusion goes on to take for unique what was so below, as
-//! the keys of groups and `row_number()` are, and leaves out what needs to know better: keys of sorts behind a unique one, a DISTINCT, keys of groups,
-//! joins. Here the columns below `unnest` come out of a function that nobody looks into, and are not known to be unique.
+//! the keys of groups and `row_number()` are, and leaves out what needs to know better: keys of sorts behind a unique one, a DISTINCT,
+//! keys of groups, joins. Here the columns below `unnest` come out of a function that nobody looks into, and are not known to be unique.
 
 use std::sync::Arc;
 

@@ -32,11 +32,10 @@ impl Db {
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
             let table = engine.table(name).ok();
             let lacks = table.as_ref().is_none_or(|table| lacks_columns(&table.schema(), batch));
-            let is_left = |made: Table| {
-                self.check_write((table.as_ref(), &made), batch, options, &mut Vec::new())
-            };
+            let is_left =
+                |planned: Planned| self.check_write(&planned, batch, options, &mut Vec::new());
             if lacks
-                && as_made(name, table.as_ref(), batch).and_then(is_left).is_ok_and(|left| left)
+                && Planned::of(name, table.clone(), batch).and_then(is_left).is_ok_and(|left| left)
             {
                 wanted.push((name, batch, table));
             }
@@ -54,14 +53,13 @@ impl Db {
     }
 
     /// The table with all columns that the batch needs. If it lacks any, `check` is asked before they are made whether the
-    /// write is refused, which would leave them behind; it gets the table as it is, and an empty one as it would be. None if it
-    /// says that nothing of the write is left.
+    /// write is refused, which would leave them behind. None if it says that nothing of the write is left.
     pub(crate) fn table_for(
         &self,
         name: &str,
         batch: &WriteBatch,
         unknown: Unknown,
-        check: impl FnOnce(Option<&Arc<Table>>, &Table) -> Result<bool>,
+        check: impl FnOnce(&Planned) -> Result<bool>,
     ) -> Result<Option<Arc<Table>>> {
         let engine = self.engine();
         let table = match engine.table(name) {
@@ -75,7 +73,7 @@ impl Db {
             Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
         };
-        if !check(table.as_ref(), &as_made(name, table.as_ref(), batch)?)? {
+        if !check(&Planned::of(name, table.clone(), batch)?)? {
             return Ok(None);
         }
         let mut making = Making::begin(engine);
@@ -90,48 +88,67 @@ impl Db {
     /// Those with which the write will be refused.
     pub(crate) fn check_write(
         &self,
-        (table, made): (Option<&Arc<Table>>, &Table),
+        planned: &Planned,
         batch: &WriteBatch,
         options: &WriteOptions,
         bad: &mut Vec<RowError>,
     ) -> Result<bool> {
-        let (batch, fields) = self.fit(made, batch, options, bad)?;
+        let (batch, fields) = self.fit(&planned.made, batch, options, bad)?;
         if options.ack == Ack::Durable {
-            self.check_texts(made, &fields)?;
+            self.check_texts(&planned.made, &fields)?;
         }
         if options.existing == Existing::Refuse {
-            let sensors = sensors_before(table, made, &batch)?;
-            refuse_repeats(table.map_or(made, Arc::as_ref), &batch, &sensors)?;
+            refuse_repeats(planned.with_rows(), &batch, &planned.sensors(&batch)?)?;
         }
         Ok(bad.is_empty() || batch.rows() > 0)
     }
 }
 
-/// An empty table with the columns of the table that is there, if it is, and those that the batch needs besides.
-fn as_made(name: &str, table: Option<&Arc<Table>>, batch: &WriteBatch) -> Result<Table> {
-    let Some(table) = table else { return Ok(Table::new(first_schema(name, batch)?)) };
-    let mut schema = (*table.schema()).clone();
-    add_columns_of(batch, &mut schema)?;
-    Ok(Table::new(schema))
+/// A table as a write needs it that lacks columns of it, or all of it, before these are made.
+pub(crate) struct Planned {
+    /// The table that is there, and how many tags it had when this was planned.
+    found: Option<(Arc<Table>, usize)>,
+    /// One with all columns, and without rows.
+    pub(crate) made: Table,
 }
 
-/// The sensor of each row, as [`find_sensors`] would number them, but that numbers which the table has not given out
-/// stand for new ones: it learns of none.
-pub(crate) fn sensors_before(
-    table: Option<&Arc<Table>>,
-    made: &Table,
-    batch: &WriteBatch,
-) -> Result<Vec<u32>> {
-    let Some(table) = table else { return find_sensors(made, batch) };
-    let known = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-    let mut new = made.sensors.write().unwrap_or_else(PoisonError::into_inner);
-    let tags = table.schema().tags.len();
-    let found = sensors_of_rows(&made.schema(), batch, |values| {
-        let (own, added) = values.split_at(tags.min(values.len()));
-        let found = if added.iter().all(Option::is_none) { known.find(own) } else { None };
-        found.map_or_else(|| Ok(u32::MAX - 1 - new.find_or_add(values)?), Ok).map(Some)
-    })?;
-    found.ok_or_else(|| Error::internal("a sensor was not numbered"))
+impl Planned {
+    fn of(name: &str, found: Option<Arc<Table>>, batch: &WriteBatch) -> Result<Self> {
+        let Some(found) = found else {
+            return Ok(Self { found: None, made: Table::new(first_schema(name, batch)?) });
+        };
+        let mut schema = (*found.schema()).clone();
+        let tags = schema.tags.len();
+        add_columns_of(batch, &mut schema)?;
+        Ok(Self { found: Some((found, tags)), made: Table::new(schema) })
+    }
+
+    /// The table that has the rows which are there.
+    pub(crate) fn with_rows(&self) -> &Table {
+        self.found.as_ref().map_or(&self.made, |(found, _)| found)
+    }
+
+    /// The sensor of each row, as [`find_sensors`] would number them, but that numbers which the table has not given out
+    /// stand for new ones: it learns of none.
+    pub(crate) fn sensors(&self, batch: &WriteBatch) -> Result<Vec<u32>> {
+        let Some((table, tags)) = &self.found else { return find_sensors(&self.made, batch) };
+        // Another write may add tags meanwhile; sensors without them stay what they are.
+        let all_tags = table.schema().tags.len();
+        let known = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        let mut new = self.made.sensors.write().unwrap_or_else(PoisonError::into_inner);
+        let found = sensors_of_rows(&self.made.schema(), batch, |values| {
+            let (own, added) = values.split_at(*tags);
+            if added.iter().all(Option::is_none) {
+                let mut own = own.to_vec();
+                own.resize(all_tags, None);
+                if let Some(sensor) = known.find(&own) {
+                    return Ok(Some(sensor));
+                }
+            }
+            Ok(Some(u32::MAX - 1 - new.find_or_add(values)?))
+        })?;
+        found.ok_or_else(|| Error::internal("a sensor was not numbered"))
+    }
 }
 
 /// Tables and columns that one commit makes. Nobody else changes the manifest meanwhile.

@@ -15,7 +15,7 @@ use crate::Db;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
-use crate::lacking::{lacks_columns, sensors_before};
+use crate::lacking::lacks_columns;
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
 use crate::rows::SensorRows;
@@ -86,8 +86,8 @@ impl Db {
         let engine = self.engine();
         engine.wait_for_room()?;
         let mut bad = Vec::new();
-        let table = self.table_for(table, batch, options.unknown, |found, made| {
-            self.check_write((found, made), batch, options, &mut bad)
+        let table = self.table_for(table, batch, options.unknown, |planned| {
+            self.check_write(planned, batch, options, &mut bad)
         })?;
         let Some(table) = table else {
             drop(step);
@@ -247,13 +247,11 @@ impl Db {
         let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
         // The rows in order, as the schema has them that the table is to get.
         let mut ordered = None;
-        let table = self.table_for(table, &heads, unknown, |found, made| {
-            let schema = made.schema();
-            check_heads(made, &schema, &heads)?;
-            let sensors = sensors_before(found, made, &heads)?;
-            let rows = order_all(&schema, batch)?;
-            let table = found.map_or(made, Arc::as_ref);
-            check_series(table, &heads, &sensors, &rows, came, existing)?;
+        let table = self.table_for(table, &heads, unknown, |planned| {
+            let schema = planned.made.schema();
+            check_heads(&planned.made, &schema, &heads)?;
+            let (sensors, rows) = (planned.sensors(&heads)?, order_all(&schema, batch)?);
+            check_series(planned.with_rows(), &heads, &sensors, &rows, came, existing)?;
             ordered = Some((schema, rows));
             Ok(true)
         })?;

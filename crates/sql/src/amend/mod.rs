@@ -8,7 +8,7 @@
 //! - `floats.rs`: what computes a float may make a NaN with a sign or a -0.0, which then compare, sort and hash as
 //!   values of their own. Floats get their one form where that can be seen.
 //! - `aggregates.rs`: tags are ordered and counted as texts.
-//! - `../functions/between.rs`: what is random is drawn once for `BETWEEN`.
+//! - `../functions/between.rs`: `BETWEEN` draws what is random once, and compares lists and structs as they are ordered.
 //! - `../functions/nested_order.rs`: lists and structs are compared as they are ordered.
 //! - `../functions/years.rs`: the year of a time is not compared with one that ends beyond the range of times.
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
@@ -134,7 +134,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
         let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
         let kept = kept.transform_data(|node| aggregates::amend(node, schema))?;
-        let kept = kept.transform_data(|node| Ok(between(node)))?;
+        let kept = kept.transform_data(|node| Ok(between(node, schema)))?;
         let kept = kept.transform_data(|node| nested_order(node, schema))?;
         kept.transform_data(|node| floats::amend(node, schema))
     })?;

@@ -1,12 +1,13 @@
-//! `BETWEEN` of what is random, which is drawn once: DataFusion makes two comparisons of it, and draws for each.
+//! `BETWEEN` of what is random, or has parts. DataFusion makes two comparisons of it: it would draw a random number for each, and take
+//! NULL parts for the least.
 
 use std::sync::Arc;
 
 use datafusion::arrow::compute::and_kleene;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::cast::as_boolean_array;
-use datafusion::common::internal_err;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     Between, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -14,12 +15,14 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply_cmp;
 
-use super::nested_order::compare_nested;
+use super::nested_order::{compare_nested, is_nested};
 
 /// `BETWEEN` as a call of the function, if it has to be.
-pub(crate) fn amend(expr: Expr) -> Transformed<Expr> {
+pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
-        Expr::Between(Between { expr, negated, low, high }) if expr.is_volatile() => {
+        Expr::Between(Between { expr, negated, low, high })
+            if expr.is_volatile() || is_nested(&expr, schema) =>
+        {
             let function = ScalarUDF::from(IsBetween::new());
             let within = function.call(vec![*expr, *low, *high]);
             Transformed::yes(if negated { not(within) } else { within })

@@ -12,8 +12,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility, not,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 
 const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
@@ -25,13 +25,6 @@ pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             if is_order(op) && are_nested(&left, &right, schema)? =>
         {
             Ok(Transformed::yes(compared(*left, op, *right)))
-        }
-        Expr::Between(Between { expr, negated, low, high })
-            if are_nested(&expr, &low, schema)? && are_nested(&expr, &high, schema)? =>
-        {
-            let from = compared((*expr).clone(), Operator::GtEq, *low);
-            let within = from.and(compared(*expr, Operator::LtEq, *high));
-            Ok(Transformed::yes(if negated { not(within) } else { within }))
         }
         Expr::ScalarFunction(call)
             if let Some(wanted) = wanted_by(call.name())
@@ -57,7 +50,7 @@ fn wanted_by(function: &str) -> Option<Ordering> {
     }
 }
 
-fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
+pub(super) fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type.is_nested())
 }
 

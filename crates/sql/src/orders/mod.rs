@@ -7,7 +7,7 @@
 //! - Rows are chosen, numbered and collected in the order in which they come, also if nobody asks for the order afterwards
 //!   (`chosen.rs`).
 //! - Where groups and joins would lose their order, they are sorted behind them or for them (`subqueries.rs`).
-//! - No aggregate is asked to order by a key twice (`repeated.rs`).
+//! - No aggregate is asked to order or to group by a key twice (`repeated.rs`).
 //!
 //! SQL leaves the order of a subquery open. PostgreSQL and DuckDB keep it where somebody sees it, and people count on that; so
 //! sorts of subqueries stay in the plan (`session.rs`), until they turn out to be idle.

@@ -1,14 +1,14 @@
-//! Keys that repeat an earlier one order nothing, and are left out of the orders of aggregates.
+//! Keys that repeat an earlier one order and group nothing, and are left out.
 //!
-//! DataFusion leaves them out in some places and counts them in others: `first_value(x ORDER BY a, a)` panicked, and
-//! `array_agg(x ORDER BY a, a)` was refused.
+//! DataFusion leaves them out in some places and counts them in others: `first_value(x ORDER BY a, a)` panicked,
+//! `array_agg(x ORDER BY a, a)` and `DISTINCT ON (a, a)` were refused.
 
 use std::collections::HashSet;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr::Sort as SortKey;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, DistinctOn, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::subqueries::with_calls;
@@ -36,13 +36,25 @@ impl OptimizerRule for KeysOnce {
             return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
         }
         let Aggregate { input, group_expr, aggr_expr, .. } = aggregate;
-        let calls = with_calls(aggr_expr, |call| {
-            let mut seen = HashSet::new();
-            call.params.order_by.retain(|key| seen.insert(plain(key)));
-        })?;
+        let calls = with_calls(aggr_expr, |call| keep_first(&mut call.params.order_by, plain))?;
         let aggregate = Aggregate::try_new(input, group_expr, calls)?;
         Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
     }
+}
+
+/// Leaves out of some keys those that are what an earlier one is.
+pub(super) fn keep_first<T>(keys: &mut Vec<T>, what: impl Fn(&T) -> Expr) {
+    let mut seen = HashSet::with_capacity(keys.len());
+    keys.retain(|key| seen.insert(what(key)));
+}
+
+/// A `DISTINCT ON` without them. It is to be made so before DataFusion makes groups of it.
+pub(super) fn once(mut first: DistinctOn) -> DistinctOn {
+    keep_first(&mut first.on_expr, Expr::clone);
+    if let Some(keys) = &mut first.sort_expr {
+        keep_first(keys, plain);
+    }
+    first
 }
 
 /// What a key orders by, without the names that it got as it became simpler.

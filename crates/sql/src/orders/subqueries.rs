@@ -12,7 +12,6 @@
 //! An order that is written in the aggregate is treated like one of a subquery: DataFusion would keep each value with its keys, and could
 //! put none of them on the disk.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -28,6 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::ORDERED;
+use super::repeated::{keep_first, once};
 
 /// Those of [`ORDERED`] that keep one row.
 const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
@@ -116,7 +116,7 @@ fn sorted_by_groups(
     schema: &DFSchema,
 ) -> Result<LogicalPlan> {
     // The schema has one column for groups that are the same.
-    keep_first(&mut group_expr);
+    keep_first(&mut group_expr, Expr::clone);
     let is_column = |group: &Expr| matches!(group, Expr::Column(_));
     let mut columns: Vec<Expr> = rows.schema().iter().map(Column::from).map(Expr::Column).collect();
     let mut groups = Vec::with_capacity(group_expr.len());
@@ -150,22 +150,6 @@ fn sorted_by_groups(
     let shown = shown.collect();
     let aggregate = Arc::new(LogicalPlan::Aggregate(aggregate));
     Ok(LogicalPlan::Projection(Projection::try_new(shown, aggregate)?))
-}
-
-/// Leaves out what was there before.
-fn keep_first(parts: &mut Vec<Expr>) {
-    let mut seen = HashSet::with_capacity(parts.len());
-    parts.retain(|part| seen.insert(part.clone()));
-}
-
-/// A `DISTINCT ON` that names each value once, of which DataFusion makes groups.
-fn once(mut first: DistinctOn) -> DistinctOn {
-    keep_first(&mut first.on_expr);
-    if let Some(keys) = &mut first.sort_expr {
-        let mut seen = HashSet::with_capacity(keys.len());
-        keys.retain(|key| seen.insert(key.expr.clone()));
-    }
-    first
 }
 
 /// The calls of aggregates in some expressions.
