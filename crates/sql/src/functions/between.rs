@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::compute::and_kleene;
+use datafusion::arrow::compute::kernels::cmp::{gt_eq, lt_eq};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
@@ -13,9 +13,8 @@ use datafusion::logical_expr::{
     Between, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility, not,
 };
-use datafusion::physical_expr_common::datum::apply_cmp;
 
-use super::nested_order::{compare_nested, is_nested};
+use super::nested_order::{all_rows, compare_nested, is_nested};
 
 /// `BETWEEN` as a call of the function, if it has to be.
 pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -57,14 +56,16 @@ impl ScalarUDFImpl for IsBetween {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value, low, high] = &args.args[..] else {
+        let sides = all_rows(&args)?;
+        let [value, low, high] = &sides[..] else {
             return internal_err!("BETWEEN has three values");
         };
-        let compare = if value.data_type().is_nested() { compare_nested } else { apply_cmp };
-        let from = compare(Operator::GtEq, value, low)?;
-        let upto = compare(Operator::LtEq, value, high)?;
-        let sides = ColumnarValue::values_to_arrays(&[from, upto])?;
-        let [from, upto] = [&sides[0], &sides[1]].map(|side| as_boolean_array(side));
-        Ok(ColumnarValue::Array(Arc::new(and_kleene(from?, upto?)?)))
+        let within = if value.data_type().is_nested() {
+            let from = compare_nested(Operator::GtEq, value, low)?;
+            and_kleene(&from, &compare_nested(Operator::LtEq, value, high)?)?
+        } else {
+            and_kleene(&gt_eq(value, low)?, &lt_eq(value, high)?)?
+        };
+        Ok(ColumnarValue::Array(Arc::new(within)))
     }
 }

@@ -4,10 +4,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, BooleanArray, make_comparator};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, make_comparator};
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::compute::{SortOptions, interleave};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
@@ -16,7 +17,22 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility,
 };
 
+/// As `ORDER BY` has values with parts: a part that is NULL is the greatest.
 const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
+
+/// Whether values of a type have parts that can be ordered.
+pub(super) fn has_ordered_parts(data_type: &DataType) -> bool {
+    data_type.is_nested() && RowConverter::supports_fields(&[field_of(data_type)])
+}
+
+/// Makes rows of values with parts that stand to each other as these.
+pub(super) fn converter_of(data_type: &DataType) -> Result<RowConverter> {
+    Ok(RowConverter::new(vec![field_of(data_type)])?)
+}
+
+fn field_of(data_type: &DataType) -> SortField {
+    SortField::new_with_options(data_type.clone(), ASCENDING)
+}
 
 /// A comparison of lists or structs as a call of the function.
 pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -28,7 +44,7 @@ pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         }
         Expr::ScalarFunction(call)
             if let Some(wanted) = wanted_by(call.name())
-                && call.args.first().is_some_and(|first| is_nested(first, schema)) =>
+                && call.args.first().is_some_and(|first| is_ordered(first, schema)) =>
         {
             let extreme = ScalarUDF::from(NestedExtreme::new(wanted));
             Ok(Transformed::yes(extreme.call(call.args)))
@@ -52,6 +68,10 @@ fn wanted_by(function: &str) -> Option<Ordering> {
 
 pub(super) fn is_nested(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type.is_nested())
+}
+
+fn is_ordered(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| has_ordered_parts(&data_type))
 }
 
 fn are_nested(left: &Expr, right: &Expr, schema: &DFSchema) -> Result<bool> {
@@ -95,25 +115,29 @@ impl ScalarUDFImpl for NestedOrder {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [left, right] = &args.args[..] else {
+        let sides = all_rows(&args)?;
+        let [left, right] = &sides[..] else {
             return internal_err!("two values are compared");
         };
-        compare_nested(self.op, left, right)
+        Ok(ColumnarValue::Array(Arc::new(compare_nested(self.op, left, right)?)))
     }
 }
 
-/// How two values that have parts stand to each other; where one is NULL as a whole, that is not known.
+/// The arguments of a function, with a value for each row.
+pub(super) fn all_rows(args: &ScalarFunctionArgs) -> Result<Vec<ArrayRef>> {
+    args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect()
+}
+
+/// How values that have parts stand to others, row by row; where one is NULL as a whole, that is not known.
 pub(super) fn compare_nested(
     op: Operator,
-    left: &ColumnarValue,
-    right: &ColumnarValue,
-) -> Result<ColumnarValue> {
-    let sides = ColumnarValue::values_to_arrays(&[left.clone(), right.clone()])?;
-    let [left, right] = [&sides[0], &sides[1]];
+    left: &ArrayRef,
+    right: &ArrayRef,
+) -> Result<BooleanArray> {
     let order = make_comparator(left, right, ASCENDING)?;
     let holds = BooleanBuffer::collect_bool(left.len(), |row| is(op, order(row, row)));
     let nulls = NullBuffer::union(left.logical_nulls().as_ref(), right.logical_nulls().as_ref());
-    Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(holds, nulls))))
+    Ok(BooleanArray::new(holds, nulls))
 }
 
 fn is(op: Operator, order: Ordering) -> bool {
@@ -152,29 +176,26 @@ impl ScalarUDFImpl for NestedExtreme {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let values = ColumnarValue::values_to_arrays(&args.args)?;
-        let rows = values.first().map_or(0, |first| first.len());
-        // Which of the arguments is the extreme so far.
-        let mut chosen = vec![0; rows];
-        for (at, value) in values.iter().enumerate().skip(1) {
-            let there = value.logical_nulls();
-            for (before, earlier) in values[..at].iter().enumerate() {
-                let order = make_comparator(value, earlier, ASCENDING)?;
-                let earlier_there = earlier.logical_nulls();
-                let is_there = |nulls: &Option<NullBuffer>, row| {
-                    nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
-                };
-                for row in (0..rows).filter(|row| is_there(&there, *row)) {
-                    if chosen[row] == before
-                        && (!is_there(&earlier_there, row) || order(row, row) == self.wanted)
-                    {
-                        chosen[row] = at;
-                    }
+        let values = all_rows(&args)?;
+        let converter = converter_of(args.return_type())?;
+        let rows =
+            values.iter().map(|column| Ok(converter.convert_columns(&[Arc::clone(column)])?));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let nulls: Vec<_> = values.iter().map(|column| column.logical_nulls()).collect();
+        let is_there = |at: usize, row| nulls[at].as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        // Which of the arguments is the extreme.
+        let extreme = |row| {
+            let mut best = 0;
+            for at in (1..values.len()).filter(|at| is_there(*at, row)) {
+                let order = rows[at].row(row).cmp(&rows[best].row(row));
+                if !is_there(best, row) || order == self.wanted {
+                    best = at;
                 }
             }
-        }
+            (best, row)
+        };
+        let places: Vec<_> = (0..args.number_rows).map(extreme).collect();
         let values: Vec<&dyn Array> = values.iter().map(|values| values.as_ref()).collect();
-        let places: Vec<_> = chosen.into_iter().zip(0..).collect();
         Ok(ColumnarValue::Array(interleave(&values, &places)?))
     }
 }

@@ -74,6 +74,8 @@ use sliding::SlidingSum;
 use spans::ExtremeSpan;
 use times::{Question, Times};
 
+use super::nested_order::has_ordered_parts;
+
 /// The names of the aggregates that may answer with a float of their own making, of the one that counts texts, of those
 /// that collect what they are given, and of those that cannot forget it.
 pub(super) const NAMES: [&str; 33] = [
@@ -229,7 +231,7 @@ impl Amended {
             DataType::Interval(IntervalUnit::MonthDayNano) => {
                 Some(Box::new(ExtremeSpan::new(wanted, slides)))
             }
-            nested if ExtremeRow::is_of(nested) => {
+            nested if has_ordered_parts(nested) => {
                 Some(Box::new(ExtremeRow::new(wanted, slides, nested)?))
             }
             _ => None,
@@ -376,7 +378,7 @@ impl AggregateUDFImpl for Amended {
             return Ok(Box::new(DistinctValues::new(data_type)));
         }
         if let Some(wanted) = self.wanted()
-            && ExtremeRow::is_of(args.return_type())
+            && has_ordered_parts(args.return_type())
         {
             return Ok(Box::new(ExtremeRows::new(wanted, args.return_type())?));
         }
@@ -486,7 +488,7 @@ impl AggregateUDFImpl for Amended {
         // That of `corr` takes sums of squares from one another, which leaves few digits or none.
         let is_exact = self.inner().name() != "corr";
         let of = args.expr_fields.first().map(|field| field.data_type());
-        let of_rows = self.wanted().is_some() && ExtremeRow::is_of(args.return_type());
+        let of_rows = self.wanted().is_some() && has_ordered_parts(args.return_type());
         let is_other = !matches!(self.extreme(args.return_type(), false), Ok(None))
             || self.type_of_times(of).is_some();
         of_rows

@@ -1,20 +1,19 @@
-//! The least and the greatest of structs and lists.
+//! The least and the greatest of structs and lists, as `ORDER BY` has them: where a part is NULL, it is the greatest. DataFusion takes it
+//! for equal to every other.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
-use datafusion::arrow::compute::{SortOptions, cast, take};
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::arrow::row::{OwnedRow, RowConverter};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::distinct::is_kept;
-
-/// As `ORDER BY` has them: where a part is NULL, it is the greatest. DataFusion takes it for equal to every other.
-const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
+use crate::functions::nested_order::converter_of;
 
 /// The extreme of values that have parts.
 #[derive(Debug)]
@@ -44,12 +43,6 @@ impl ExtremeRow {
             come: 0,
             left: 0,
         })
-    }
-
-    /// Whether values of a type have parts that can be ordered.
-    pub(super) fn is_of(data_type: &DataType) -> bool {
-        let field = || SortField::new_with_options(data_type.clone(), ASCENDING);
-        data_type.is_nested() && RowConverter::supports_fields(&[field()])
     }
 }
 
@@ -203,9 +196,4 @@ impl GroupsAccumulator for ExtremeRows {
         let places = self.best.capacity() * size_of::<Option<OwnedRow>>();
         size_of_val(self) + self.converter.size() + places + self.best_bytes
     }
-}
-
-fn converter_of(data_type: &DataType) -> Result<RowConverter> {
-    let field = SortField::new_with_options(data_type.clone(), ASCENDING);
-    Ok(RowConverter::new(vec![field])?)
 }
