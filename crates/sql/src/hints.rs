@@ -122,7 +122,8 @@ const HINTS: &[(&str, &str)] = &[
 
 const EXTRACT: &str =
     "write extract(hour FROM time), also year, month, day, minute, second, week, dow, doy";
-const ARG_MAX: &str = "write last(value, time), or first_value(value ORDER BY other DESC NULLS LAST)";
+const ARG_MAX: &str =
+    "write last(value, time), or first_value(value ORDER BY other DESC NULLS LAST)";
 const ARG_MIN: &str = "write first(value, time), or first_value(value ORDER BY other)";
 const ASOF: &str = "write a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.sensor = b.sensor; rows without a partner are kept";
 const FILL: &str = "gaps are filled by locf(...) and interpolate(...) OVER (ORDER BY time), over times from \

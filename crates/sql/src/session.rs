@@ -37,6 +37,7 @@ use crate::script::Script;
 use crate::settings::Settings;
 use crate::size::check_size;
 use crate::statements::{self, Action};
+use crate::unnested::UnnestedRelations;
 use crate::{asof, functions, names, operators, rules};
 
 /// The share of the memory budget that all queries of a session have for sorting, grouping and
@@ -80,7 +81,7 @@ impl Session {
             .with_config(config(options))
             .with_runtime_env(runtime)
             .with_query_planner(Arc::new(Planner))
-            .with_relation_planners(vec![Arc::new(NamedCalls)])
+            .with_relation_planners(vec![Arc::new(NamedCalls), Arc::new(UnnestedRelations)])
             .with_analyzer_rules(rules::analyzers())
             .with_optimizer_rules(rules::optimizers(query_bytes(options)))
             .with_physical_optimizer_rules(rules::physical(query_bytes(options)))

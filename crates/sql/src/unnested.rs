@@ -7,16 +7,22 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, FunctionalDependencies};
 use datafusion::error::Result;
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::{
+    TableFactor, TableSample, TableSampleKind, TableSampleModifier,
+};
 
 /// Puts the function between `unnest` and what may have unique columns.
 #[derive(Debug)]
@@ -105,4 +111,55 @@ impl ScalarUDFImpl for Repeated {
     fn preserves_lex_ordering(&self, _: &[ExprProperties]) -> Result<bool> {
         Ok(true)
     }
+}
+
+/// Subqueries and tables of `WITH` over `unnest`, whose columns nobody takes for determined by others: a `GROUP BY` takes what is
+/// determined by its keys for further keys as it is planned, before any rule.
+#[derive(Debug)]
+pub(crate) struct UnnestedRelations;
+
+impl RelationPlanner for UnnestedRelations {
+    fn plan_relation(
+        &self,
+        mut relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let (alias, sample) = match &mut relation {
+            TableFactor::Derived { alias, sample, .. }
+            | TableFactor::Table { alias, sample, .. } => (alias, sample),
+            _ => return Ok(RelationPlanning::Original(Box::new(relation))),
+        };
+        // Statements with a sample have been refused (`clauses.rs`): it says that this one comes from here.
+        if sample.replace(passed()).is_some() {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        let alias = alias.take();
+        let plan = independent(context.plan(relation)?)?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+    }
+}
+
+/// The mark of a relation that DataFusion is to plan.
+fn passed() -> TableSampleKind {
+    TableSampleKind::AfterTableAlias(Box::new(TableSample {
+        modifier: TableSampleModifier::Sample,
+        name: None,
+        quantity: None,
+        seed: None,
+        bucket: None,
+        offset: None,
+    }))
+}
+
+/// A plan of whose columns none is known to determine others, if it unnests.
+fn independent(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let is_unnest = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Unnest(_)));
+    if plan.schema().functional_dependencies().is_empty() || !plan.exists(is_unnest)? {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    let schema = plan.schema().as_ref().clone();
+    let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+    let shown = Projection::try_new_with_schema(columns, Arc::new(plan), Arc::new(schema))?;
+    Ok(LogicalPlan::Projection(shown))
 }

@@ -1,7 +1,7 @@
 //! The tables and columns that writes lack, which are made before their rows are written: those of many writes by one
 //! commit of the manifest, which costs the same for all of them as for one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, FieldType, Result, RowError, TableId, TableSchema, WriteBatch};
@@ -28,15 +28,19 @@ impl Db {
         }
         let engine = self.engine();
         let mut wanted = Vec::new();
+        // The schemas as the writes before have made them: one that does not fit those is refused, too.
+        let mut schemas: HashMap<&str, Arc<TableSchema>> = HashMap::new();
         // A malformed one is refused before it gets anything.
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
             let table = engine.table(name).ok();
-            let lacks = table.as_ref().is_none_or(|table| lacks_columns(&table.schema(), batch));
-            let is_left =
-                |planned: Planned| self.check_write(&planned, batch, options, &mut Vec::new());
-            if lacks
-                && Planned::of(name, table.clone(), batch).and_then(is_left).is_ok_and(|left| left)
-            {
+            let schema = schemas.get(name).cloned();
+            let schema = schema.or_else(|| table.as_ref().map(|table| table.schema()));
+            if schema.as_ref().is_some_and(|schema| !lacks_columns(schema, batch)) {
+                continue;
+            }
+            let Ok(planned) = Planned::of(name, table.clone(), schema, batch) else { continue };
+            if let Ok(true) = self.check_write(&planned, batch, options, &mut Vec::new()) {
+                schemas.insert(name, planned.made.schema());
                 wanted.push((name, batch, table));
             }
         }
@@ -73,7 +77,8 @@ impl Db {
             Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
         };
-        if !check(&Planned::of(name, table.clone(), batch)?)? {
+        let schema = table.as_ref().map(|table| table.schema());
+        if !check(&Planned::of(name, table.clone(), schema, batch)?)? {
             return Ok(None);
         }
         let mut making = Making::begin(engine);
@@ -106,21 +111,36 @@ impl Db {
 
 /// A table as a write needs it that lacks columns of it, or all of it, before these are made.
 pub(crate) struct Planned {
-    /// The table that is there, and how many tags it had when this was planned.
+    /// The table that is there, and how many tags, the first ones of both, it has in common with the other.
     found: Option<(Arc<Table>, usize)>,
     /// One with all columns, and without rows.
     pub(crate) made: Table,
 }
 
 impl Planned {
-    fn of(name: &str, found: Option<Arc<Table>>, batch: &WriteBatch) -> Result<Self> {
-        let Some(found) = found else {
-            return Ok(Self { found: None, made: Table::new(first_schema(name, batch)?) });
+    /// What a batch needs beside a schema, that of the table or one to which other writes have added columns.
+    fn of(
+        name: &str,
+        found: Option<Arc<Table>>,
+        schema: Option<Arc<TableSchema>>,
+        batch: &WriteBatch,
+    ) -> Result<Self> {
+        let schema = match schema {
+            None => first_schema(name, batch)?,
+            Some(schema) => {
+                let mut schema = Arc::unwrap_or_clone(schema);
+                add_columns_of(batch, &mut schema)?;
+                schema
+            }
         };
-        let mut schema = (*found.schema()).clone();
-        let tags = schema.tags.len();
-        add_columns_of(batch, &mut schema)?;
-        Ok(Self { found: Some((found, tags)), made: Table::new(schema) })
+        // Other writes may add tags meanwhile.
+        let found = found.map(|found| {
+            let own = found.schema();
+            let both = own.tags.iter().zip(&schema.tags).take_while(|(own, made)| own == made);
+            let tags = both.count();
+            (found, tags)
+        });
+        Ok(Self { found, made: Table::new(schema) })
     }
 
     /// The table that has the rows which are there.

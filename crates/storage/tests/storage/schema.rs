@@ -259,6 +259,39 @@ fn refused_loads_leave_no_columns_behind() {
     assert_eq!(names().len(), before.len() + 2);
 }
 
+/// Of writes that are prepared together, one that does not fit what those before it make gets no columns, which would be of its
+/// types.
+#[test]
+fn writes_that_do_not_fit_those_before_make_no_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir);
+    let batch = |fields: &[(&str, ArrayRef)]| WriteBatch {
+        time: vec![5].into(),
+        tags: Vec::new(),
+        fields: fields
+            .iter()
+            .map(|(name, values)| FieldColumn {
+                name: (*name).to_owned(),
+                values: Arc::clone(values),
+            })
+            .collect(),
+    };
+    let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    let first = batch(&[("v", Arc::clone(&number))]);
+    let wrong = batch(&[("v", Arc::clone(&text)), ("other", text)]);
+    let last = batch(&[("v", Arc::clone(&number)), ("other", number)]);
+    let options = WriteOptions {
+        unknown: Unknown::Create,
+        bad_rows: BadRows::SetAside,
+        ..WriteOptions::default()
+    };
+    db.prepare(&[("plant", &first), ("plant", &wrong), ("plant", &last)], &options).unwrap();
+    let written = [&first, &wrong, &last].map(|batch| db.write("plant", batch, &options));
+    let rows = written.map(|report| report.map_or(0, |report| report.rows));
+    assert_eq!(rows, [1, 0, 1]);
+}
+
 /// Rows that are all set aside make nothing.
 #[test]
 fn rows_that_are_set_aside_make_no_columns() {
