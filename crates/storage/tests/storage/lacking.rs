@@ -108,12 +108,16 @@ fn writes_that_differ_make_one_table() {
     let rows = [
         ("new", row(&[("a", "x")], &["v"])),
         ("old", row(&[("a", "x")], &["w"])),
-        ("new", row(&[("b", "x")], &["time", "v"])),
+        ("new", row(&[("b", "x")], &["u", "v"])),
         ("both", row(&[("a", "x")], &["a"])),
+        ("new", row(&[("c", "x")], &["time", "v"])),
     ];
     let writes: Vec<_> = rows.iter().map(|(table, rows)| (*table, rows)).collect();
     db.prepare(&writes, &CREATE).unwrap();
-    assert_eq!(columns(&db, "new"), ["time", "a", "v", "b"]);
+    assert_eq!(columns(&db, "new"), ["time", "a", "v", "b", "u"]);
+    // It will be refused, as its field is the time of the table that those before it make.
+    assert_eq!(db.write("new", &rows[4].1, &CREATE).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(columns(&db, "new"), ["time", "a", "v", "b", "u"]);
     assert_eq!(columns(&db, "old"), ["time", "value", "a", "w"]);
     // It is refused, as it would have a tag and a field of one name.
     assert_eq!(db.schema("both").unwrap_err().kind(), ErrorKind::NotFound);
