@@ -134,7 +134,7 @@ impl RelationPlanner for UnnestedRelations {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         let alias = alias.take();
-        let plan = independent(context.plan(relation)?)?;
+        let plan = independent(context.plan(relation)?)?.data;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
@@ -151,15 +151,17 @@ fn passed() -> TableSampleKind {
     }))
 }
 
-/// A plan of whose columns none is known to determine others, if it unnests.
-fn independent(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let is_unnest = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Unnest(_)));
-    if plan.schema().functional_dependencies().is_empty() || !plan.exists(is_unnest)? {
-        return Ok(plan);
+/// A plan in which `unnest` leaves no column known to determine others. What is so above it stays so.
+fn independent(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if plan.schema().functional_dependencies().is_empty() {
+        return Ok(Transformed::no(plan));
     }
-    let columns = plan.schema().columns().into_iter().map(Expr::Column).collect();
-    let schema = plan.schema().as_ref().clone();
-    let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
-    let shown = Projection::try_new_with_schema(columns, Arc::new(plan), Arc::new(schema))?;
-    Ok(LogicalPlan::Projection(shown))
+    if let LogicalPlan::Unnest(mut unnest) = plan {
+        let schema = unnest.schema.as_ref().clone();
+        let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+        unnest.schema = Arc::new(schema);
+        return Ok(Transformed::yes(LogicalPlan::Unnest(unnest)));
+    }
+    let plan = plan.map_children(independent)?;
+    if plan.transformed { plan.map_data(LogicalPlan::recompute_schema) } else { Ok(plan) }
 }

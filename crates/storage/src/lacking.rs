@@ -29,19 +29,36 @@ impl Db {
         let engine = self.engine();
         let mut wanted = Vec::new();
         // The schemas as the writes before have made them: one that does not fit those is refused, too.
-        let mut schemas: HashMap<&str, Arc<TableSchema>> = HashMap::new();
+        let mut schemas: HashMap<&str, TableSchema> = HashMap::new();
         // A malformed one is refused before it gets anything.
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
             let table = engine.table(name).ok();
-            let schema = schemas.get(name).cloned();
-            let schema = schema.or_else(|| table.as_ref().map(|table| table.schema()));
-            if schema.as_ref().is_some_and(|schema| !lacks_columns(schema, batch)) {
+            let lacks = match (schemas.get(name), &table) {
+                (Some(schema), _) => lacks_columns(schema, batch),
+                (None, Some(table)) => lacks_columns(&table.schema(), batch),
+                (None, None) => true,
+            };
+            if !lacks {
                 continue;
             }
-            let Ok(planned) = Planned::of(name, table.clone(), schema, batch) else { continue };
-            if let Ok(true) = self.check_write(&planned, batch, options, &mut Vec::new()) {
-                schemas.insert(name, planned.made.schema());
-                wanted.push((name, batch, table));
+            // It grows without being copied: there may be as many columns as writes.
+            let known = schemas.remove(name);
+            let known = known.or_else(|| Some((*table.as_ref()?.schema()).clone()));
+            let columns = known.as_ref().map(|schema| schema.columns.len());
+            let mut schema = known.unwrap_or_else(|| empty_schema(name, batch));
+            if !name.is_empty() && add_columns_of(batch, &mut schema).is_ok() {
+                let planned = Planned::of(table.clone(), schema);
+                let is_taken = self.check_write(&planned, batch, options, &mut Vec::new());
+                schema = planned.made.into_schema();
+                if let Ok(true) = is_taken {
+                    schemas.insert(name, schema);
+                    wanted.push((name, batch, table));
+                    continue;
+                }
+            }
+            if let Some(columns) = columns {
+                schema.cut_back(columns);
+                schemas.insert(name, schema);
             }
         }
         if wanted.is_empty() {
@@ -77,8 +94,15 @@ impl Db {
             Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
         };
-        let schema = table.as_ref().map(|table| table.schema());
-        if !check(&Planned::of(name, table.clone(), schema, batch)?)? {
+        let schema = match &table {
+            None => first_schema(name, batch)?,
+            Some(table) => {
+                let mut schema = (*table.schema()).clone();
+                add_columns_of(batch, &mut schema)?;
+                schema
+            }
+        };
+        if !check(&Planned::of(table.clone(), schema))? {
             return Ok(None);
         }
         let mut making = Making::begin(engine);
@@ -118,21 +142,8 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// What a batch needs beside a schema, that of the table or one to which other writes have added columns.
-    fn of(
-        name: &str,
-        found: Option<Arc<Table>>,
-        schema: Option<Arc<TableSchema>>,
-        batch: &WriteBatch,
-    ) -> Result<Self> {
-        let schema = match schema {
-            None => first_schema(name, batch)?,
-            Some(schema) => {
-                let mut schema = Arc::unwrap_or_clone(schema);
-                add_columns_of(batch, &mut schema)?;
-                schema
-            }
-        };
+    /// With all columns of `schema`: those of the table and what it lacks.
+    fn of(found: Option<Arc<Table>>, schema: TableSchema) -> Self {
         // Other writes may add tags meanwhile.
         let found = found.map(|found| {
             let own = found.schema();
@@ -140,7 +151,7 @@ impl Planned {
             let tags = both.count();
             (found, tags)
         });
-        Ok(Self { found, made: Table::new(schema) })
+        Self { found, made: Table::new(schema) }
     }
 
     /// The table that has the rows which are there.
@@ -241,9 +252,14 @@ fn first_schema(name: &str, batch: &WriteBatch) -> Result<TableSchema> {
     if name.is_empty() {
         return Err(Error::invalid("a table needs a name"));
     }
-    let mut schema = TableSchema::new(TableId::default(), name, time_name(batch));
+    let mut schema = empty_schema(name, batch);
     add_columns_of(batch, &mut schema)?;
     Ok(schema)
+}
+
+/// That schema before it has any column of the batch.
+fn empty_schema(name: &str, batch: &WriteBatch) -> TableSchema {
+    TableSchema::new(TableId::default(), name, time_name(batch))
 }
 
 /// The name of the time column of a table that is made by its first write: `time`, behind as many underscores as make

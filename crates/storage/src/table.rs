@@ -113,6 +113,11 @@ impl Table {
         Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The schema of a table that is not needed any more.
+    pub(crate) fn into_schema(self) -> TableSchema {
+        Arc::unwrap_or_clone(self.schema.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Locks what readers see, for a moment.
     pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
         // Every change is made by calls that do not panic half-way.

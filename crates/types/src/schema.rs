@@ -271,6 +271,17 @@ impl TableSchema {
         Ok(id)
     }
 
+    /// Takes back the columns behind the first `count`, which were added last.
+    pub fn cut_back(&mut self, count: usize) {
+        for column in self.columns.drain(count.min(self.columns.len())..) {
+            match column.kind {
+                ColumnKind::Time => {}
+                ColumnKind::Tag(_) => drop(self.tags.pop()),
+                ColumnKind::Field(_) => drop(self.fields.pop()),
+            }
+        }
+    }
+
     /// Makes the time column the next one in the order of declaration: moves it behind all
     /// columns that exist now.
     pub fn place_time_last(&mut self) {

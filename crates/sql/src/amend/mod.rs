@@ -134,9 +134,10 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         let kept = kept.transform_data(|node| Ok(bounded::amend(node)))?;
         let kept = kept.transform_data(|node| Ok(amend_window(node)))?;
         let kept = kept.transform_data(|node| aggregates::amend(node, schema))?;
+        // Before what becomes more than one call, of which only the outer one would be looked at.
+        let kept = kept.transform_data(|node| floats::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(between(node, schema)))?;
-        let kept = kept.transform_data(|node| nested_order(node, schema))?;
-        kept.transform_data(|node| floats::amend(node, schema))
+        kept.transform_data(|node| nested_order(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))
 }

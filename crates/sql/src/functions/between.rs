@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::and_kleene;
-use datafusion::arrow::compute::kernels::cmp::{gt_eq, lt_eq};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, internal_err};
@@ -13,8 +13,9 @@ use datafusion::logical_expr::{
     Between, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility, not,
 };
+use datafusion::physical_expr_common::datum::apply_cmp;
 
-use super::nested_order::{all_rows, compare_nested, is_nested};
+use super::nested_order::{compare_nested, is_nested};
 
 /// `BETWEEN` as a call of the function, if it has to be.
 pub(crate) fn amend(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -56,16 +57,15 @@ impl ScalarUDFImpl for IsBetween {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let sides = all_rows(&args)?;
-        let [value, low, high] = &sides[..] else {
+        let [value, low, high] = &args.args[..] else {
             return internal_err!("BETWEEN has three values");
         };
-        let within = if value.data_type().is_nested() {
-            let from = compare_nested(Operator::GtEq, value, low)?;
-            and_kleene(&from, &compare_nested(Operator::LtEq, value, high)?)?
-        } else {
-            and_kleene(&gt_eq(value, low)?, &lt_eq(value, high)?)?
+        let rows = args.number_rows;
+        let compare = |op, bound| match value.data_type().is_nested() {
+            true => compare_nested(op, value, bound, rows),
+            false => Ok(apply_cmp(op, value, bound)?.to_array(rows)?.as_boolean().clone()),
         };
+        let within = and_kleene(&compare(Operator::GtEq, low)?, &compare(Operator::LtEq, high)?)?;
         Ok(ColumnarValue::Array(Arc::new(within)))
     }
 }

@@ -115,29 +115,53 @@ impl ScalarUDFImpl for NestedOrder {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let sides = all_rows(&args)?;
-        let [left, right] = &sides[..] else {
+        let [left, right] = &args.args[..] else {
             return internal_err!("two values are compared");
         };
-        Ok(ColumnarValue::Array(Arc::new(compare_nested(self.op, left, right)?)))
+        let compared = compare_nested(self.op, left, right, args.number_rows)?;
+        Ok(ColumnarValue::Array(Arc::new(compared)))
     }
 }
 
-/// The arguments of a function, with a value for each row.
-pub(super) fn all_rows(args: &ScalarFunctionArgs) -> Result<Vec<ArrayRef>> {
-    args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect()
+/// A value for each row, or one for all of them, which is not repeated.
+struct Side {
+    values: ArrayRef,
+    nulls: Option<NullBuffer>,
+    is_constant: bool,
 }
 
-/// How values that have parts stand to others, row by row; where one is NULL as a whole, that is not known.
+impl Side {
+    fn of(value: &ColumnarValue) -> Result<Self> {
+        let values = value.to_array(1)?;
+        let (nulls, is_constant) =
+            (values.logical_nulls(), matches!(value, ColumnarValue::Scalar(_)));
+        Ok(Self { values, nulls, is_constant })
+    }
+
+    /// Where the value of a row is.
+    const fn place(&self, row: usize) -> usize {
+        if self.is_constant { 0 } else { row }
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(self.place(row)))
+    }
+}
+
+/// How values that have parts stand to others, in so many rows; where one is NULL as a whole, that is not known.
 pub(super) fn compare_nested(
     op: Operator,
-    left: &ArrayRef,
-    right: &ArrayRef,
+    left: &ColumnarValue,
+    right: &ColumnarValue,
+    rows: usize,
 ) -> Result<BooleanArray> {
-    let order = make_comparator(left, right, ASCENDING)?;
-    let holds = BooleanBuffer::collect_bool(left.len(), |row| is(op, order(row, row)));
-    let nulls = NullBuffer::union(left.logical_nulls().as_ref(), right.logical_nulls().as_ref());
-    Ok(BooleanArray::new(holds, nulls))
+    let (left, right) = (Side::of(left)?, Side::of(right)?);
+    let order = make_comparator(&left.values, &right.values, ASCENDING)?;
+    let holds = |row| is(op, order(left.place(row), right.place(row)));
+    let is_known = |row| !left.is_null(row) && !right.is_null(row);
+    let holds = BooleanBuffer::collect_bool(rows, holds);
+    let known = NullBuffer::new(BooleanBuffer::collect_bool(rows, is_known));
+    Ok(BooleanArray::new(holds, Some(known)))
 }
 
 fn is(op: Operator, order: Ordering) -> bool {
@@ -176,26 +200,24 @@ impl ScalarUDFImpl for NestedExtreme {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let values = all_rows(&args)?;
+        let sides = args.args.iter().map(Side::of).collect::<Result<Vec<_>>>()?;
         let converter = converter_of(args.return_type())?;
-        let rows =
-            values.iter().map(|column| Ok(converter.convert_columns(&[Arc::clone(column)])?));
-        let rows = rows.collect::<Result<Vec<_>>>()?;
-        let nulls: Vec<_> = values.iter().map(|column| column.logical_nulls()).collect();
-        let is_there = |at: usize, row| nulls[at].as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        let rows = |side: &Side| Ok(converter.convert_columns(&[Arc::clone(&side.values)])?);
+        let rows = sides.iter().map(rows).collect::<Result<Vec<_>>>()?;
         // Which of the arguments is the extreme.
         let extreme = |row| {
+            let value = |at: usize| rows[at].row(sides[at].place(row));
             let mut best = 0;
-            for at in (1..values.len()).filter(|at| is_there(*at, row)) {
-                let order = rows[at].row(row).cmp(&rows[best].row(row));
-                if !is_there(best, row) || order == self.wanted {
+            for at in (1..sides.len()).filter(|at| !sides[*at].is_null(row)) {
+                let order = value(at).cmp(&value(best));
+                if sides[best].is_null(row) || order == self.wanted {
                     best = at;
                 }
             }
-            (best, row)
+            (best, sides[best].place(row))
         };
         let places: Vec<_> = (0..args.number_rows).map(extreme).collect();
-        let values: Vec<&dyn Array> = values.iter().map(|values| values.as_ref()).collect();
+        let values: Vec<&dyn Array> = sides.iter().map(|side| side.values.as_ref()).collect();
         Ok(ColumnarValue::Array(interleave(&values, &places)?))
     }
 }
