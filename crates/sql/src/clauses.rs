@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
     SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins,
-    Value, VisitorMut, WildcardAdditionalOptions,
+    Value, Visit, VisitorMut, WildcardAdditionalOptions, visit_expressions, visit_relations,
 };
 use tidefall_types::{Error, Result};
 
@@ -117,6 +117,7 @@ fn limit_fetched(query: &mut Query) -> Result<()> {
 
 fn check_query(query: &Query) -> Result<()> {
     check_sets(&query.body)?;
+    check_with(query)?;
     refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
     refuse(query.format_clause.is_some(), "FORMAT", "whoever sends the query chooses the format")?;
     refuse(
@@ -125,6 +126,58 @@ fn check_query(query: &Query) -> Result<()> {
         "readers see one state, and wait for nobody",
     )?;
     refuse(query.for_clause.is_some(), "FOR", "whoever sends the query chooses the format")
+}
+
+/// Functions that answer otherwise each time.
+const VOLATILE: [&str; 2] = ["random", "uuid"];
+
+/// A name of `WITH` stands for its query in each place, which is computed there: what is random would be another thing in each.
+fn check_with(query: &Query) -> Result<()> {
+    let Some(with) = &query.with else { return Ok(()) };
+    let mut random: Vec<&str> = Vec::new();
+    for (number, table) in with.cte_tables.iter().enumerate() {
+        let is_of_random = random.iter().any(|name| uses(&*table.query, name) > 0);
+        if !is_of_random && !is_random(&table.query) {
+            continue;
+        }
+        let name = &table.alias.name.value;
+        let in_others = with.cte_tables[number + 1..].iter().map(|other| uses(&*other.query, name));
+        let places = in_others.sum::<usize>()
+            + uses(&*query.body, name)
+            + query.order_by.as_ref().map_or(0, |order| uses(order, name));
+        if places > 1 {
+            return Err(Error::unsupported(format!(
+                "{name} of WITH is named in {places} places, and computed in each: random() and uuid() would give other rows to each of \
+                 them; name it once, or write its rows to a table first (INSERT INTO ... SELECT)"
+            )));
+        }
+        random.push(name);
+    }
+    Ok(())
+}
+
+/// How often a query names a table.
+fn uses(query: &impl Visit, name: &str) -> usize {
+    let mut uses = 0;
+    let _ = visit_relations(query, |relation| {
+        let is_it = match &relation.0[..] {
+            [part] => part.as_ident().is_some_and(|part| part.value.eq_ignore_ascii_case(name)),
+            _ => false,
+        };
+        uses += usize::from(is_it);
+        ControlFlow::<()>::Continue(())
+    });
+    uses
+}
+
+fn is_random(query: &Query) -> bool {
+    visit_expressions(query, |expr| match expr {
+        Expr::Function(call) if VOLATILE.contains(&&*call.name.to_string().to_lowercase()) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 /// `FROM t` is short for `SELECT * FROM t`; a query that names no columns otherwise has forgotten them.
