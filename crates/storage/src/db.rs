@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
+use crate::cascade::compact;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
@@ -21,7 +22,8 @@ use crate::store::names::{self, Mark};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo};
 use crate::table::Table;
 use crate::upkeep::{
-    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,
+    Effort, cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
+    spawn_flusher, spawn_tide,
 };
 use crate::wal::Wal;
 
@@ -88,9 +90,12 @@ impl Db {
             tracing::info!(rows, "brought rows back from the log");
         }
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
-        let committer = spawn_committer(&engine)?;
-        let tide = spawn_tide(&engine).inspect_err(|_| engine.commits.close())?;
-        Ok(Self::with(engine, None, vec![committer, tide]))
+        // One that cannot be started ends the others with the database.
+        let db = Self::with(Arc::clone(&engine), None, vec![spawn_committer(&engine)?]);
+        for spawn in [spawn_flusher, spawn_compactor, spawn_tide] {
+            db.shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(spawn(&engine)?);
+        }
+        Ok(db)
     }
 
     /// A database that nobody writes through it, for this reason.
@@ -169,8 +174,10 @@ impl Db {
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _turns = (engine.maintain()?, engine.compact()?, engine.begin_flush()?);
         let table = engine.table(name)?;
+        // Until it is known who reads its objects.
+        let _alone = engine.install_alone();
         // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
         let mut manifest = engine.manifest();
         engine.commit(&mut manifest, &[Edit::DropTable(table.id)])?;
@@ -237,7 +244,7 @@ impl Db {
     pub fn flush(&self) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _flushing = engine.begin_flush()?;
         caught(|| flush(engine))
     }
 
@@ -266,7 +273,7 @@ impl Db {
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _turns = (engine.maintain()?, engine.compact()?);
         let tables = match &request.table {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
@@ -277,7 +284,11 @@ impl Db {
         }
         let report = for_all(&tables, |table| {
             table.failed.forget();
-            cascade_table(engine, table, request.target)
+            let fallen = cascade_table(engine, table, request.target, Effort::All);
+            let compacted = table.check_whole().and_then(|()| compact(engine, table));
+            let mut report = fallen?;
+            report += compacted?;
+            Ok(report)
         });
         caught(|| forget(engine))?;
         report
