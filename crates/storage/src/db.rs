@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
-use crate::cascade::compact;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
@@ -22,8 +21,7 @@ use crate::store::names::{self, Mark};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo};
 use crate::table::Table;
 use crate::upkeep::{
-    Effort, cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
-    spawn_flusher, spawn_tide,
+    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,
 };
 use crate::wal::Wal;
 
@@ -90,12 +88,9 @@ impl Db {
             tracing::info!(rows, "brought rows back from the log");
         }
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
-        // One that cannot be started ends the others with the database.
-        let db = Self::with(Arc::clone(&engine), None, vec![spawn_committer(&engine)?]);
-        for spawn in [spawn_flusher, spawn_compactor, spawn_tide] {
-            db.shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(spawn(&engine)?);
-        }
-        Ok(db)
+        let committer = spawn_committer(&engine)?;
+        let tide = spawn_tide(&engine).inspect_err(|_| engine.commits.close())?;
+        Ok(Self::with(engine, None, vec![committer, tide]))
     }
 
     /// A database that nobody writes through it, for this reason.
@@ -174,10 +169,8 @@ impl Db {
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _turns = (engine.maintain()?, engine.compact()?, engine.begin_flush()?);
+        let _maintenance = engine.maintain()?;
         let table = engine.table(name)?;
-        // Until it is known who reads its objects.
-        let _alone = engine.install_alone();
         // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
         let mut manifest = engine.manifest();
         engine.commit(&mut manifest, &[Edit::DropTable(table.id)])?;
@@ -244,7 +237,7 @@ impl Db {
     pub fn flush(&self) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _flushing = engine.begin_flush()?;
+        let _maintenance = engine.maintain()?;
         caught(|| flush(engine))
     }
 
@@ -273,7 +266,7 @@ impl Db {
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _turns = (engine.maintain()?, engine.compact()?);
+        let _maintenance = engine.maintain()?;
         let tables = match &request.table {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
@@ -284,11 +277,7 @@ impl Db {
         }
         let report = for_all(&tables, |table| {
             table.failed.forget();
-            let fallen = cascade_table(engine, table, request.target, Effort::All);
-            let compacted = table.check_whole().and_then(|()| compact(engine, table));
-            let mut report = fallen?;
-            report += compacted?;
-            Ok(report)
+            cascade_table(engine, table, request.target)
         });
         caught(|| forget(engine))?;
         report

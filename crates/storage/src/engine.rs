@@ -4,7 +4,7 @@ mod memory;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
@@ -57,14 +57,8 @@ pub(crate) struct Engine {
     pub(crate) wal: Mutex<Option<Wal>>,
     /// What may write, until the database closes.
     pub(crate) steps: Steps,
-    /// Held by whoever lets readings fall, tends the database or lets a table fall: one at a time.
-    maintenance: Mutex<()>,
-    /// Held by whoever lays run files together, a group at a time, and by whoever wants nobody to.
-    compaction: Mutex<()>,
-    /// Held by whoever takes rows out of memory, or puts objects where no such rows may come between.
-    flushing: Mutex<()>,
-    /// Held from the look at what the manifest lacks until it has it.
-    installing: Mutex<()>,
+    /// Held by whoever moves readings: one at a time.
+    pub(crate) maintenance: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
     reached: Mutex<Reached>,
     tables: RwLock<Tables>,
@@ -75,7 +69,7 @@ pub(crate) struct Engine {
     run_bytes: KvBytes,
     /// Whether rows in memory may be missing in the log.
     pub(crate) has_unlogged: AtomicBool,
-    /// What the background threads wait for.
+    /// Set when rows in memory have outgrown their share, or the database closes.
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
@@ -84,15 +78,10 @@ pub(crate) struct Engine {
     pub(crate) graveyard: Graveyard,
 }
 
-/// Why a background thread shall wake up.
+/// Why the background thread shall wake up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alarm {
-    /// Rows in memory have outgrown their share.
     pub(crate) is_full: bool,
-    /// There are more run files.
-    pub(crate) is_flushed: bool,
-    /// The upkeep has been round.
-    pub(crate) is_tended: bool,
     pub(crate) is_closing: bool,
 }
 
@@ -117,9 +106,6 @@ impl Engine {
             wal: Mutex::new(None),
             steps: Steps::default(),
             maintenance: Mutex::new(()),
-            compaction: Mutex::new(()),
-            flushing: Mutex::new(()),
-            installing: Mutex::new(()),
             tables: RwLock::new(Tables::default()),
             caches: Arc::new(caches),
             next_object: AtomicU64::new(state.next_object),
@@ -149,50 +135,14 @@ impl Engine {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody else tends the database.
+    /// Waits until no other step moves readings.
     ///
     /// # Errors
     /// `Closed` when the database closes meanwhile, `Unsupported` in what is called when a write is done.
     pub(crate) fn maintain(&self) -> Result<MutexGuard<'_, ()>> {
-        self.take_turn(&self.maintenance)
-    }
-
-    /// As [`Engine::maintain`], if nobody does.
-    pub(crate) fn try_to_maintain(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.maintenance.try_lock() {
-            Ok(maintenance) => Some(maintenance),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Waits until nobody lays run files together; whoever tends the database may do so first.
-    ///
-    /// # Errors
-    /// As [`Engine::maintain`].
-    pub(crate) fn compact(&self) -> Result<MutexGuard<'_, ()>> {
-        self.take_turn(&self.compaction)
-    }
-
-    /// Waits until nobody else takes rows out of memory; whoever holds one of the other two may do so. It goes on while the database
-    /// closes.
-    ///
-    /// # Errors
-    /// `Unsupported` in what is called when a write is done.
-    pub(crate) fn begin_flush(&self) -> Result<MutexGuard<'_, ()>> {
         self.commits.check_may_wait()?;
-        Ok(self.flushing.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn take_turn<'a>(&self, turns: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
-        self.commits.check_may_wait()?;
-        let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
-        self.steps.check().map(|()| turn)
-    }
-
-    /// Waits until nobody else changes which objects the manifest names, which takes a moment.
-    pub(crate) fn install_alone(&self) -> MutexGuard<'_, ()> {
-        self.installing.lock().unwrap_or_else(PoisonError::into_inner)
+        let maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        self.steps.check().map(|()| maintenance)
     }
 
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
@@ -333,7 +283,6 @@ impl Engine {
         mut edits: Vec<Edit>,
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
-        let _alone = self.install_alone();
         // What only goes needs nothing beside it, and no room for that.
         if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
             self.add_what_the_log_holds(&mut edits, &written)?;
@@ -428,8 +377,7 @@ impl Engine {
         if !is_too_much() {
             return Ok(());
         }
-        self.commits.check_may_wait()?;
-        let _alone = self.install_alone();
+        let _maintenance = self.maintain()?;
         if !is_too_much() {
             return Ok(());
         }
@@ -444,7 +392,6 @@ impl Engine {
             // The log may hold readings of the table that could not be brought back.
             return Ok(());
         }
-        let _alone = self.install_alone();
         // Read first: whatever is applied later has a later number.
         let applied = self.commits.applied();
         let oldest = self
@@ -476,9 +423,6 @@ impl Engine {
 
     /// Forgets deletes that hide nothing any more.
     pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
-        // A load that has its number, but is not to be seen yet, may be older than a delete that hides nothing else.
-        let _flushing = self.begin_flush()?;
-        let _alone = self.install_alone();
         // A delete in the log must not be forgotten before the log is cut behind it.
         let from = self.manifest().state().wal_from;
         let spent: BTreeSet<Seq> = {
@@ -511,13 +455,8 @@ impl Engine {
 
     /// Deletes objects that were replaced some time ago and that nobody reads any more.
     pub(crate) fn delete_replaced(&self) -> Result<()> {
-        let due = {
-            // Nothing that was replaced a moment ago and is not known to be in use.
-            let _alone = self.install_alone();
-            self.graveyard.due(self.now_ns())
-        };
         let mut outcome = Ok(());
-        for name in due {
+        for name in self.graveyard.due(self.now_ns()) {
             if let Some(id) = names::parse_object(&name) {
                 self.caches.forget(id);
             }

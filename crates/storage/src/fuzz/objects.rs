@@ -67,7 +67,6 @@ fn live_object(bytes: &[u8]) -> LiveObject {
         model: Model::Long,
         last_seq: Seq(1),
         last_delete: Seq(0),
-        is_distinct: false,
         time: TimeRange::ALL,
         first_sensor: 0,
         last_sensor: u32::MAX,

@@ -39,7 +39,6 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
         model: Model::Long,
         last_seq: Seq(id.0),
         last_delete: Seq(0),
-        is_distinct: false,
         time: summary.time,
         first_sensor: summary.first_sensor,
         last_sensor: summary.last_sensor,
