@@ -11,13 +11,26 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_types::{Error, Result};
 
 /// Checks and completes the clauses of a statement.
-pub(crate) struct Clauses;
+#[derive(Debug, Default)]
+pub(crate) struct Clauses {
+    /// The names of `WITH` that can be seen where the visitor is, the innermost last, and whether they are random.
+    names: Vec<(String, bool)>,
+    /// How many of them could be seen outside of each query that it is in.
+    outer: Vec<usize>,
+}
 
 impl VisitorMut for Clauses {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        flow(limit_fetched(query).and_then(|()| check_query(query)))
+        self.outer.push(self.names.len());
+        let checked = limit_fetched(query).and_then(|()| check_query(query));
+        flow(checked.and_then(|()| check_with(query, &mut self.names)))
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.names.truncate(self.outer.pop().unwrap_or(0));
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
@@ -117,7 +130,6 @@ fn limit_fetched(query: &mut Query) -> Result<()> {
 
 fn check_query(query: &Query) -> Result<()> {
     check_sets(&query.body)?;
-    check_with(query)?;
     refuse(query.settings.is_some(), "SETTINGS", "write SET as a statement of its own")?;
     refuse(query.format_clause.is_some(), "FORMAT", "whoever sends the query chooses the format")?;
     refuse(
@@ -132,15 +144,16 @@ fn check_query(query: &Query) -> Result<()> {
 const VOLATILE: [&str; 2] = ["random", "uuid"];
 
 /// A name of `WITH` stands for its query in each place, which is computed there: what is random would be another thing in each.
-fn check_with(query: &Query) -> Result<()> {
+/// Adds the names of a query to those that it can see.
+fn check_with(query: &Query, names: &mut Vec<(String, bool)>) -> Result<()> {
     let Some(with) = &query.with else { return Ok(()) };
-    let mut random: Vec<&str> = Vec::new();
     for (number, table) in with.cte_tables.iter().enumerate() {
-        let is_of_random = random.iter().any(|name| uses(&*table.query, name) > 0);
-        if !is_of_random && !is_random(&table.query) {
+        let name = &table.alias.name.value;
+        let is_random = is_random(&table.query) || uses_random(&table.query, names);
+        names.push((name.clone(), is_random));
+        if !is_random {
             continue;
         }
-        let name = &table.alias.name.value;
         let in_others = with.cte_tables[number + 1..].iter().map(|other| uses(&*other.query, name));
         let places = in_others.sum::<usize>()
             + uses(&*query.body, name)
@@ -151,9 +164,16 @@ fn check_with(query: &Query) -> Result<()> {
                  them; name it once, or write its rows to a table first (INSERT INTO ... SELECT)"
             )));
         }
-        random.push(name);
     }
     Ok(())
+}
+
+/// Whether a query names a table that is random; of names that are the same, it sees the innermost.
+fn uses_random(query: &Query, names: &[(String, bool)]) -> bool {
+    names.iter().enumerate().any(|(at, (name, is_random))| {
+        let is_seen = names[at + 1..].iter().all(|(other, _)| !other.eq_ignore_ascii_case(name));
+        *is_random && is_seen && uses(query, name) > 0
+    })
 }
 
 /// How often a query names a table.

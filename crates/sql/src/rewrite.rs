@@ -33,7 +33,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
-    visit(statement, Clauses)?;
+    visit(statement, Clauses::default())?;
     visit(statement, Quantified)?;
     // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.
     visit(statement, OuterUsing::default())?;
