@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr,
+    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr, Visit,
+    visit_expressions,
 };
 use tidefall_types::{Error, Result};
 
@@ -25,6 +26,23 @@ pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// Functions that answer otherwise each time, by all of their names.
+const VOLATILE: [&str; 5] = ["random", "rand", "uuid", "input_file_name", "file_row_index"];
+
+/// Whether something has another value each time that it is computed.
+pub(crate) fn is_random(within: &impl Visit) -> bool {
+    visit_expressions(within, |expr| match expr {
+        Expr::Function(call) if is_volatile(&call.name) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+fn is_volatile(function: &ObjectName) -> bool {
+    let name = function.0.last().and_then(|part| part.as_ident());
+    name.is_some_and(|name| VOLATILE.contains(&&*name.value.to_lowercase()))
 }
 
 /// A name as it is compared with others: letters are the same in both cases but between quotation marks.
@@ -81,4 +99,28 @@ pub(crate) fn put(expr: &mut Expr, written: Result<Option<Expr>>) -> ControlFlow
         Err(error) => return ControlFlow::Break(error),
     }
     ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::Volatility;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    #[test]
+    fn all_volatile_functions_are_known() {
+        let context = SessionContext::new();
+        crate::functions::register(&context);
+        let state = context.state();
+        let functions = state.scalar_functions().values();
+        let volatile =
+            functions.filter(|function| function.signature().volatility == Volatility::Volatile);
+        let names = volatile.flat_map(|function| {
+            let aliases = function.aliases().iter().cloned();
+            std::iter::once(function.name().to_owned()).chain(aliases).collect::<Vec<String>>()
+        });
+        for name in names {
+            assert!(VOLATILE.contains(&&*name), "{name}");
+        }
+    }
 }

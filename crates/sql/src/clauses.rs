@@ -1,19 +1,23 @@
 //! Clauses that the parser knows and DataFusion passes over in silence. An answer without them would be another one, so
 //! they are refused, or written in the way that DataFusion knows.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
     SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins,
-    Value, Visit, VisitorMut, WildcardAdditionalOptions, visit_expressions, visit_relations,
+    Value, VisitorMut, WildcardAdditionalOptions, visit_relations,
 };
 use tidefall_types::{Error, Result};
+
+use crate::ast::is_random;
 
 /// Checks and completes the clauses of a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Clauses {
-    /// The names of `WITH` that can be seen where the visitor is, the innermost last, and whether they are random.
+    /// The names of `WITH` that are random and can be seen where the visitor is, and those that hide such, the innermost last; and which
+    /// of both they are.
     names: Vec<(String, bool)>,
     /// How many of them could be seen outside of each query that it is in.
     outer: Vec<usize>,
@@ -140,64 +144,61 @@ fn check_query(query: &Query) -> Result<()> {
     refuse(query.for_clause.is_some(), "FOR", "whoever sends the query chooses the format")
 }
 
-/// Functions that answer otherwise each time.
-const VOLATILE: [&str; 2] = ["random", "uuid"];
-
 /// A name of `WITH` stands for its query in each place, which is computed there: what is random would be another thing in each.
 /// Adds the names of a query to those that it can see.
 fn check_with(query: &Query, names: &mut Vec<(String, bool)>) -> Result<()> {
     let Some(with) = &query.with else { return Ok(()) };
-    for (number, table) in with.cte_tables.iter().enumerate() {
-        let name = &table.alias.name.value;
-        let is_random = is_random(&table.query) || uses_random(&table.query, names);
-        names.push((name.clone(), is_random));
-        if !is_random {
-            continue;
+    let all = uses(query);
+    // How often names are used so far, where they mean something else or lead to themselves.
+    let mut before: HashMap<String, usize> = HashMap::new();
+    for table in &with.cte_tables {
+        let used = uses(&table.query);
+        let name = table.alias.name.value.to_lowercase();
+        let sees_random = |used: &String| {
+            let innermost = names.iter().rfind(|(name, _)| name == used);
+            innermost.is_some_and(|(_, is_random)| *is_random)
+        };
+        let random_one = used.keys().find(|used| **used != name && sees_random(used));
+        if let Some(random_one) = random_one
+            && with.recursive
+            && used.contains_key(&name)
+        {
+            return Err(Error::unsupported(format!(
+                "{random_one} of WITH is named in a recursion, and computed in each step: random() and uuid() would give other rows to \
+                 each of them; write its rows to a table first (INSERT INTO ... SELECT)"
+            )));
         }
-        let in_others = with.cte_tables[number + 1..].iter().map(|other| uses(&*other.query, name));
-        let places = in_others.sum::<usize>()
-            + uses(&*query.body, name)
-            + query.order_by.as_ref().map_or(0, |order| uses(order, name));
-        if places > 1 {
+        let is_random = random_one.is_some() || is_random(&table.query);
+        for (other, count) in used {
+            *before.entry(other).or_default() += count;
+        }
+        let places = all.get(&name).copied().unwrap_or(0) - before.get(&name).copied().unwrap_or(0);
+        if is_random && places > 1 {
             return Err(Error::unsupported(format!(
                 "{name} of WITH is named in {places} places, and computed in each: random() and uuid() would give other rows to each of \
                  them; name it once, or write its rows to a table first (INSERT INTO ... SELECT)"
             )));
         }
+        // Of names that are not random only those matter that hide one.
+        if is_random || names.iter().any(|(other, _)| *other == name) {
+            names.push((name, is_random));
+        }
     }
     Ok(())
 }
 
-/// Whether a query names a table that is random; of names that are the same, it sees the innermost.
-fn uses_random(query: &Query, names: &[(String, bool)]) -> bool {
-    names.iter().enumerate().any(|(at, (name, is_random))| {
-        let is_seen = names[at + 1..].iter().all(|(other, _)| !other.eq_ignore_ascii_case(name));
-        *is_random && is_seen && uses(query, name) > 0
-    })
-}
-
-/// How often a query names a table.
-fn uses(query: &impl Visit, name: &str) -> usize {
-    let mut uses = 0;
+/// How often a query names each table.
+fn uses(query: &Query) -> HashMap<String, usize> {
+    let mut uses = HashMap::new();
     let _ = visit_relations(query, |relation| {
-        let is_it = match &relation.0[..] {
-            [part] => part.as_ident().is_some_and(|part| part.value.eq_ignore_ascii_case(name)),
-            _ => false,
-        };
-        uses += usize::from(is_it);
+        if let [part] = &relation.0[..]
+            && let Some(name) = part.as_ident()
+        {
+            *uses.entry(name.value.to_lowercase()).or_default() += 1;
+        }
         ControlFlow::<()>::Continue(())
     });
     uses
-}
-
-fn is_random(query: &Query) -> bool {
-    visit_expressions(query, |expr| match expr {
-        Expr::Function(call) if VOLATILE.contains(&&*call.name.to_string().to_lowercase()) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    })
-    .is_break()
 }
 
 /// `FROM t` is short for `SELECT * FROM t`; a query that names no columns otherwise has forgotten them.

@@ -17,6 +17,7 @@ use tidefall_types::Error;
 
 use crate::amend::schema_below;
 use crate::error::to_datafusion;
+use crate::functions::EXTREMES;
 
 /// Parts that one column, or all conditions together, may have beyond those that are written in the statement: some tens
 /// of megabytes.
@@ -213,7 +214,7 @@ fn check_type(data_type: &DataType) -> Result<()> {
 /// `Limit`.
 pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
-        // Conditions compare constants without repeating them, and `VALUES` are made one by one.
+        // Conditions compare constants without repeating them, but for those that are an answer, and `VALUES` are made one by one.
         let repeats = matches!(
             node,
             LogicalPlan::Projection(_)
@@ -221,14 +222,15 @@ pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
                 | LogicalPlan::Window(_)
                 | LogicalPlan::Sort(_)
         );
-        if repeats {
-            let mut bytes = 0_usize;
-            node.apply_expressions(|expr| {
-                bytes = bytes.saturating_add(constant_bytes(expr)?);
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            check_rows(bytes, node)?;
-        }
+        let mut bytes = 0_usize;
+        node.apply_expressions(|expr| {
+            bytes = bytes.saturating_add(match repeats {
+                true => constant_bytes(expr)?,
+                false => chosen_bytes(expr)?,
+            });
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        check_rows(bytes, node)?;
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
@@ -247,6 +249,20 @@ fn check_rows(bytes: usize, node: &LogicalPlan) -> Result<()> {
         )))),
         false => Ok(()),
     }
+}
+
+/// Bytes of the constants of which a part of an expression may have one in each row.
+fn chosen_bytes(expr: &Expr) -> Result<usize> {
+    let mut bytes = 0_usize;
+    expr.apply(|part| {
+        if let Expr::ScalarFunction(call) = part
+            && EXTREMES.contains(&call.name())
+        {
+            bytes = bytes.saturating_add(constant_bytes(part)?);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bytes)
 }
 
 /// Bytes of the constants of an expression that are more than a number.

@@ -143,7 +143,8 @@ impl Visitor for Sizes {
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
         let Some(mut open) = self.open.pop() else { return ControlFlow::Continue(()) };
-        let own = SELECT_DEPTH + set_depth(&query.body) + open.joins_max;
+        let piped = query.pipe_operators.len() as u64;
+        let own = SELECT_DEPTH + set_depth(&query.body) + open.joins_max + piped;
         open.size.depth = open.size.depth.saturating_add(own);
         if let Err(error) = self.check(&open.size) {
             return ControlFlow::Break(Box::new(error));

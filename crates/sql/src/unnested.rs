@@ -134,7 +134,10 @@ impl RelationPlanner for UnnestedRelations {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         let alias = alias.take();
-        let plan = independent(context.plan(relation)?)?.data;
+        let mut plan = context.plan(relation)?;
+        if plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_)) && determines(node)))? {
+            plan = independent(plan)?;
+        }
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
@@ -152,16 +155,21 @@ fn passed() -> TableSampleKind {
 }
 
 /// A plan in which `unnest` leaves no column known to determine others. What is so above it stays so.
-fn independent(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if plan.schema().functional_dependencies().is_empty() {
-        return Ok(Transformed::no(plan));
-    }
-    if let LogicalPlan::Unnest(mut unnest) = plan {
-        let schema = unnest.schema.as_ref().clone();
-        let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
-        unnest.schema = Arc::new(schema);
-        return Ok(Transformed::yes(LogicalPlan::Unnest(unnest)));
-    }
-    let plan = plan.map_children(independent)?;
-    if plan.transformed { plan.map_data(LogicalPlan::recompute_schema) } else { Ok(plan) }
+fn independent(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan.transform_up(|plan| match plan {
+        LogicalPlan::Unnest(mut unnest) => {
+            let schema = unnest.schema.as_ref().clone();
+            let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+            unnest.schema = Arc::new(schema);
+            Ok(Transformed::yes(LogicalPlan::Unnest(unnest)))
+        }
+        other if determines(&other) => other.recompute_schema().map(Transformed::yes),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(plan.data)
+}
+
+/// Whether some columns are known to determine others.
+fn determines(plan: &LogicalPlan) -> bool {
+    !plan.schema().functional_dependencies().is_empty()
 }

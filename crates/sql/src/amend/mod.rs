@@ -48,7 +48,9 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::{amend_window, between, bounded, nested_order, with_whole_years};
+use crate::functions::{
+    amend_window, between, bounded, first_known, nested_order, with_whole_years,
+};
 use crate::names::unnamed;
 
 pub(crate) use casts::{any_one, is_utc, kept};
@@ -137,6 +139,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         // Before what becomes more than one call, of which only the outer one would be looked at.
         let kept = kept.transform_data(|node| floats::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(between(node, schema)))?;
+        let kept = kept.transform_data(|node| Ok(first_known(node)))?;
         kept.transform_data(|node| nested_order(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))

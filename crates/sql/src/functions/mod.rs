@@ -17,6 +17,7 @@ mod date_trunc;
 mod decades;
 #[cfg(debug_assertions)]
 mod fault;
+mod first_known;
 mod forward;
 mod histogram;
 mod inner_names;
@@ -43,8 +44,9 @@ pub(crate) use between::amend as between;
 use date_bin::DateBin;
 use date_trunc::DateTrunc;
 pub(crate) use date_trunc::{is_truncated, truncated};
+pub(crate) use first_known::amend as first_known;
 pub(crate) use inner_names::InnerNames;
-pub(crate) use nested_order::amend as nested_order;
+pub(crate) use nested_order::{EXTREMES, amend as nested_order};
 use plain::Plain;
 pub(crate) use short_forms::ShortForms;
 use time_bucket::TimeBucket;

@@ -173,6 +173,9 @@ fn is(op: Operator, order: Ordering) -> bool {
     }
 }
 
+/// The names of the greatest and of the least of values with parts.
+pub(crate) const EXTREMES: [&str; 2] = ["greatest_of_parts", "least_of_parts"];
+
 /// The greatest or the least of some values that are not NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NestedExtreme {
@@ -188,7 +191,7 @@ impl NestedExtreme {
 
 impl ScalarUDFImpl for NestedExtreme {
     fn name(&self) -> &str {
-        if self.wanted == Ordering::Greater { "greatest_of_parts" } else { "least_of_parts" }
+        EXTREMES[usize::from(self.wanted == Ordering::Less)]
     }
 
     fn signature(&self) -> &Signature {

@@ -163,6 +163,53 @@ async fn deep_statements_do_not_overflow_the_stack() {
     refused(&test_db, &format!("SELECT {sums}"), ErrorKind::Limit).await;
 }
 
+/// Each name of WITH was compared with all others, and again with those between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_names_are_looked_at_in_time() {
+    let test_db = table().await;
+    for query in ["SELECT 1 AS r", "SELECT random() AS r", "SELECT * FROM a$"] {
+        let named = |n: usize| {
+            let before = n.saturating_sub(1).to_string();
+            format!("a{n} AS ({})", query.replace('$', &before))
+        };
+        for base in ["SELECT 1 AS r", "SELECT random() AS r"] {
+            let names: Vec<String> = (1..8_000).map(named).collect();
+            let start = Instant::now();
+            survived(&test_db, &format!("WITH a0 AS ({base}), {} SELECT 1", names.join(", ")))
+                .await;
+            assert!(start.elapsed() < TIME_MAX / 4, "{query}: {:?}", start.elapsed());
+        }
+    }
+}
+
+/// What keys determine is looked for in all that lies below a place.
+#[tokio::test(flavor = "multi_thread")]
+async fn chains_over_groups_do_not_overflow_the_stack() {
+    let test_db = table().await;
+    let groups = "SELECT v, max(x) AS x FROM t GROUP BY v";
+    let over: Vec<String> =
+        (0..10).map(|n| format!("sum(max(v)) OVER (ORDER BY x, {n}) AS w{n}")).collect();
+    let windows = format!(
+        "SELECT v, x FROM (SELECT max(v) AS v, x, {} FROM @ GROUP BY x HAVING max(v) > 0 ORDER BY x LIMIT 9)",
+        over.join(", ")
+    );
+    for base in [groups.to_owned(), format!("SELECT v, x, unnest([1, 2]) AS u FROM ({groups})")] {
+        for query in [
+            "SELECT v, x FROM @ WHERE v > 0 ORDER BY v LIMIT 9",
+            "SELECT v, x FROM @ GROUP BY v, x",
+            &windows,
+            &format!("FROM @{}", " |> WHERE v > 0".repeat(100)),
+            &format!("FROM @{}", " |> WHERE v > 0".repeat(390)),
+        ] {
+            for count in [3, 30, 57, 117] {
+                let sql = chain(count, query, "SELECT count(*) FROM @");
+                let sql = sql.replacen("SELECT v, x FROM t", &base, 1);
+                survived(&test_db, &sql).await;
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_double_are_not_planned() {
     let test_db = table().await;
