@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query, Select,
     SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins,
-    Value, VisitorMut, WildcardAdditionalOptions, visit_relations,
+    Value, VisitorMut, WildcardAdditionalOptions,
 };
 use tidefall_types::{Error, Result};
 
 use crate::ast::is_random;
+use crate::walk::visit_relations;
 
 /// Checks and completes the clauses of a statement.
 #[derive(Debug, Default)]

@@ -77,6 +77,7 @@ mod unique;
 mod unknown;
 mod unnested;
 mod using;
+mod walk;
 mod window_limits;
 mod with_names;
 

@@ -8,12 +8,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderBy, Query, Select, VisitorMut,
-    WindowSpec, WindowType, visit_expressions_mut,
+    WindowSpec, WindowType,
 };
 use tidefall_types::{Error, Result};
 
 use crate::ast::{expressions, selects};
 use crate::statements::ident;
+use crate::walk::visit_expressions_mut;
 
 /// Writes the windows of a statement out.
 pub(crate) struct NamedWindows;

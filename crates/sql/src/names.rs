@@ -24,11 +24,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, Ident, OrderBy, Query, Select, SelectItem, UnaryOperator,
-    Value, VisitorMut, visit_expressions, visit_expressions_mut,
+    Value, VisitorMut,
 };
 use tidefall_types::Error;
 
 use crate::ast::{call, expressions, plain, selects};
+use crate::walk::{visit_expressions, visit_expressions_mut};
 
 const NAME: &str = "named";
 

@@ -8,11 +8,12 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut, visit_expressions};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::ast::put;
 use crate::tuples::{self, filled, over};
+use crate::walk::visit_expressions;
 
 /// Writes comparisons with any or all of something in words that mean it.
 pub(crate) struct Quantified;

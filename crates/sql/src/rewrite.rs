@@ -17,6 +17,7 @@ use crate::names::{ColumnNames, UniqueNames};
 use crate::quantified::Quantified;
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
+use crate::walk::walk_mut;
 use crate::with_names::WithNames;
 
 /// Rewrites a statement, or the one that it explains.
@@ -47,7 +48,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
 }
 
 fn visit(statement: &mut impl VisitMut, mut visitor: impl VisitorMut<Break = Error>) -> Result<()> {
-    match VisitMut::visit(statement, &mut visitor) {
+    match walk_mut(statement, &mut visitor) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

@@ -9,11 +9,12 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor,
-    Visit, Visitor,
+    Visitor,
 };
 use tidefall_types::{Error, Result};
 
 use crate::statements::ident;
+use crate::walk::walk;
 
 /// The `SELECT`s and tables of a statement at most. As many are planned in seconds.
 const TABLES_MAX: u64 = 2_000;
@@ -23,6 +24,9 @@ const DEPTH_MAX: u64 = 600;
 
 /// Subqueries in expressions within each other: the time for planning doubles with each of them.
 const SUBQUERIES_MAX: u64 = 12;
+
+/// Names of a `WITH`: to plan each of them, all before it are copied.
+const NAMES_MAX: usize = 1_000;
 
 /// Expressions that a statement may have beyond those that are written in it.
 const EXPRESSIONS_ADDED_MAX: u64 = 200_000;
@@ -50,7 +54,7 @@ pub(crate) fn check_size(statement: &DfStatement) -> Result<()> {
 
 fn check(statement: &Statement) -> Result<()> {
     let mut sizes = Sizes { open: vec![Open::default()], subqueries: 0, written: 0 };
-    match statement.visit(&mut sizes) {
+    match walk(statement, &mut sizes) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => {
             let size = sizes.open.pop().map(|open| open.size).unwrap_or_default();
@@ -135,6 +139,11 @@ impl Visitor for Sizes {
     type Break = Box<Error>;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
+        if query.with.as_ref().is_some_and(|with| with.cte_tables.len() > NAMES_MAX) {
+            return ControlFlow::Break(Box::new(Error::limit(format!(
+                "WITH has more than {NAMES_MAX} names; split the statement, or keep what is used often in a table"
+            ))));
+        }
         let named = query.with.iter().flat_map(|with| &with.cte_tables);
         let named = named.map(|cte| (&raw const *cte.query, ident(&cte.alias.name)));
         self.open.push(Open { named: named.collect(), ..Open::default() });

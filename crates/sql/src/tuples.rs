@@ -16,13 +16,14 @@ use std::ops::{ControlFlow, Range};
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, JoinConstraint, JoinOperator, Parens, Query, Select, SetExpr,
-    TableFactor, Visit, VisitorMut, visit_expressions, visit_expressions_mut,
+    TableFactor, Visit, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
 use crate::ast::{call, is_random, put};
+use crate::walk::{visit_expressions, visit_expressions_mut};
 
 /// Makes `EXISTS` of tuples that are looked for in subqueries.
 pub(crate) struct TuplesAmong<'a>(pub(crate) &'a SessionState);

@@ -6,11 +6,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, Query, TableAlias, TableFactor, VisitMut, VisitorMut,
+    Ident, ObjectName, Query, TableAlias, TableFactor, VisitorMut,
 };
 use tidefall_types::Error;
 
 use crate::ast::plain;
+use crate::walk::walk_mut;
 
 /// Gives hidden names others.
 #[derive(Default)]
@@ -53,9 +54,9 @@ impl WithNames {
             // Its own query does not know it yet.
             let first = if with.recursive { at } else { at + 1 };
             for later in &mut with.cte_tables[first..] {
-                later.query.visit(&mut table)?;
+                walk_mut(&mut later.query, &mut table)?;
             }
-            query.visit(&mut table)?;
+            walk_mut(query, &mut table)?;
         }
         query.with = Some(with);
         ControlFlow::Continue(())

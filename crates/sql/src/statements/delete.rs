@@ -13,7 +13,7 @@ use datafusion::logical_expr::{DmlStatement, Expr as DfExpr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Delete, Expr, FromTable, Statement, TableFactor, TableWithJoins, visit_expressions_mut,
+    Delete, Expr, FromTable, Statement, TableFactor, TableWithJoins,
 };
 use tidefall_storage::{AggregateRequest, Db, ReadStats};
 use tidefall_types::{Error, Result};
@@ -26,6 +26,7 @@ use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
 use crate::simplify;
 use crate::table::{Table, View};
+use crate::walk::visit_expressions_mut;
 
 /// Deletes the rows that a statement names and answers with their count as it was when the
 /// statement began.
