@@ -123,13 +123,12 @@ impl Db {
                 let _ = before.set(sources);
             })
         });
-        let rows = Prepared::new(sensor, batch.time.clone(), fields.clone());
+        let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
         let done = Box::new(move |outcome: Result<Seq>| done(outcome.map(|_| (report, written))));
         match options.ack {
             Ack::Memory => self.keep(table, &rows, watch, done),
             Ack::Durable => {
-                let mut rows = rows.part(0..rows.time.len())?;
-                rows.put_in_order();
+                let rows = rows.part(0..rows.time.len())?;
                 engine.unburden_log(&table, rows.upto())?;
                 let record = Some(LogRecord::of_rows(&table, &rows)?);
                 let change = Change::Rows(rows);
@@ -155,8 +154,7 @@ impl Db {
         let mut first = 0;
         while let Some(tell) = done.take() {
             let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
-            let mut part = rows.part(first..first + count)?;
-            part.put_in_order();
+            let part = rows.part(first..first + count)?;
             // For the first one the write has waited.
             if first > 0
                 && let Err(error) = engine.wait_for_room()

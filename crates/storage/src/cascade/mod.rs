@@ -14,8 +14,6 @@
 //! (`failed.rs`). A crash in between leaves objects that nothing names, which the next open deletes.
 
 mod boundaries;
-mod claims;
-mod compact;
 mod drain;
 mod failed;
 mod kv_to_short;
@@ -28,8 +26,6 @@ mod series;
 mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;
-pub(crate) use claims::Claims;
-pub(crate) use compact::{backlog, compact, compact_once};
 pub(crate) use drain::{Take, drain};
 pub(crate) use failed::{Failed, Outcome, look_again};
 pub(crate) use kv_to_short::kv_to_short;

@@ -35,7 +35,6 @@ mod schema;
 mod sensors;
 mod sharing;
 mod small;
-mod steady;
 mod times;
 mod upkeep;
 
