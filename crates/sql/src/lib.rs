@@ -36,7 +36,6 @@ mod json;
 mod keys;
 mod layers;
 mod live;
-mod long_numbers;
 mod marks;
 mod metrics;
 mod named_windows;

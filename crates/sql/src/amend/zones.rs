@@ -17,33 +17,13 @@ use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
     ToTimestampSecondsFunc,
 };
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast};
 
 use super::casts::is_utc;
 use super::compared;
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let of_float = of_float(expr, schema)?;
-    of_float.transform_data(|expr| in_zone(expr, schema))
-}
-
-/// `to_timestamp` of seconds with a fraction. DataFusion has the last time for all that is beyond it.
-fn of_float(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    match &expr {
-        Expr::ScalarFunction(call)
-            if let ("to_timestamp", [seconds]) = (call.func.name(), &call.args[..])
-                && seconds.get_type(schema)?.is_floating() =>
-        {
-            let nanos = cast(seconds.clone(), DataType::Float64) * lit(1e9);
-            let function = ScalarUDF::new_from_impl(ToTimestampNanosFunc::default());
-            Ok(Transformed::yes(function.call(vec![cast(nanos, DataType::Int64)])))
-        }
-        _ => Ok(Transformed::no(expr)),
-    }
-}
-
-fn in_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
     let in_utc = match call.func.name() {
         "to_timestamp" => ScalarUDF::new_from_impl(ToTimestampFunc::default()),
