@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
+use futures::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -71,13 +71,24 @@ impl Server {
     ///
     /// # Errors
     /// Those of [`Db::close`].
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+    pub fn run<'a>(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'a,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.run_until(Box::pin(shutdown))
+    }
+
+    // Boxed here, so that callers do not compile the server again.
+    fn run_until<'a>(self, shutdown: BoxFuture<'a, ()>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.answer_until(shutdown))
+    }
+
+    async fn answer_until(self, mut shutdown: BoxFuture<'_, ()>) -> Result<()> {
         let Self { listener, app } = self;
         let router = routes::router(Arc::clone(&app));
         let free = Arc::new(Semaphore::new(app.options.connections_max));
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
@@ -130,7 +141,7 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr> {
 pub async fn serve(
     db: Db,
     options: ServerOptions,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let server = Server::bind(db, options).await?;
     tracing::info!(address = %server.address()?, "listening");

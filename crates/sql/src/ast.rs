@@ -46,6 +46,17 @@ fn is_volatile(function: &ObjectName) -> bool {
     name.is_some_and(|name| VOLATILE.contains(&&*name.value.to_lowercase()))
 }
 
+/// What is written more than once must have the same value each time.
+pub(crate) fn refuse_random(within: &impl Visit) -> Result<()> {
+    match is_random(within) {
+        true => Err(Error::unsupported(
+            "what is random would have another value for each part of this comparison; name it in a subquery: \
+             SELECT ... FROM (SELECT random() AS r, ... FROM ...) WHERE (r, ...) ...",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// A name as it is compared with others: letters are the same in both cases but between quotation marks.
 pub(crate) fn plain(name: &Ident) -> String {
     match name.quote_style {
@@ -108,6 +119,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
+
     #[test]
     fn all_volatile_functions_are_known() {
         let context = SessionContext::new();

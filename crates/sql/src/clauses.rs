@@ -11,15 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use crate::ast::is_random;
+use crate::ast::{is_random, plain};
 use crate::walk::visit_relations;
 
 /// Checks and completes the clauses of a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Clauses {
-    /// The names of `WITH` that are random and can be seen where the visitor is, and those that hide such, the innermost last; and which
-    /// of both they are.
-    names: Vec<(String, bool)>,
+    /// The names of `WITH` that are random and can be seen where the visitor is. None hides another (`with_names.rs`).
+    random: Vec<String>,
     /// How many of them could be seen outside of each query that it is in.
     outer: Vec<usize>,
 }
@@ -28,13 +27,13 @@ impl VisitorMut for Clauses {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        self.outer.push(self.names.len());
+        self.outer.push(self.random.len());
         let checked = limit_fetched(query).and_then(|()| check_query(query));
-        flow(checked.and_then(|()| check_with(query, &mut self.names)))
+        flow(checked.and_then(|()| check_with(query, &mut self.random)))
     }
 
     fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
-        self.names.truncate(self.outer.pop().unwrap_or(0));
+        self.random.truncate(self.outer.pop().unwrap_or(0));
         ControlFlow::Continue(())
     }
 
@@ -146,20 +145,16 @@ fn check_query(query: &Query) -> Result<()> {
 }
 
 /// A name of `WITH` stands for its query in each place, which is computed there: what is random would be another thing in each.
-/// Adds the names of a query to those that it can see.
-fn check_with(query: &Query, names: &mut Vec<(String, bool)>) -> Result<()> {
+/// Adds the names that are random to those that can be seen.
+fn check_with(query: &Query, random: &mut Vec<String>) -> Result<()> {
     let Some(with) = &query.with else { return Ok(()) };
     let all = uses(query);
     // How often names are used so far, where they mean something else or lead to themselves.
     let mut before: HashMap<String, usize> = HashMap::new();
     for table in &with.cte_tables {
         let used = uses(&table.query);
-        let name = table.alias.name.value.to_lowercase();
-        let sees_random = |used: &String| {
-            let innermost = names.iter().rfind(|(name, _)| name == used);
-            innermost.is_some_and(|(_, is_random)| *is_random)
-        };
-        let random_one = used.keys().find(|used| **used != name && sees_random(used));
+        let name = plain(&table.alias.name);
+        let random_one = random.iter().find(|random| used.contains_key(*random));
         if let Some(random_one) = random_one
             && with.recursive
             && used.contains_key(&name)
@@ -180,9 +175,8 @@ fn check_with(query: &Query, names: &mut Vec<(String, bool)>) -> Result<()> {
                  them; name it once, or write its rows to a table first (INSERT INTO ... SELECT)"
             )));
         }
-        // Of names that are not random only those matter that hide one.
-        if is_random || names.iter().any(|(other, _)| *other == name) {
-            names.push((name, is_random));
+        if is_random {
+            random.push(name);
         }
     }
     Ok(())
@@ -195,7 +189,7 @@ fn uses(query: &Query) -> HashMap<String, usize> {
         if let [part] = &relation.0[..]
             && let Some(name) = part.as_ident()
         {
-            *uses.entry(name.value.to_lowercase()).or_default() += 1;
+            *uses.entry(plain(name)).or_default() += 1;
         }
         ControlFlow::<()>::Continue(())
     });

@@ -7,6 +7,9 @@
 //! A join that finds nothing gives no batches on which it could say so, and works through the pairs of one batch of its
 //! probe side with all rows of its build side in one go. `pace` cuts these batches.
 //!
+//! A join of all with all makes a batch for each row of one side. Small ones become one, as some of what is above them takes long for each batch:
+//! `array_agg` counts what it has so far.
+//!
 //! A task may go on for 128 steps at a time. DataFusion's `CooperativeExec` takes one on the way down, so that of more
 //! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
 //! left waits where it is.
@@ -18,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -35,6 +39,9 @@ use crate::passing::{PassesRows, passes_rows_on};
 
 /// Batches of a recursion at most. Each step makes one at least, and these take some seconds.
 const RECURSION_BATCHES_MAX: usize = 100_000;
+/// Rows or bytes of small batches that become one.
+const GATHERED_ROWS: usize = 4_096;
+const GATHERED_BYTES: usize = 1 << 20;
 
 /// Lets every join and every recursion give others a turn.
 #[derive(Debug)]
@@ -53,8 +60,9 @@ impl PhysicalOptimizerRule for CooperativeJoins {
                 _ => return Ok(Transformed::no(plan)),
             };
             let kept = Arc::new(Kept::new(plan.output_partitioning().partition_count()));
+            let gathers = plan.name() == "CrossJoinExec";
             let input = paced(plan, &kept)?;
-            Ok(Transformed::yes(Arc::new(TurnsExec { input, kept, left }) as _))
+            Ok(Transformed::yes(Arc::new(TurnsExec { input, kept, left, gathers }) as _))
         });
         wrapped.map(|wrapped| wrapped.data)
     }
@@ -88,6 +96,8 @@ struct TurnsExec {
     kept: Arc<Kept>,
     /// Batches that may come.
     left: usize,
+    /// Whether small batches become one.
+    gathers: bool,
 }
 
 passes_rows_on!(TurnsExec);
@@ -100,7 +110,7 @@ impl PassesRows for TurnsExec {
     }
 
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input, kept: Arc::clone(&self.kept), left: self.left }
+        Self { input, kept: Arc::clone(&self.kept), left: self.left, gathers: self.gathers }
     }
 
     fn run(
@@ -110,7 +120,8 @@ impl PassesRows for TurnsExec {
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let kept = Arc::clone(&self.kept);
-        Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition }))
+        let gathered = self.gathers.then(Gathered::default);
+        Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition, gathered }))
     }
 }
 
@@ -123,14 +134,58 @@ struct Turns {
     left: usize,
     kept: Arc<Kept>,
     partition: usize,
+    gathered: Option<Gathered>,
+}
+
+/// Small batches that will become one.
+#[derive(Default)]
+struct Gathered {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Gathered {
+    /// Takes a batch; whether it is enough then.
+    fn add(&mut self, batch: RecordBatch) -> bool {
+        self.rows += batch.num_rows();
+        self.bytes += batch.get_array_memory_size();
+        self.batches.push(batch);
+        // Also batches without rows come to an end.
+        self.rows.max(self.batches.len()) >= GATHERED_ROWS || self.bytes >= GATHERED_BYTES
+    }
+
+    fn take(&mut self) -> Option<Result<RecordBatch>> {
+        let Self { batches, .. } = std::mem::take(self);
+        let first = batches.first()?;
+        Some(match batches.len() {
+            1 => Ok(first.clone()),
+            _ => concat_batches(first.schema_ref(), &batches).map_err(Into::into),
+        })
+    }
 }
 
 impl Turns {
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         self.kept.begin(self.partition);
-        let polled = self.input.poll_next_unpin(cx);
+        let polled = self.poll_batches(cx);
         self.kept.end(self.partition);
         polled
+    }
+
+    fn poll_batches(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        let Some(gathered) = &mut self.gathered else { return self.input.poll_next_unpin(cx) };
+        loop {
+            match ready!(self.input.poll_next_unpin(cx)) {
+                Some(Ok(batch)) => {
+                    if gathered.add(batch) {
+                        return Poll::Ready(gathered.take());
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(gathered.take()),
+            }
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod json;
 mod keys;
 mod layers;
 mod live;
+mod long_numbers;
 mod marks;
 mod metrics;
 mod named_windows;

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};
 use tidefall_types::{Error, Result};
 
-use crate::ast::put;
-use crate::tuples::{self, filled, over};
+use crate::ast::{put, refuse_random};
+use crate::tuples::{filled, over};
 use crate::walk::visit_expressions;
 
 /// Writes comparisons with any or all of something in words that mean it.
@@ -53,7 +53,7 @@ fn written(expr: &Expr) -> Result<Option<Expr>> {
 
 /// The left side is written more than once.
 fn check_plain(left: &Expr) -> Result<()> {
-    tuples::check_settled(left)?;
+    refuse_random(left)?;
     let found = visit_expressions(left, |part| match part {
         Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) | Expr::Tuple(_) => {
             ControlFlow::Break(())
@@ -71,7 +71,7 @@ fn check_plain(left: &Expr) -> Result<()> {
 
 /// The subquery is written more than once, and each time its rows must be the same.
 fn check_settled(subquery: &Query) -> Result<()> {
-    tuples::check_settled(subquery)?;
+    refuse_random(subquery)?;
     match subquery.limit_clause.is_some() || subquery.fetch.is_some() {
         true => Err(Error::unsupported(
             "comparisons with ANY or ALL of a subquery with LIMIT, but = ANY and <> ALL, are not supported; compare with \
@@ -125,8 +125,8 @@ fn of_any_value(left: &Expr, op: &BinaryOperator, array: &Expr) -> Result<Option
     if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
         return Ok(None);
     }
-    tuples::check_settled(left)?;
-    tuples::check_settled(array)?;
+    refuse_random(left)?;
+    refuse_random(array)?;
     let template = format!(
         "(CASE WHEN __p0 {op} ANY(__p1) THEN true WHEN cardinality(__p1) = 0 THEN false \
          WHEN __p0 IS NULL OR __p1 IS NULL OR array_position(__p1, NULL) IS NOT NULL THEN NULL ELSE false END)"

@@ -12,6 +12,7 @@ use crate::calls::Calls;
 use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
 use crate::layers::NamedArguments;
+use crate::long_numbers::LongNumbers;
 use crate::named_windows::NamedWindows;
 use crate::names::{ColumnNames, UniqueNames};
 use crate::quantified::Quantified;
@@ -34,6 +35,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
+    visit(statement, LongNumbers)?;
     visit(statement, Clauses::default())?;
     visit(statement, Quantified)?;
     // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.

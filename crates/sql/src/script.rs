@@ -32,7 +32,7 @@ impl<'a> Script<'a> {
     /// before must have been read, and after an error nothing more should be run.
     pub async fn next(&mut self) -> Option<Result<QueryStream>> {
         let answer = match self.parse().transpose()? {
-            Ok(statement) => self.session.run(statement).await,
+            Ok(statement) => self.session.run_boxed(statement).await,
             Err(error) => Err(error),
         };
         Some(answer.map_err(|error| with_hint(error, &self.sql)))

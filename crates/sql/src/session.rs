@@ -17,6 +17,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
@@ -122,8 +123,9 @@ impl Session {
     /// `Invalid` for what cannot be parsed or planned, `NotFound` and `Conflict` for tables,
     /// `Unsupported` for what this version cannot do, `Limit` when memory does not suffice, and
     /// the errors of the storage as they are. Errors may also come later, out of the stream.
-    pub async fn query(&self, sql: &str) -> Result<QueryStream> {
-        self.run_all(sql).await.map_err(|error| with_hint(error, sql))
+    // Boxed, so that callers do not compile planning again.
+    pub fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<QueryStream>> {
+        Box::pin(async move { self.run_all(sql).await.map_err(|error| with_hint(error, sql)) })
     }
 
     async fn run_all(&self, sql: &str) -> Result<QueryStream> {
@@ -142,8 +144,8 @@ impl Session {
     ///
     /// # Errors
     /// Like [`Session::query`].
-    pub async fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
-        self.query(sql).await?.try_collect().await
+    pub fn collect<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+        Box::pin(async move { self.query(sql).await?.try_collect().await })
     }
 
     /// The statements of a text, to be run one by one, each with its own answer. What cannot be parsed
@@ -174,7 +176,12 @@ impl Session {
         Ok(parse(sql)?.iter().all(statements::is_read_only))
     }
 
-    pub(crate) async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
+    /// Boxed, so that those who run scripts do not compile planning again either.
+    pub(crate) fn run_boxed(&self, statement: Statement) -> BoxFuture<'_, Result<QueryStream>> {
+        Box::pin(self.run(statement))
+    }
+
+    async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
         check_size(&statement)?;
         rewrite(&mut statement, &self.context.state_ref().read())?;
         match statements::action(statement)? {

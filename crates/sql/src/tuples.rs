@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
-use crate::ast::{call, is_random, put};
+use crate::ast::{call, put, refuse_random};
 use crate::walk::{visit_expressions, visit_expressions_mut};
 
 /// Makes `EXISTS` of tuples that are looked for in subqueries.
@@ -53,7 +53,7 @@ impl VisitorMut for TuplesAmong<'_> {
         put(expr, written)?;
         let written = tuple_of(expr).map(|(tuple, subquery, negated)| {
             self.check_parts(&tuple)?;
-            check_settled(&subquery)?;
+            refuse_random(&subquery)?;
             if has_tuple(&subquery) {
                 return Err(Error::unsupported(
                     "NOT IN and values of IN take no tuples whose subquery looks for tuples again; write EXISTS",
@@ -122,7 +122,7 @@ impl TuplesAmong<'_> {
     /// Parts that look for tuples themselves would be written out again and again; and they stand in a subquery, where
     /// groups and windows are those of that.
     fn check_parts(&self, tuple: &[Expr]) -> Result<()> {
-        check_settled(&tuple.to_vec())?;
+        tuple.iter().try_for_each(refuse_random)?;
         let aggregates = self.0.aggregate_functions();
         let found = tuple.iter().try_for_each(|part| {
             visit_expressions(part, |expr| match expr {
@@ -159,7 +159,7 @@ fn compared(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
         Expr::BinaryOp { left, op, right } => ordered(left, op, right),
         Expr::Between { expr, negated, low, high } if parts_of(expr).is_some() => {
-            check_settled(&**expr)?;
+            refuse_random(&**expr)?;
             let parts = [&**expr, &**low, &**high].map(Clone::clone);
             let not = if *negated { "NOT " } else { "" };
             let template = format!("({not}(__p0 >= __p1 AND __p0 <= __p2))");
@@ -173,7 +173,7 @@ fn compared(expr: &Expr) -> Result<Option<Expr>> {
 fn listed(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
     let Some(parts) = parts_of(expr) else { return Ok(None) };
     let is_alike = |other: &Expr| parts_of(other).is_some_and(|other| other.len() == parts.len());
-    check_settled(&parts.to_vec())?;
+    parts.iter().try_for_each(refuse_random)?;
     if list.is_empty() || !list.iter().all(is_alike) || check_plain(parts).is_err() {
         return Ok(None);
     }
@@ -222,7 +222,7 @@ fn ordered(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr
         _ => {
             for side in [left, right] {
                 check_plain(side)?;
-                check_settled(&side.to_vec())?;
+                side.iter().try_for_each(refuse_random)?;
             }
             (0..last).rev().fold(format!("__l{last} {order} __r{last}"), |rest, at| {
                 format!("__l{at} {strict} __r{at} OR (__l{at} = __r{at} AND ({rest}))")
@@ -254,17 +254,6 @@ fn check_plain(parts: &[Expr]) -> Result<()> {
     match parts.iter().any(is_large) {
         true => Err(Error::unsupported(
             "tuples that are compared by < or > take no subqueries and no tuples as their parts; compare the parts",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Parts that are written more than once must have the same value each time.
-pub(crate) fn check_settled(parts: &impl Visit) -> Result<()> {
-    match is_random(parts) {
-        true => Err(Error::unsupported(
-            "what is random would have another value for each part of this comparison; name it in a subquery: \
-             SELECT ... FROM (SELECT random() AS r, ... FROM ...) WHERE (r, ...) ...",
         )),
         false => Ok(()),
     }

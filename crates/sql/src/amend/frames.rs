@@ -2,13 +2,16 @@
 //!
 //! DataFusion refuses `RANGE` by such keys, also where nothing is added, as in the window that a function has without a word
 //! about it. `GROUPS` has the same rows then.
+//!
+//! Where something is added to whole numbers, or taken from them, they are of a type that has room for it: DataFusion takes a bound
+//! beyond the type for none, and the window has all rows, NULL among them.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Expr, ExprSchemable, WindowFrame, WindowFrameBound, WindowFrameUnits, cast,
 };
 
 use super::texts::is_text;
@@ -22,6 +25,13 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         WindowFrameBound::CurrentRow => false,
         bound => !bound.is_unbounded(),
     });
+    let is_by_ranges = frame.units == WindowFrameUnits::Range;
+    if let Some(key) = params.order_by.first_mut().filter(|_| is_by_ranges && has_offset)
+        && let Some(roomy) = roomy(&key.expr.get_type(schema)?)
+    {
+        key.expr = cast(key.expr.clone(), roomy);
+        return Ok(Transformed::yes(Expr::WindowFunction(window)));
+    }
     let is_plain = frame.units == WindowFrameUnits::Range && !has_offset;
     let key = params.order_by.first().filter(|_| is_plain);
     let refused = match key {
@@ -34,6 +44,20 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     let (start, end) = (frame.start_bound.clone(), frame.end_bound.clone());
     params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);
     Ok(Transformed::yes(Expr::WindowFunction(window)))
+}
+
+/// A type for whole numbers that has room for an offset.
+fn roomy(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32 => Some(DataType::Int64),
+        DataType::Int64 | DataType::UInt64 => Some(DataType::Decimal128(38, 0)),
+        _ => None,
+    }
 }
 
 /// Whether DataFusion finds ranges of values of a type.

@@ -17,13 +17,34 @@ use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
     ToTimestampSecondsFunc,
 };
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 
 use super::casts::is_utc;
 use super::compared;
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let of_float = of_float(expr, schema)?;
+    of_float.transform_data(|expr| in_zone(expr, schema))
+}
+
+/// `to_timestamp` of seconds with a fraction. DataFusion has the last time for all that is beyond it.
+fn of_float(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match &expr {
+        Expr::ScalarFunction(call)
+            if let ("to_timestamp", [seconds]) = (call.func.name(), &call.args[..])
+                && seconds.get_type(schema)?.is_floating() =>
+        {
+            let nanos = cast(seconds.clone(), DataType::Float64) * lit(1e9);
+            let function = ScalarUDF::new_from_impl(ToTimestampNanosFunc::default());
+            let moment = function.call(vec![cast(nanos, DataType::Int64)]);
+            Ok(Transformed::yes(in_type(moment, expr.get_type(schema)?)))
+        }
+        _ => Ok(Transformed::no(expr)),
+    }
+}
+
+fn in_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
     let in_utc = match call.func.name() {
         "to_timestamp" => ScalarUDF::new_from_impl(ToTimestampFunc::default()),
@@ -34,13 +55,22 @@ pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<
         _ => return Ok(Transformed::no(expr)),
     };
     Ok(match expr.get_type(schema) {
-        Ok(DataType::Timestamp(unit, Some(zone))) => {
-            let moment = in_utc.call(call.args.clone());
-            let moment = cast(moment, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));
-            Transformed::yes(cast(moment, DataType::Timestamp(unit, Some(zone))))
+        Ok(shown @ DataType::Timestamp(_, Some(_))) => {
+            Transformed::yes(in_type(in_utc.call(call.args.clone()), shown))
         }
         _ => Transformed::no(expr),
     })
+}
+
+/// A moment in UTC in the zone in which it is shown, if there is one.
+fn in_type(moment: Expr, shown: DataType) -> Expr {
+    match shown {
+        DataType::Timestamp(unit, Some(zone)) => {
+            let moment = cast(moment, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));
+            cast(moment, DataType::Timestamp(unit, Some(zone)))
+        }
+        _ => moment,
+    }
 }
 
 /// Functions that give one of their arguments, or a list of them.

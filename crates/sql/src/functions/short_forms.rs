@@ -8,6 +8,7 @@
 //! | `percentile(x, p)` | `percentile_cont(x, p)` |
 //! | `approx_percentile(x, p)` | `approx_percentile_cont(x, p)` |
 //! | `moving_average(x, n) OVER (w)` | `avg(x) OVER (w ROWS n - 1 PRECEDING)` |
+//! | `nvl2(x, a, b)` | `CASE WHEN x IS NOT NULL THEN a ELSE b END`: DataFusion looks for a type that all three have in common |
 //! | `locf(x) OVER (w)` | `last_value(x) IGNORE NULLS OVER (w ROWS UNBOUNDED PRECEDING)` |
 
 use std::ops::ControlFlow;
@@ -19,6 +20,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
+use crate::ast::put;
+use crate::tuples::filled;
+
 /// Writes the short forms in a statement out; wrong are those with other arguments.
 pub(crate) struct ShortForms;
 
@@ -28,6 +32,10 @@ impl VisitorMut for ShortForms {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let name = call.name.to_string().to_ascii_lowercase();
+        if name == "nvl2" {
+            let written = chosen(call).map(Some);
+            return put(expr, written);
+        }
         let written = match name.as_str() {
             "first" => edge(call, "first_value"),
             "last" => edge(call, "last_value"),
@@ -42,6 +50,14 @@ impl VisitorMut for ShortForms {
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+fn chosen(call: &Function) -> Result<Expr> {
+    let why = || {
+        "nvl2 wants a value, and two more of which it takes the first where there is one".to_owned()
+    };
+    let parts: [Expr; 3] = arguments(call, why)?;
+    filled("(CASE WHEN __p0 IS NOT NULL THEN __p1 ELSE __p2 END)", &[(&parts, "__p")])
 }
 
 fn edge(call: &mut Function, long: &str) -> Result<()> {
