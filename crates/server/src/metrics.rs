@@ -205,6 +205,7 @@ fn render_database(page: &mut Page, db: &Db) {
     page.gauge("tidefall_manifest_version", help, stats.manifest_version);
     let help = "1 while writes are taken, 0 after a failure of the disk.";
     page.gauge("tidefall_accepts_writes", help, u64::from(!stats.is_failed));
+    render_work(page, db);
     let Ok(tables) = db.inspect() else { return };
     page.gauge("tidefall_tables", "Tables.", tables.len() as u64);
     let sensors = tables.iter().map(|table| u64::from(table.sensors)).sum();
@@ -234,6 +235,25 @@ fn render_database(page: &mut Page, db: &Db) {
             page.line(format_args!("{name}{{model=\"{model}\"}}"), sums[position]);
         }
     }
+}
+
+fn render_work(page: &mut Page, db: &Db) {
+    let work = db.work();
+    let help = "Bytes of objects that new rows became.";
+    page.counter("tidefall_flushed_bytes_total", help, work.flushed_bytes);
+    let help = "Bytes of objects that older objects became.";
+    page.counter("tidefall_rewritten_bytes_total", help, work.rewritten_bytes);
+    let help = "Writes that waited for rows to leave memory.";
+    page.counter("tidefall_delayed_writes_total", help, work.delayed_writes);
+    let name = "tidefall_delayed_writes_seconds_total";
+    page.head(name, "counter", "How long these waited.");
+    page.line(name, work.delayed.as_secs_f64());
+    let help = "Objects that wait to be laid together with others.";
+    page.gauge("tidefall_objects_to_compact", help, work.objects_to_compact);
+    let help = "Objects that were replaced and are still on the disk.";
+    page.gauge("tidefall_replaced_objects", help, work.replaced_objects);
+    let help = "For how long the oldest readings could have fallen to the next model.";
+    page.gauge("tidefall_behind_seconds", help, work.behind.unwrap_or_default().as_secs());
 }
 
 /// Text in the format of Prometheus.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
+use crate::cascade::compact;
 use crate::engine::{Engine, to_stored};
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
@@ -18,10 +19,11 @@ use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::steps::Step;
 use crate::store::names::{self, Mark};
-use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo};
+use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
 use crate::table::Table;
 use crate::upkeep::{
-    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_tide,
+    Effort, cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
+    spawn_flusher, spawn_tide,
 };
 use crate::wal::Wal;
 
@@ -42,6 +44,8 @@ struct Shared {
     read_only: Option<Error>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DirLock>>,
+    /// Where the database is written.
+    local: OnceLock<Arc<LocalDisk>>,
     /// How the close ended.
     closed: Mutex<Option<Result<()>>>,
 }
@@ -59,7 +63,16 @@ impl Db {
 
     /// Opens the database in `dir` for reading and writing with the right to do so.
     pub(crate) fn open_locked(dir: &Path, lock: DirLock, options: DbOptions) -> Result<Self> {
-        let db = Self::open_on(Arc::new(LocalDisk::new(dir)), options)?;
+        // First of all: there is no database to read as yet, or none that anything is deleted from.
+        let readers = Readers::watch(dir);
+        let disk = Arc::new(LocalDisk::new(dir));
+        let db = Self::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options)?;
+        match readers {
+            Ok(readers) => drop(db.engine().readers.set(readers)),
+            // As on a full disk. What is replaced stays for a while then, whether anybody reads it or not.
+            Err(error) => tracing::warn!(%error, "who reads the database is not known"),
+        }
+        let _ = db.shared.local.set(disk);
         *db.shared.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         Ok(db)
     }
@@ -88,9 +101,12 @@ impl Db {
             tracing::info!(rows, "brought rows back from the log");
         }
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
-        let committer = spawn_committer(&engine)?;
-        let tide = spawn_tide(&engine).inspect_err(|_| engine.commits.close())?;
-        Ok(Self::with(engine, None, vec![committer, tide]))
+        // One that cannot be started ends the others with the database.
+        let db = Self::with(Arc::clone(&engine), None, vec![spawn_committer(&engine)?]);
+        for spawn in [spawn_flusher, spawn_compactor, spawn_tide] {
+            db.shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(spawn(&engine)?);
+        }
+        Ok(db)
     }
 
     /// A database that nobody writes through it, for this reason.
@@ -104,6 +120,7 @@ impl Db {
             read_only,
             threads: Mutex::new(threads),
             lock: Mutex::new(None),
+            local: OnceLock::new(),
             closed: Mutex::new(None),
         };
         Self { shared: Arc::new(shared) }
@@ -169,8 +186,10 @@ impl Db {
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _turns = (engine.maintain()?, engine.compact()?, engine.begin_flush()?);
         let table = engine.table(name)?;
+        // Until it is known who reads its objects.
+        let _alone = engine.install_alone();
         // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
         let mut manifest = engine.manifest();
         engine.commit(&mut manifest, &[Edit::DropTable(table.id)])?;
@@ -237,7 +256,7 @@ impl Db {
     pub fn flush(&self) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _flushing = engine.begin_flush()?;
         caught(|| flush(engine))
     }
 
@@ -266,7 +285,7 @@ impl Db {
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _maintenance = engine.maintain()?;
+        let _turns = (engine.maintain()?, engine.compact()?);
         let tables = match &request.table {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
@@ -277,7 +296,11 @@ impl Db {
         }
         let report = for_all(&tables, |table| {
             table.failed.forget();
-            cascade_table(engine, table, request.target)
+            let fallen = cascade_table(engine, table, request.target, Effort::All);
+            let compacted = table.check_whole().and_then(|()| compact(engine, table));
+            let mut report = fallen?;
+            report += compacted?;
+            Ok(report)
         });
         caught(|| forget(engine))?;
         report
@@ -324,6 +347,10 @@ impl Shared {
             }
         }
         let closed = caught(|| self.close_storage());
+        if let Some(local) = self.local.get() {
+            // Snapshots that are left read on, and the next writer must know.
+            local.begin_to_read();
+        }
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
         closed
     }
@@ -371,6 +398,7 @@ impl Shared {
             read_only: self.read_only.clone(),
             threads: Mutex::new(threads),
             lock: Mutex::new(lock),
+            local: std::mem::take(&mut self.local),
             closed: Mutex::new(None),
         })));
         let take =

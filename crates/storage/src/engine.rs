@@ -1,16 +1,17 @@
 //! What one open database consists of, and the few steps that change it as a whole.
 
 mod memory;
+mod work;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 
 use crate::catalog::{SensorDictionary, object};
-use crate::graveyard::Graveyard;
+use crate::graveyard::{Elsewhere, Graveyard};
 use crate::ingest::commit::CommitQueue;
 use crate::kv::KvBytes;
 use crate::manifest::log::{LogState, ManifestLog};
@@ -22,15 +23,18 @@ use crate::read::{LiveObject, LiveTombstone};
 use crate::segment::{Content, Segment, SegmentCaches, encode_header};
 use crate::steps::Steps;
 use crate::store::names::{self, Mark};
-use crate::store::{ObjectIo, ObjectWriter};
+use crate::store::{ObjectIo, ObjectWriter, Readers};
 use crate::table::{Live, Table};
 use crate::wal::Wal;
 use crate::written::Written;
+use work::Worked;
 
 /// Of the memory budget: bytes of the log beyond which the rows are drained that keep its oldest part. All rows in memory
 /// take a fraction of that, so that most of such a log is of rows that have left memory, and yet a recovery would read it,
 /// a few seconds for each gigabyte. Tests have less.
 const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
+/// Replaced objects that are deleted at once while readers are kept out.
+const DELETED_AT_ONCE: usize = 16;
 /// Of the memory budget: decoded footers, indexes and metrics.
 const CACHE_SHARE: f64 = 0.15;
 /// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
@@ -57,8 +61,14 @@ pub(crate) struct Engine {
     pub(crate) wal: Mutex<Option<Wal>>,
     /// What may write, until the database closes.
     pub(crate) steps: Steps,
-    /// Held by whoever moves readings: one at a time.
-    pub(crate) maintenance: Mutex<()>,
+    /// Held by whoever lets readings fall, tends the database or lets a table fall: one at a time.
+    maintenance: Mutex<()>,
+    /// Held by whoever lays run files together, a group at a time, and by whoever wants nobody to.
+    compaction: Mutex<()>,
+    /// Held by whoever takes rows out of memory, or puts objects where no such rows may come between.
+    flushing: Mutex<()>,
+    /// Held from the look at what the manifest lacks until it has it.
+    installing: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
     reached: Mutex<Reached>,
     tables: RwLock<Tables>,
@@ -69,19 +79,27 @@ pub(crate) struct Engine {
     run_bytes: KvBytes,
     /// Whether rows in memory may be missing in the log.
     pub(crate) has_unlogged: AtomicBool,
-    /// Set when rows in memory have outgrown their share, or the database closes.
+    /// What the background threads wait for.
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
     /// Why rows cannot leave memory, when a full disk keeps them there.
     blocked: Mutex<Option<Error>>,
     pub(crate) graveyard: Graveyard,
+    pub(crate) worked: Worked,
+    /// Tells whether other processes read the database, if it is in a directory.
+    pub(crate) readers: OnceLock<Readers>,
 }
 
-/// Why the background thread shall wake up.
+/// Why a background thread shall wake up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alarm {
+    /// Rows in memory have outgrown their share.
     pub(crate) is_full: bool,
+    /// There are more run files.
+    pub(crate) is_flushed: bool,
+    /// The upkeep has been round.
+    pub(crate) is_tended: bool,
     pub(crate) is_closing: bool,
 }
 
@@ -106,6 +124,9 @@ impl Engine {
             wal: Mutex::new(None),
             steps: Steps::default(),
             maintenance: Mutex::new(()),
+            compaction: Mutex::new(()),
+            flushing: Mutex::new(()),
+            installing: Mutex::new(()),
             tables: RwLock::new(Tables::default()),
             caches: Arc::new(caches),
             next_object: AtomicU64::new(state.next_object),
@@ -117,6 +138,8 @@ impl Engine {
             drained_lock: Mutex::new(()),
             blocked: Mutex::new(None),
             graveyard: Graveyard::default(),
+            worked: Worked::default(),
+            readers: OnceLock::new(),
             manifest: Mutex::new(manifest),
             reached: Mutex::new(reached),
             options,
@@ -135,14 +158,50 @@ impl Engine {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other step moves readings.
+    /// Waits until nobody else tends the database.
     ///
     /// # Errors
     /// `Closed` when the database closes meanwhile, `Unsupported` in what is called when a write is done.
     pub(crate) fn maintain(&self) -> Result<MutexGuard<'_, ()>> {
+        self.take_turn(&self.maintenance)
+    }
+
+    /// As [`Engine::maintain`], if nobody does.
+    pub(crate) fn try_to_maintain(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.maintenance.try_lock() {
+            Ok(maintenance) => Some(maintenance),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Waits until nobody lays run files together; whoever tends the database may do so first.
+    ///
+    /// # Errors
+    /// As [`Engine::maintain`].
+    pub(crate) fn compact(&self) -> Result<MutexGuard<'_, ()>> {
+        self.take_turn(&self.compaction)
+    }
+
+    /// Waits until nobody else takes rows out of memory; whoever holds one of the other two may do so. It goes on while the database
+    /// closes.
+    ///
+    /// # Errors
+    /// `Unsupported` in what is called when a write is done.
+    pub(crate) fn begin_flush(&self) -> Result<MutexGuard<'_, ()>> {
         self.commits.check_may_wait()?;
-        let maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        self.steps.check().map(|()| maintenance)
+        Ok(self.flushing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take_turn<'a>(&self, turns: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
+        self.commits.check_may_wait()?;
+        let turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
+        self.steps.check().map(|()| turn)
+    }
+
+    /// Waits until nobody else changes which objects the manifest names, which takes a moment.
+    pub(crate) fn install_alone(&self) -> MutexGuard<'_, ()> {
+        self.installing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
@@ -166,7 +225,10 @@ impl Engine {
             }
         }
         if replaces_objects {
-            self.graveyard.bury(&manifest.state().replaced);
+            let state = manifest.state();
+            // The others were buried before, and may be gone.
+            let new = state.replaced.iter().filter(|(_, since_ns)| **since_ns == state.at_ns);
+            self.graveyard.bury(new);
         }
         Ok(())
     }
@@ -255,7 +317,7 @@ impl Engine {
         let name = entry.name();
         let (io, caches) = (Arc::clone(&self.io), Arc::clone(&self.caches));
         let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
-        Arc::new(LiveObject { entry, segment })
+        Arc::new(LiveObject { entry, segment, since_ns: self.now_ns() })
     }
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
@@ -283,6 +345,7 @@ impl Engine {
         mut edits: Vec<Edit>,
         change: impl FnOnce(&mut Live),
     ) -> Result<()> {
+        let _alone = self.install_alone();
         // What only goes needs nothing beside it, and no room for that.
         if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
             self.add_what_the_log_holds(&mut edits, &written)?;
@@ -377,7 +440,8 @@ impl Engine {
         if !is_too_much() {
             return Ok(());
         }
-        let _maintenance = self.maintain()?;
+        self.commits.check_may_wait()?;
+        let _alone = self.install_alone();
         if !is_too_much() {
             return Ok(());
         }
@@ -392,6 +456,7 @@ impl Engine {
             // The log may hold readings of the table that could not be brought back.
             return Ok(());
         }
+        let _alone = self.install_alone();
         // Read first: whatever is applied later has a later number.
         let applied = self.commits.applied();
         let oldest = self
@@ -423,6 +488,9 @@ impl Engine {
 
     /// Forgets deletes that hide nothing any more.
     pub(crate) fn retire_tombstones(&self, table: &Table) -> Result<()> {
+        // A load that has its number, but is not to be seen yet, may be older than a delete that hides nothing else.
+        let _flushing = self.begin_flush()?;
+        let _alone = self.install_alone();
         // A delete in the log must not be forgotten before the log is cut behind it.
         let from = self.manifest().state().wal_from;
         let spent: BTreeSet<Seq> = {
@@ -445,7 +513,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Deletes objects that were replaced some time ago and that nobody reads any more, and versions of the
+    /// Deletes objects that were replaced and that nobody reads any more, and versions of the
     /// manifest that nobody needs.
     pub(crate) fn sweep(&self) -> Result<()> {
         let deleted = self.delete_replaced();
@@ -453,18 +521,32 @@ impl Engine {
         deleted.and(forgotten.map(drop))
     }
 
-    /// Deletes objects that were replaced some time ago and that nobody reads any more.
+    /// Deletes objects that were replaced and that nobody reads any more.
     pub(crate) fn delete_replaced(&self) -> Result<()> {
         let mut outcome = Ok(());
-        for name in self.graveyard.due(self.now_ns()) {
-            if let Some(id) = names::parse_object(&name) {
-                self.caches.forget(id);
+        let mut last = String::new();
+        loop {
+            // Nothing that was replaced a moment ago and is not known to be in use.
+            let alone = self.install_alone();
+            let kept_out = self.readers.get().and_then(Readers::keep_out);
+            let elsewhere = if kept_out.is_some() { Elsewhere::Nobody } else { Elsewhere::Anybody };
+            let mut due = self.graveyard.due(self.now_ns(), elsewhere, &last);
+            drop(alone);
+            // Readers do not wait for more.
+            due.truncate(DELETED_AT_ONCE);
+            for name in &due {
+                if let Some(id) = names::parse_object(name) {
+                    self.caches.forget(id);
+                }
+                let deleted = self.io.delete(name).map(|()| self.graveyard.forget(name));
+                // One that cannot go keeps no other.
+                outcome = outcome.and(deleted);
             }
-            let deleted = self.io.delete(&name).map(|()| self.graveyard.forget(&name));
-            // One that cannot go keeps no other.
-            outcome = outcome.and(deleted);
+            match due.pop() {
+                Some(name) => last = name,
+                None => return outcome,
+            }
         }
-        outcome
     }
 }
 

@@ -5,13 +5,21 @@
 //! when the database is closed and opened again meanwhile.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::read::LiveObject;
 
-/// How long objects stay after they were replaced: a read-only process has so long to read what it found when it
-/// opened the database.
+/// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
+/// read what it found when it opened it.
 pub(crate) const GRAVE_NS: i64 = 60 * tidefall_types::NS_PER_SECOND;
+
+/// Who reads the database in other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    Nobody,
+    Anybody,
+}
 
 /// The objects that were replaced and are not deleted yet, by name.
 #[derive(Debug, Default)]
@@ -28,7 +36,7 @@ struct Grave {
 
 impl Graveyard {
     /// Takes in what was replaced, and when.
-    pub(crate) fn bury(&self, replaced: &BTreeMap<String, i64>) {
+    pub(crate) fn bury<'a>(&self, replaced: impl IntoIterator<Item = (&'a String, &'a i64)>) {
         let mut graves = self.lock();
         for (name, &since_ns) in replaced {
             let grave = || Grave { since_ns, object: Weak::new() };
@@ -46,18 +54,29 @@ impl Graveyard {
         }
     }
 
+    /// How many objects there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.lock().contains_key(name)
     }
 
-    /// The objects that were replaced some time ago and that nobody here reads any more.
-    pub(crate) fn due(&self, now_ns: i64) -> Vec<String> {
+    /// The objects that were replaced, and that nobody reads any more: nobody here, and nobody `elsewhere` unless it was some time ago.
+    /// Only those whose names come behind another, in the order of names.
+    pub(crate) fn due(&self, now_ns: i64, elsewhere: Elsewhere, behind: &str) -> Vec<String> {
         let is_due = |grave: &Grave| {
             let is_old = now_ns.saturating_sub(grave.since_ns) >= GRAVE_NS;
-            is_old && grave.object.strong_count() == 0
+            (is_old || elsewhere == Elsewhere::Nobody) && grave.object.strong_count() == 0
         };
         let graves = self.lock();
-        graves.iter().filter(|(_, grave)| is_due(grave)).map(|(name, _)| name.clone()).collect()
+        let behind = (Bound::Excluded(behind), Bound::Unbounded);
+        graves
+            .range::<str, _>(behind)
+            .filter(|(_, grave)| is_due(grave))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Forgets an object that is deleted.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use tidefall_types::{Result, TimeRange};
 
@@ -59,6 +60,33 @@ pub struct Stats {
     pub is_failed: bool,
 }
 
+/// What storage has done since the database was opened, and how far it is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Bytes of the objects that new rows became.
+    pub flushed_bytes: u64,
+    /// Bytes of the objects that older objects became.
+    pub rewritten_bytes: u64,
+    /// Writes that have waited for rows to leave memory.
+    pub delayed_writes: u64,
+    /// How long these have waited together.
+    pub delayed: Duration,
+    /// Objects that are to be laid together with others and still wait for it.
+    pub objects_to_compact: u64,
+    /// Objects that were replaced and are still on the disk, as somebody may read them.
+    pub replaced_objects: u64,
+    /// For how long there have been objects that could have fallen to the next model; nothing when there are none.
+    pub behind: Option<Duration>,
+}
+
+impl Work {
+    /// How often each byte was written, the log aside; nothing before the first one.
+    pub fn amplification(&self) -> Option<f64> {
+        let all = self.flushed_bytes + self.rewritten_bytes;
+        (self.flushed_bytes > 0).then(|| all as f64 / self.flushed_bytes as f64)
+    }
+}
+
 impl Db {
     /// Whether there is a database in `dir`. [`Db::open`] makes one where there is none.
     pub fn exists(dir: impl AsRef<Path>) -> bool {
@@ -99,6 +127,11 @@ impl Db {
                 }
             })
             .collect())
+    }
+
+    /// What storage has done since the database was opened, and how far it is behind.
+    pub fn work(&self) -> Work {
+        self.engine().work()
     }
 
     /// Figures about the open database.

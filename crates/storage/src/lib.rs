@@ -47,7 +47,7 @@ mod written;
 pub use catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use db::Db;
 pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
-pub use inspect::{ModelReport, Stats, TableReport};
+pub use inspect::{ModelReport, Stats, TableReport, Work};
 pub use manifest::Model;
 pub use options::{
     Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing, IfExists,

@@ -9,8 +9,8 @@
 //! 3. Read what the manifest has become. When the log was cut meanwhile, tables have changed that its records
 //!    may be of, or writes have come to objects, which records behind them may follow, start again with that.
 //!    Otherwise the two say together what there was at the moment of step 2.
-//! 4. Read the sensors and the records. The objects that the manifest names stay for a minute after they were
-//!    replaced, so they are there unless that takes longer. Records that were not durable yet may go: a writer that
+//! 4. Read the sensors and the records. The writer sees that the database is read (`store/readers.rs`), so the objects that the
+//!    manifest names stay for a minute after they were replaced, and are there unless that takes longer. Records that were not durable yet may go: a writer that
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Db {
         match DirLock::try_acquire(dir)? {
             Ok(lock) => Self::open_locked(dir, lock, options),
             Err(why) if Self::exists(dir) => {
-                Self::open_to_read(Arc::new(LocalDisk::new(dir)), options, &why)
+                Self::open_to_read(Arc::new(LocalDisk::to_read(dir)), options, &why)
             }
             Err(why) => Err(why),
         }
@@ -70,7 +70,7 @@ impl Db {
         if !Self::exists(dir) {
             return Err(Error::not_found(format!("there is no database in {}", dir.display())));
         }
-        Self::open_read_only_on(Arc::new(LocalDisk::new(dir)), options)
+        Self::open_read_only_on(Arc::new(LocalDisk::to_read(dir)), options)
     }
 
     /// Opens the database on a disk only for reading, also while it is written.

@@ -8,7 +8,7 @@ use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 use crate::catalog::object::read_sensors;
 use crate::engine::{Engine, to_live};
 use crate::ingest::Prepared;
-use crate::ingest::commit::{Change, apply};
+use crate::ingest::commit::{self, Change, apply};
 use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
@@ -106,6 +106,10 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
         live.objects =
             stored.objects.values().map(|entry| engine.live_object(entry.clone())).collect();
         live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        let mut newest = table.newest();
+        for object in &live.objects {
+            newest.take_all_within(&object.entry.time);
+        }
         live.deletes = Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<_>>()?);
     }
     Ok(table)
@@ -223,7 +227,7 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
             let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {
                 // The rows before it must still not become one run with those behind it, which
                 // would count as written after it.
-                true => Change::Mark,
+                true => Change::Mark(commit::Mark::default()),
                 false => Change::Delete(to_live(&decode_delete(body)?)?),
             };
             apply(&table, seq, change)?;
@@ -282,5 +286,5 @@ pub(crate) fn pick_rows(rows: &Prepared, keep: impl Fn(usize) -> bool) -> Result
         .iter()
         .map(|field| field.as_ref().map(|field| gather(field, &keep)).transpose())
         .collect::<Result<_>>()?;
-    Ok(Prepared { sensor: sensor.into(), time: time.into(), fields })
+    Ok(Prepared::new(sensor.into(), time.into(), fields))
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
-use crate::cascade::Failed;
+use crate::cascade::{Claims, Failed};
 use crate::catalog::SensorDictionary;
-use crate::kv::{Held, KvBytes, Run, Together};
+use crate::kv::{Held, KvBytes, Newest, Run, Together};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Sources};
 
@@ -32,8 +32,11 @@ pub(crate) struct Table {
     pub(crate) sensors: RwLock<SensorDictionary>,
     pub(crate) known: KnownSensors,
     live: Mutex<Live>,
+    newest: Mutex<Newest>,
     /// What the cascade could not read.
     pub(crate) failed: Failed,
+    /// What is being written anew.
+    pub(crate) claims: Claims,
     /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
     /// are served, and this one can be dropped.
     pub(crate) damage: Option<Error>,
@@ -95,7 +98,9 @@ impl Table {
             sensors: RwLock::new(sensors),
             known: KnownSensors::default(),
             live: Mutex::new(Live::default()),
+            newest: Mutex::default(),
             failed: Failed::default(),
+            claims: Claims::default(),
             damage: None,
         }
     }
@@ -122,6 +127,11 @@ impl Table {
     pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
         // Every change is made by calls that do not panic half-way.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks what tells whether rows are new, which is asked for each write in the order of writes.
+    pub(crate) fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that readers may see now.

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use tidefall_types::{Error, ErrorKind, Result};
 
-use crate::cascade::{Boundaries, Outcome, Take, drain, kv_to_short, look_again, short_to_long};
-use crate::engine::Engine;
+use crate::cascade::{
+    Boundaries, Outcome, Take, compact_once, drain, kv_to_short, look_again, short_to_long,
+};
+use crate::engine::{Alarm, Engine};
 use crate::manifest::Edit;
 use crate::options::{CascadeReport, Target};
 use crate::panics::caught;
@@ -20,13 +22,22 @@ use crate::wal::Wal;
 /// writers are let in again, and until then the tries cost next to nothing.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes all rows in memory to objects, each in the model that owns its time.
+/// Writes all rows in memory to objects, each in the model that owns its time. Whoever calls holds [`Engine::begin_flush`], or is alone.
 pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
+    flush_while(engine, || Ok(()))
+}
+
+/// As [`flush`], one table after the other as long as it may go on.
+fn flush_while(engine: &Engine, go_on: impl Fn() -> Result<()>) -> Result<CascadeReport> {
     let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
-    let flushed = for_all(&engine.tables(), |table| drain_table(engine, table));
+    let flush = |table: &Arc<Table>| go_on().and_then(|()| drain_table(engine, table));
+    let flushed = for_all(&engine.tables(), flush);
     if flushed.is_err() && had_unlogged {
         // What is still in memory is for the next flush, at the latest for the close.
         engine.has_unlogged.store(true, Ordering::Release);
+    }
+    if flushed.is_ok() {
+        engine.raise(|alarm| alarm.is_flushed = true);
     }
     engine.cut_log()?;
     flushed
@@ -57,24 +68,13 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
-/// Between two parts of a step that may take long: does not go on when the database closes, and drains memory when that is full.
-/// Nobody else does meanwhile, and writers wait for it.
-pub(crate) fn between_parts(engine: &Engine) -> Result<()> {
-    engine.steps.check()?;
-    if engine.is_full() {
-        match flush(engine) {
-            Ok(_) => engine.set_blocked(None),
-            // The upkeep tries again when this step ends. This step may yet make room.
-            Err(error) => {
-                tracing::warn!(%error, "rows in memory could not be moved while others are");
-                if error.kind() == ErrorKind::Full {
-                    engine.set_blocked(Some(error));
-                    engine.raise(|alarm| alarm.is_full = true);
-                }
-            }
-        }
-    }
-    Ok(())
+/// How much is written anew so that readings are found in few places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// What is worth it.
+    Some,
+    /// All that may be.
+    All,
 }
 
 /// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless
@@ -83,12 +83,19 @@ pub(crate) fn cascade_table(
     engine: &Engine,
     table: &Arc<Table>,
     target: Target,
+    effort: Effort,
 ) -> Result<CascadeReport> {
     table.check_whole()?;
     look_again(table);
     let boundaries = Boundaries::new(&table.schema().options, target, engine.now_ns());
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
-    let drained = drain(engine, table, &boundaries, take);
+    // There may be many tables, and others wait for the database to close.
+    engine.steps.check()?;
+    let drained = {
+        let _flushing = engine.begin_flush()?;
+        engine.steps.check()?;
+        drain(engine, table, &boundaries, take)
+    };
     engine.steps.check()?;
     // Behind the drain, which may bring readings that are too old already; and also when there was no room for it, as
     // this makes some.
@@ -96,8 +103,8 @@ pub(crate) fn cascade_table(
     let mut outcome = Outcome::default();
     outcome.note(drained)?;
     outcome.note(retained)?;
-    outcome.check(between_parts(engine))?;
-    kv_to_short(engine, table, &boundaries, &mut outcome)?;
+    outcome.check(engine.steps.check())?;
+    kv_to_short(engine, table, &boundaries, effort, &mut outcome)?;
     short_to_long(engine, table, &boundaries, target, &mut outcome)?;
     outcome.end()
 }
@@ -117,7 +124,9 @@ fn release_log(engine: &Engine) -> Result<()> {
     let Some(place) = engine.place_to_cut() else { return Ok(()) };
     let keeps_it = |table: &Arc<Table>| table.live().all_runs().any(|run| run.first_seq < place);
     let keepers: Vec<_> = engine.tables().into_iter().filter(keeps_it).collect();
-    for_all(&keepers, |table| drain_table(engine, table)).map(drop)
+    let _flushing = engine.begin_flush()?;
+    let flush = |table: &Arc<Table>| engine.steps.check().and_then(|()| drain_table(engine, table));
+    for_all(&keepers, flush).map(drop)
 }
 
 /// Starts the thread that writes the log and shows what is in it.
@@ -129,41 +138,126 @@ pub(crate) fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
+/// How long what was left, because it was being laid together, waits to be looked at again.
+const LEFT_PAUSE: Duration = Duration::from_secs(1);
+
 /// A longer pause is never over, and clocks end somewhere.
 const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Starts the thread that drains memory when it is full and lets readings fall when they are due.
+/// Starts the thread that empties memory when it is full. It waits for no other step.
+pub(crate) fn spawn_flusher(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    spawn(engine, "tidefall-flush", |engine| {
+        loop {
+            let is_blocked = engine.blocked().is_some();
+            let pause = if is_blocked { FULL_PAUSE } else { PAUSE_MAX };
+            let called = |alarm: &mut Alarm| std::mem::take(&mut alarm.is_full) && !is_blocked;
+            if !wait_for(engine, Instant::now() + pause, called) {
+                return;
+            }
+            // Memory as it is now: a flush may have ended since somebody called for it, or nobody may have called.
+            if is_blocked || engine.is_full() {
+                in_a_step(engine, flush_all, |flushed| note(engine, flushed));
+            }
+        }
+    })
+}
+
+/// Starts the thread that lays together what memory has been emptied into. It goes by what there is, not by the clock.
+pub(crate) fn spawn_compactor(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    spawn(engine, "tidefall-compact", |engine| {
+        let mut is_full = false;
+        loop {
+            let called = |alarm: &mut Alarm| {
+                let is_flushed = std::mem::take(&mut alarm.is_flushed);
+                // What finds no room now does not find it a moment later.
+                std::mem::take(&mut alarm.is_tended) || (is_flushed && !is_full)
+            };
+            if !wait_for(engine, Instant::now() + PAUSE_MAX, called) {
+                return;
+            }
+            is_full = false;
+            in_a_step(engine, compact_all, |compacted| {
+                is_full = compacted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+                warn_of("objects could not be laid together")(compacted);
+            });
+        }
+    })
+}
+
+/// Starts the thread that lets readings fall when they are due. No alarm puts that off.
 pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    spawn(engine, "tidefall-tide", |engine| {
+        let pause = engine.options.cascade_pause.min(PAUSE_MAX);
+        let mut next = Instant::now() + pause;
+        let mut left: Vec<Arc<Table>> = Vec::new();
+        loop {
+            let is_all = left.is_empty() || Instant::now() + LEFT_PAUSE >= next;
+            let until = if is_all { next } else { Instant::now() + LEFT_PAUSE };
+            if !wait_for(engine, until, |_| false) {
+                return;
+            }
+            let warn = warn_of("readings could not be moved");
+            if is_all {
+                next = Instant::now() + pause;
+                in_a_step(engine, tend, warn);
+            } else {
+                let again = |engine: &Engine| {
+                    let _maintenance = engine.maintain()?;
+                    cascade_tables(engine, &left)
+                };
+                in_a_step(engine, again, warn);
+            }
+            left = engine.tables();
+            left.retain(|table| table.claims.take_refused());
+        }
+    })
+}
+
+/// Says in the log what was done since the database was opened, if there was something new, and what is due.
+fn tell(engine: &Engine) {
+    if !engine.worked.has_news() {
+        return;
+    }
+    let work = engine.work();
+    tracing::info!(
+        flushed_bytes = work.flushed_bytes,
+        amplification = work.amplification(),
+        delayed_writes = work.delayed_writes,
+        delayed_s = work.delayed.as_secs_f64(),
+        objects_to_compact = work.objects_to_compact,
+        replaced_objects = work.replaced_objects,
+        behind_s = work.behind.map_or(0, |behind| behind.as_secs()),
+        "upkeep"
+    );
+}
+
+fn spawn(
+    engine: &Arc<Engine>,
+    name: &str,
+    run: impl FnOnce(&Engine) + Send + 'static,
+) -> Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
     std::thread::Builder::new()
-        .name("tidefall-tide".into())
-        .spawn(move || {
-            let pause = engine.options.cascade_pause.min(PAUSE_MAX);
-            let mut next_tend = Instant::now() + pause;
-            while let Some(due) = wait_for_work(&engine, next_tend) {
-                if due.drains {
-                    in_a_step(&engine, drain_all, |drained| note(&engine, drained));
-                }
-                if due.tends {
-                    in_a_step(&engine, tend, |tended| {
-                        if let Err(error) = tended {
-                            tracing::error!(%error, "readings could not be moved");
-                        }
-                    });
-                    next_tend = Instant::now() + pause;
-                }
-            }
-        })
+        .name(name.into())
+        .spawn(move || run(&engine))
         .map_err(|error| Error::io("starting a thread", &error))
 }
 
-/// What the upkeep has to do.
-#[derive(Debug, Clone, Copy)]
-struct Due {
-    /// Rows in memory are to be drained.
-    drains: bool,
-    /// It is time to look at which readings have come of age.
-    tends: bool,
+fn warn_of(what: &'static str) -> impl FnOnce(Result<()>) {
+    move |done| {
+        if let Err(error) = done {
+            tracing::error!(%error, "{what}");
+        }
+    }
+}
+
+/// Waits until a moment, or until somebody has called, which it takes note of. False when the database closes.
+fn wait_for(engine: &Engine, until: Instant, called: impl Fn(&mut Alarm) -> bool) -> bool {
+    let pause = until.saturating_duration_since(Instant::now());
+    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let waits = |alarm: &mut Alarm| !alarm.is_closing && !called(alarm);
+    let waited = engine.alarm.1.wait_timeout_while(guard, pause, waits);
+    !waited.unwrap_or_else(PoisonError::into_inner).0.is_closing
 }
 
 /// Does a part of the upkeep. While the database closes none begins, and one that is under way may end early.
@@ -173,10 +267,7 @@ fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl Fn
         // Nothing can be written any more, and whoever asks is told why.
         return;
     }
-    let done = caught(|| {
-        let _maintenance = engine.maintain()?;
-        act(engine)
-    });
+    let done = caught(|| act(engine));
     if engine.steps.check().is_ok() {
         note(done);
     }
@@ -205,36 +296,39 @@ fn note(engine: &Engine, drained: Result<()>) {
     }
 }
 
-/// Waits until there is something to do; nothing when the database closes.
-fn wait_for_work(engine: &Engine, next_tend: Instant) -> Option<Due> {
-    let is_blocked = engine.blocked().is_some();
-    let pause = next_tend.saturating_duration_since(Instant::now());
-    let pause = if is_blocked { pause.min(FULL_PAUSE) } else { pause };
-    let guard = engine.alarm.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut guard, _) = engine
-        .alarm
-        .1
-        .wait_timeout_while(guard, pause, |alarm| {
-            (is_blocked || !alarm.is_full) && !alarm.is_closing
-        })
-        .unwrap_or_else(PoisonError::into_inner);
-    let alarm = std::mem::take(&mut *guard);
-    drop(guard);
-    // Memory as it is now: the drain may have ended since somebody called for it, or nobody may have. And however often
-    // memory is full, what is due is not put off.
-    let due = Due { drains: is_blocked || engine.is_full(), tends: Instant::now() >= next_tend };
-    (!alarm.is_closing).then_some(due)
-}
-
-fn drain_all(engine: &Engine) -> Result<()> {
+fn flush_all(engine: &Engine) -> Result<()> {
     if engine.blocked().is_some() {
         make_room(engine);
     }
-    flush(engine).map(drop)
+    let _flushing = engine.begin_flush()?;
+    // What the log has need not be written to close the database.
+    flush_while(engine, || engine.steps.check()).map(drop)
 }
 
-/// Does what frees room on the disk and needs next to none, each step whatever becomes of the others.
+/// Lays together what has piled up, in each table as much as is due at once, and again until nothing is. What was laid together goes when nobody
+/// reads it any more.
+fn compact_all(engine: &Engine) -> Result<()> {
+    loop {
+        let compacted = for_all(&engine.tables(), |table| {
+            // Given back after each: others may wait for it.
+            let _turn = engine.compact()?;
+            let is_whole = table.damage.is_none() && !table.live().is_dropped;
+            // On a full disk it would only take what room there is.
+            match is_whole && engine.blocked().is_none() {
+                true => compact_once(engine, table),
+                false => Ok(CascadeReport::default()),
+            }
+        });
+        let deleted = engine.delete_replaced();
+        if compacted?.steps == 0 {
+            return deleted;
+        }
+    }
+}
+
+/// Does what frees room on the disk and needs next to none, each step whatever becomes of the others, unless that is being done.
 fn make_room(engine: &Engine) {
+    let Some(_maintenance) = engine.try_to_maintain() else { return };
     let warn = |done: Result<()>| {
         if let Err(error) = done {
             tracing::warn!(%error, "room on the disk could not be freed");
@@ -266,7 +360,15 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 /// Lets readings fall that have come of age, and forgets what is not needed any more: each, whatever becomes of the
 /// others.
 fn tend(engine: &Engine) -> Result<()> {
+    let _maintenance = engine.maintain()?;
     let swept = engine.sweep();
-    let moved = for_all(&engine.tables(), |table| cascade_table(engine, table, Target::ByAge));
-    moved.map(drop).and(forget(engine)).and(swept)
+    let moved = cascade_tables(engine, &engine.tables());
+    engine.raise(|alarm| alarm.is_tended = true);
+    tell(engine);
+    moved.and(forget(engine)).and(swept)
+}
+
+fn cascade_tables(engine: &Engine, tables: &[Arc<Table>]) -> Result<()> {
+    let cascade = |table: &Arc<Table>| cascade_table(engine, table, Target::ByAge, Effort::Some);
+    for_all(tables, cascade).map(drop)
 }

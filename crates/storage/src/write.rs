@@ -123,12 +123,13 @@ impl Db {
                 let _ = before.set(sources);
             })
         });
-        let rows = Prepared { sensor, time: batch.time.clone(), fields: fields.clone() };
+        let rows = Prepared::new(sensor, batch.time.clone(), fields.clone());
         let done = Box::new(move |outcome: Result<Seq>| done(outcome.map(|_| (report, written))));
         match options.ack {
             Ack::Memory => self.keep(table, &rows, watch, done),
             Ack::Durable => {
-                let rows = rows.part(0..rows.time.len())?;
+                let mut rows = rows.part(0..rows.time.len())?;
+                rows.put_in_order();
                 engine.unburden_log(&table, rows.upto())?;
                 let record = Some(LogRecord::of_rows(&table, &rows)?);
                 let change = Change::Rows(rows);
@@ -154,7 +155,8 @@ impl Db {
         let mut first = 0;
         while let Some(tell) = done.take() {
             let count = rows_within(&rows.fields, first..rows.time.len(), PART_TEXT_BYTES);
-            let part = rows.part(first..first + count)?;
+            let mut part = rows.part(first..first + count)?;
+            part.put_in_order();
             // For the first one the write has waited.
             if first > 0
                 && let Err(error) = engine.wait_for_room()

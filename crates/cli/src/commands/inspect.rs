@@ -45,5 +45,18 @@ pub(crate) fn run(args: DbArgs) -> Outcome {
             )?;
         }
     }
+    let work = db.work();
+    if work.objects_to_compact > 0 {
+        say!("{} objects wait to be laid together", show_count(work.objects_to_compact))?;
+    }
+    if work.replaced_objects > 0 {
+        say!(
+            "{} objects were replaced and are still on the disk",
+            show_count(work.replaced_objects)
+        )?;
+    }
+    if let Some(behind) = work.behind {
+        say!("readings could have fallen {} s ago", show_count(behind.as_secs()))?;
+    }
     Ok(db.close()?)
 }

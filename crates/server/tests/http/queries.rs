@@ -142,6 +142,8 @@ fn health_and_metrics_tell_how_it_is() {
         "tidefall_http_requests_total{route=\"write\",status=\"4xx\"} 1",
         "tidefall_http_request_seconds_count{route=\"write\"} 2",
         "tidefall_accepts_writes 1",
+        "tidefall_flushed_bytes_total 0",
+        "tidefall_objects_to_compact 0",
         "tidefall_tables 1",
         "tidefall_sensors 10",
     ] {

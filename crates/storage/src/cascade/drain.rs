@@ -83,6 +83,7 @@ fn drain_batch(
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
+    let is_distinct = taken.iter().all(|run| run.is_distinct);
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
     let spans = match extent(&series) {
@@ -93,7 +94,9 @@ fn drain_batch(
     let mut outputs =
         write_series(engine, table, &schema, &series, &spans, drained.upto, &written)?;
     drop(series);
-    outputs.iter_mut().for_each(|entry| entry.last_delete = deletes.last_seq());
+    for entry in &mut outputs {
+        (entry.last_delete, entry.is_distinct) = (deletes.last_seq(), is_distinct);
+    }
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;
@@ -104,6 +107,7 @@ fn drain_batch(
         outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
     edits.push(Edit::Drained(table.id, drained));
     engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
+    engine.worked.flushed(report.bytes);
     Ok(report)
 }
 

@@ -42,6 +42,11 @@ impl Failed {
         named.is_some_and(|object| self.lock().insert(object.entry.id, error.clone()).is_none())
     }
 
+    /// Whether an object could not be read.
+    pub(super) fn has(&self, object: &LiveObject) -> bool {
+        self.error(object).is_some()
+    }
+
     fn error(&self, object: &LiveObject) -> Option<Error> {
         self.lock().get(&object.entry.id).cloned()
     }
@@ -86,6 +91,11 @@ impl Outcome {
         self.note(done.map(|()| CascadeReport::default()))
     }
 
+    /// How many steps were taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.report.steps
+    }
+
     /// What all steps have come to.
     ///
     /// # Errors
@@ -121,7 +131,12 @@ pub(super) fn write_group(
         }
     }
     for part in &parts_around(readable, &failed) {
-        if !is_wanted(part) || has_writes_between(part, table) {
+        if !is_wanted(part) {
+            continue;
+        }
+        // Others may be laying it together already.
+        let Some(claim) = table.claims.claim(part, table) else { continue };
+        if has_writes_between(part, table) {
             continue;
         }
         let written = caught(|| write(part));
@@ -129,24 +144,28 @@ pub(super) fn write_group(
         outcome.note(written)?;
         if is_found {
             // Each time without one more of them.
+            drop(claim);
             write_group(table, part, outcome, is_wanted, write)?;
         }
     }
     Ok(())
 }
 
-/// Has an object written anew, if it can be read as far as is known.
+/// Has an object written anew, if it can be read as far as is known. Nothing if somebody else has it.
 pub(super) fn write_alone(
     table: &Table,
     object: &Arc<LiveObject>,
     write: impl FnOnce() -> Result<CascadeReport>,
-) -> Result<CascadeReport> {
+) -> Result<Option<CascadeReport>> {
     if let Some(error) = table.failed.error(object) {
         return Err(error);
     }
+    let Some(_claim) = table.claims.claim(std::slice::from_ref(object), table) else {
+        return Ok(None);
+    };
     let written = caught(write);
     if let Err(error) = &written {
         table.failed.note(std::slice::from_ref(object), error);
     }
-    written
+    written.map(Some)
 }

@@ -14,47 +14,57 @@ use crate::engine::Engine;
 use crate::manifest::Model;
 use crate::read::{Deletes, Fetched, LiveObject, ReadStats, SensorStream};
 use crate::table::Table;
-use crate::upkeep::between_parts;
+use crate::upkeep::Effort;
 
-/// Run files beyond which young ones are laid together, so that a point read does not open many.
-const RUN_FILES_MAX: usize = 8;
+/// Of days with so many bytes at most all parts are laid together, however few rows came late.
+const FEW_BYTES: u64 = 16 << 20;
+/// Of others, when what is to be laid into the largest part has this share of its bytes.
+const WORTH_SHARE: u64 = 8;
 
-/// Moves run files whose rows have come of age, and folds days that have several parts.
+/// Moves run files whose rows have come of age, and folds days that have several parts: all of them, or where much comes together
+/// for what is written.
 pub(crate) fn kv_to_short(
     engine: &Engine,
     table: &Arc<Table>,
     boundaries: &Boundaries,
+    effort: Effort,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let runs = table.live().objects_of(Model::Kv);
-    if is_due(&runs, boundaries) {
-        let mut others = table.live().objects_of(Model::Short);
-        others.extend(table.live().objects_of(Model::Long));
+    let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
+    let mut others = table.live().objects.clone();
+    let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
+    if !runs.is_empty() {
         let inputs = with_writes_between(runs, others);
-        write_group(table, &inputs, outcome, &|part| is_due(part, boundaries), &|part| {
+        write_group(table, &inputs, outcome, &is_due, &|part| {
             rewrite(engine, table, part, &spans(part, boundaries)?)
         })?;
     }
     let short = table.live().objects_of(Model::Short);
-    for day in crowded_days(&short) {
-        outcome.check(between_parts(engine))?;
+    for day in by_day(short) {
+        outcome.check(engine.steps.check())?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
-        write_group(table, &day, outcome, &|part| part.len() > 1, &|part| {
+        write_group(table, &day, outcome, &|part| is_worth_it(part, effort), &|part| {
             rewrite(engine, table, part, &[(Model::Short, time)])
         })?;
     }
     Ok(())
 }
 
-/// Whether rows of run files have come of age, or there are too many of those.
-fn is_due(objects: &[Arc<LiveObject>], boundaries: &Boundaries) -> bool {
-    let runs = || objects.iter().filter(|object| object.entry.model == Model::Kv);
-    let is_old = |object: &Arc<LiveObject>| object.entry.time.first_ns < boundaries.kv_ns;
-    runs().any(is_old) || runs().count() > RUN_FILES_MAX
+/// Whether an object is a run file with rows that have come of age.
+pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
+    object.entry.model == Model::Kv && object.entry.time.first_ns < boundaries.kv_ns
 }
 
-fn whole_days(time: &TimeRange) -> TimeRange {
+/// Whether parts of a day shall become one.
+fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort) -> bool {
+    let bytes = || parts.iter().map(|part| part.entry.bytes);
+    let (all, largest) = (bytes().sum::<u64>(), bytes().max().unwrap_or_default());
+    let is_much = all <= FEW_BYTES || (all - largest) * WORTH_SHARE >= largest;
+    parts.len() > 1 && (effort == Effort::All || is_much)
+}
+
+pub(super) fn whole_days(time: &TimeRange) -> TimeRange {
     Day::of(time.first_ns).range().union(&Day::of(time.last_ns).range())
 }
 
@@ -99,11 +109,11 @@ fn days_of(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
     Ok(days.into_iter().collect())
 }
 
-/// Days with more than one object.
-fn crowded_days(short: &[Arc<LiveObject>]) -> Vec<Vec<Arc<LiveObject>>> {
-    let mut by_day: BTreeMap<Day, Vec<Arc<LiveObject>>> = BTreeMap::new();
+/// The parts of each day.
+pub(super) fn by_day(short: Vec<Arc<LiveObject>>) -> impl Iterator<Item = Vec<Arc<LiveObject>>> {
+    let mut days: BTreeMap<Day, Vec<Arc<LiveObject>>> = BTreeMap::new();
     for object in short {
-        by_day.entry(Day::of(object.entry.time.first_ns)).or_default().push(Arc::clone(object));
+        days.entry(Day::of(object.entry.time.first_ns)).or_default().push(object);
     }
-    by_day.into_values().filter(|objects| objects.len() > 1).collect()
+    days.into_values().filter(|objects| objects.len() > 1)
 }

@@ -6,7 +6,8 @@
 //!    or it would later become part of objects that count as written after this.
 //! 3. Install the objects.
 
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
@@ -15,7 +16,7 @@ use super::drain::{Take, drain};
 use super::series::{days_of, extent, months_of, within, write_series};
 use super::short_to_long::segment_spans;
 use crate::engine::Engine;
-use crate::ingest::commit::{Change, Commit};
+use crate::ingest::commit::{Change, Commit, Mark};
 use crate::manifest::{Edit, Model};
 use crate::options::Target;
 use crate::read::Sources;
@@ -42,22 +43,28 @@ pub(crate) fn load(
     let mut entries =
         write_series(engine, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);
-    let _maintenance = engine.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-    // Nobody drops it from here on.
+    // From here on nobody drops the table, and no rows that were written before leave memory with later ones.
+    let _flushing = engine.begin_flush()?;
     if table.live().is_dropped {
         return Err(Error::not_found(format!(
             "table {} was dropped during a load into it; nothing was written",
             schema.name
         )));
     }
-    let seq = take_place(engine, table)?;
+    let mark = Mark { time, are_new: Arc::default() };
+    let seq = take_place(engine, table, mark.clone())?;
     if table.live().all_runs().any(|run| run.last_seq < seq && run.range.overlaps(&time)) {
         drain(engine, table, &boundaries, Take::WrittenBefore(seq))?;
     }
-    entries.iter_mut().for_each(|entry| entry.last_seq = seq);
+    let is_distinct = mark.are_new.load(Ordering::Acquire);
+    for entry in &mut entries {
+        (entry.last_seq, entry.is_distinct) = (seq, is_distinct);
+    }
+    let bytes = entries.iter().map(|entry| entry.bytes).sum();
     let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
     let mut before = None;
     engine.install(table, written, edits, |live| before = Some(live.sources()))?;
+    engine.worked.flushed(bytes);
     Ok(before)
 }
 
@@ -84,11 +91,11 @@ fn spans(
     Ok(spans)
 }
 
-fn take_place(engine: &Engine, table: &Arc<Table>) -> Result<Seq> {
+fn take_place(engine: &Engine, table: &Arc<Table>, mark: Mark) -> Result<Seq> {
     let (send, receive) = mpsc::sync_channel(1);
     engine.commits.submit(Commit {
         table: Arc::clone(table),
-        change: Change::Mark,
+        change: Change::Mark(mark),
         record: None,
         watch: None,
         done: Box::new(move |outcome| {

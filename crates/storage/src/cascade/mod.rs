@@ -14,6 +14,8 @@
 //! (`failed.rs`). A crash in between leaves objects that nothing names, which the next open deletes.
 
 mod boundaries;
+mod claims;
+mod compact;
 mod drain;
 mod failed;
 mod kv_to_short;
@@ -26,6 +28,8 @@ mod series;
 mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;
+pub(crate) use claims::Claims;
+pub(crate) use compact::{backlog, compact, compact_once};
 pub(crate) use drain::{Take, drain};
 pub(crate) use failed::{Failed, Outcome, look_again};
 pub(crate) use kv_to_short::kv_to_short;

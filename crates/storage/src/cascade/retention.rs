@@ -31,9 +31,9 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
         let done = write_alone(table, &object, || {
             rewrite(engine, table, &[Arc::clone(&object)], &[(model, kept)])
         });
-        let has_failed = done.is_err();
-        outcome.note(done)?;
-        if has_failed {
+        let is_cut = matches!(done, Ok(Some(_)));
+        outcome.note(done.map(Option::unwrap_or_default))?;
+        if !is_cut {
             // Those that were written later may have later values for its times.
             break;
         }
@@ -50,8 +50,10 @@ pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRep
     let mut report = CascadeReport::default();
     let Some(limit_ns) = limit_ns(engine, table) else { return Ok(report) };
     let objects = table.live().objects.clone();
-    let old = to_drop(&objects, limit_ns);
-    if !old.is_empty() {
+    let old = to_drop(&objects, limit_ns, |object| table.claims.has(object));
+    // What another step takes meanwhile goes the next time.
+    let claim = (!old.is_empty()).then(|| table.claims.claim(&old, table)).flatten();
+    if claim.is_some() {
         report.steps += 1;
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();
         let edits = old.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
@@ -60,10 +62,15 @@ pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRep
     Ok(report)
 }
 
-/// The objects that are too old as a whole, but for those whose values stand in place of what an earlier one, which stays, has
-/// for the same times: that would come back.
-fn to_drop(objects: &[Arc<LiveObject>], limit_ns: i64) -> Vec<Arc<LiveObject>> {
-    let is_old = |object: &&Arc<LiveObject>| object.entry.time.last_ns < limit_ns;
+/// The objects that are too old as a whole and may go, but for those whose values stand in place of what an earlier one, which
+/// stays, has for the same times: that would come back.
+fn to_drop(
+    objects: &[Arc<LiveObject>],
+    limit_ns: i64,
+    must_stay: impl Fn(&LiveObject) -> bool,
+) -> Vec<Arc<LiveObject>> {
+    let is_old =
+        |object: &&Arc<LiveObject>| object.entry.time.last_ns < limit_ns && !must_stay(object);
     let (mut old, mut staying): (Vec<_>, Vec<_>) = objects.iter().partition(is_old);
     // An object stays also for one that does.
     let mut next = 0;

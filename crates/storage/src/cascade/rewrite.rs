@@ -21,7 +21,6 @@ use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interv
 use crate::store::names;
 use crate::table::Table;
 use crate::texts::STRETCH_TEXT_BYTES;
-use crate::upkeep::between_parts;
 use crate::written::Written;
 
 /// What kind of object is written.
@@ -78,6 +77,7 @@ impl Unfinished {
             model: self.model,
             last_seq: self.seq,
             last_delete: Seq::default(),
+            is_distinct: false,
             time: summary.time,
             first_sensor: summary.first_sensor,
             last_sensor: summary.last_sensor,
@@ -218,7 +218,7 @@ pub(super) fn rewrite(
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
     let written = engine.written();
     let mut outputs = write_in_turn(&written, spans, |(model, time)| {
-        between_parts(engine)?;
+        engine.steps.check()?;
         let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
@@ -235,7 +235,10 @@ pub(super) fn rewrite(
             read,
         )
     })?;
-    outputs.iter_mut().for_each(|entry| entry.last_delete = last_delete);
+    let is_distinct = inputs.iter().all(|input| input.entry.is_distinct);
+    for entry in &mut outputs {
+        (entry.last_delete, entry.is_distinct) = (last_delete, is_distinct);
+    }
     let before: u64 = inputs.iter().map(|object| object.entry.rows).sum();
     let after: u64 = outputs.iter().map(|entry| entry.rows).sum();
     let mut report = CascadeReport {
@@ -250,6 +253,7 @@ pub(super) fn rewrite(
     let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
     let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
     engine.install(table, written, removed.chain(added).collect(), |_| {})?;
+    engine.worked.rewritten(report.bytes);
     Ok(report)
 }
 

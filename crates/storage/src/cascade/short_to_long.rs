@@ -12,7 +12,6 @@ use crate::manifest::Model;
 use crate::options::Target;
 use crate::read::{LiveObject, LiveTombstone};
 use crate::table::Table;
-use crate::upkeep::between_parts;
 
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late.
@@ -35,7 +34,7 @@ pub(crate) fn short_to_long(
     let short = table.live().objects_of(Model::Short);
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
     for group in groups(objects) {
-        outcome.check(between_parts(engine))?;
+        outcome.check(engine.steps.check())?;
         let is_wanted = |part: &[Arc<LiveObject>]| is_wanted(part, table, target);
         write_group(table, &group, outcome, &is_wanted, &|part| {
             rewrite(engine, table, part, &spans(part))

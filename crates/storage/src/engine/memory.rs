@@ -1,7 +1,7 @@
 //! How much memory rows take, and who waits for it.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidefall_types::{Error, Result};
 
@@ -65,6 +65,16 @@ impl Engine {
             }
             return Ok(());
         }
+        if self.has_room() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let waited = self.wait_until_there_is_room();
+        self.worked.delayed(start.elapsed());
+        waited
+    }
+
+    fn wait_until_there_is_room(&self) -> Result<()> {
         while !self.has_room() {
             self.steps.check()?;
             if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {

@@ -67,6 +67,7 @@ fn live_object(bytes: &[u8]) -> LiveObject {
         model: Model::Long,
         last_seq: Seq(1),
         last_delete: Seq(0),
+        is_distinct: false,
         time: TimeRange::ALL,
         first_sensor: 0,
         last_sensor: u32::MAX,
@@ -74,7 +75,7 @@ fn live_object(bytes: &[u8]) -> LiveObject {
         bytes: bytes.len() as u64,
     };
     let segment = Segment::new(io, caches, id, name.into(), entry.bytes);
-    LiveObject { entry, segment }
+    LiveObject { entry, segment, since_ns: 0 }
 }
 
 /// A table that holds the segment, with fields of the types that the segment names.

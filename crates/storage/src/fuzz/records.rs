@@ -142,11 +142,11 @@ fn rows_frame() -> Result<Vec<u8>> {
         None,
         Some(-1),
     ]));
-    let rows = Prepared {
-        sensor: vec![0, 7, 0].into(),
-        time: vec![1_709_251_200_000_000_000, 5, 1_709_251_260_000_000_000].into(),
-        fields: vec![Some(floats), Some(ints), Some(texts), Some(flags), Some(times)],
-    };
+    let rows = Prepared::new(
+        vec![0, 7, 0].into(),
+        vec![1_709_251_200_000_000_000, 5, 1_709_251_260_000_000_000].into(),
+        vec![Some(floats), Some(ints), Some(texts), Some(flags), Some(times)],
+    );
     encode_rows(&rows)
 }
 

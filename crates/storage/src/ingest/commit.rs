@@ -2,11 +2,11 @@
 //! visible in their order.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
-use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
+use tidefall_types::{Error, ErrorKind, Result, Seq, TableId, TimeRange};
 
 use super::Prepared;
 use super::record::LogRecord;
@@ -44,9 +44,25 @@ pub(crate) enum Change {
     Rows(Prepared),
     /// Nothing; the place among the writes is for columns that go straight to objects. What was
     /// written before is kept apart from what comes later.
-    Mark,
+    Mark(Mark),
     /// Rows disappear; the tombstone's place among the writes is set when it is made.
     Delete(LiveTombstone),
+}
+
+/// Rows that go straight to objects.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    /// When they lie.
+    pub(crate) time: TimeRange,
+    /// Told whether all of them are newer than all that was written before.
+    pub(crate) are_new: Arc<AtomicBool>,
+}
+
+impl Default for Mark {
+    /// No rows.
+    fn default() -> Self {
+        Self { time: TimeRange::new(0, -1), are_new: Arc::default() }
+    }
 }
 
 impl Commit {
@@ -54,7 +70,7 @@ impl Commit {
         let record = self.record.as_ref().map_or(0, LogRecord::size_bytes);
         let rows = match &self.change {
             Change::Rows(rows) => rows.size_bytes(),
-            Change::Mark | Change::Delete(_) => 0,
+            Change::Mark(_) | Change::Delete(_) => 0,
         };
         record + rows + size_of::<Self>()
     }
@@ -304,13 +320,19 @@ fn log_group(wal: &mut Wal, group: &mut [(Seq, Commit)]) -> Result<Refused> {
 /// Makes a change visible, and returns the bytes that it added to memory.
 pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
     match change {
-        Change::Mark => {
+        Change::Mark(mark) => {
             table.live().seal()?;
+            let are_new = table.newest().take_all_within(&mark.time);
+            mark.are_new.store(are_new, Ordering::Release);
             Ok(0)
         }
         Change::Rows(rows) if rows.time.is_empty() => Ok(0),
         Change::Rows(rows) => {
-            let run = Run::new((seq, seq), rows.sensor, rows.time, rows.fields);
+            let mut run = Run::new((seq, seq), rows.sensor, rows.time, rows.fields);
+            if let Some(order) = rows.order {
+                run = run.with_order(order);
+            }
+            run.is_distinct = table.newest().take(&run);
             let bytes = run.size_bytes;
             table.live().push(run)?;
             Ok(bytes)

@@ -16,6 +16,7 @@ use tidefall_types::{
 };
 
 use crate::catalog::SensorDictionary;
+use crate::kv::order_of;
 use crate::rows::{SensorRows, arrow_error, compact, compact_times, pick_latest, size_bytes};
 use crate::texts::{VALUE_BYTES_MAX, text_bytes};
 
@@ -26,9 +27,30 @@ pub(crate) struct Prepared {
     pub(crate) time: ScalarBuffer<i64>,
     /// By field id.
     pub(crate) fields: Vec<Option<ArrayRef>>,
+    /// The rows by sensor and time, if somebody has ordered them.
+    pub(crate) order: Option<Vec<u32>>,
 }
 
+/// Rows that are ordered by whoever writes them: fewer are laid together with others first.
+const ORDERED_ROWS_MIN: usize = 4096;
+
 impl Prepared {
+    /// Rows that nobody has ordered.
+    pub(crate) const fn new(
+        sensor: ScalarBuffer<u32>,
+        time: ScalarBuffer<i64>,
+        fields: Vec<Option<ArrayRef>>,
+    ) -> Self {
+        Self { sensor, time, fields, order: None }
+    }
+
+    /// Orders the rows, if they are many: readers need that, and several threads write.
+    pub(crate) fn put_in_order(&mut self) {
+        if self.time.len() >= ORDERED_ROWS_MIN {
+            self.order = Some(order_of(&self.sensor, &self.time));
+        }
+    }
+
     /// The memory that they take.
     pub(crate) fn size_bytes(&self) -> usize {
         let columns = self.fields.iter().flatten();
@@ -47,11 +69,9 @@ impl Prepared {
             let part = field.as_ref().map(|field| field.slice(rows.start, rows.len()));
             part.map(compact).transpose()
         });
-        Ok(Self {
-            fields: fields.collect::<Result<_>>()?,
-            sensor: self.sensor.slice(rows.start, rows.len()),
-            time: compact_times(self.time.slice(rows.start, rows.len())),
-        })
+        let time = compact_times(self.time.slice(rows.start, rows.len()));
+        let sensor = self.sensor.slice(rows.start, rows.len());
+        Ok(Self::new(sensor, time, fields.collect::<Result<_>>()?))
     }
 }
 

@@ -191,7 +191,7 @@ pub(crate) fn decode_rows(schema: &TableSchema, frame: &[u8]) -> Result<Prepared
     if sensor.len() != time.len() || !same {
         return Err(Error::corrupt("the columns of a record of the log differ in length"));
     }
-    Ok(Prepared { sensor, time: time.into(), fields })
+    Ok(Prepared::new(sensor, time.into(), fields))
 }
 
 pub(crate) fn encode_delete(tombstone: &Tombstone) -> Result<Vec<u8>> {

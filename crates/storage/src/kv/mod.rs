@@ -1,13 +1,15 @@
 //! The key-value model: readings as they came, in memory, covered by the log.
 //!
-//! A write adds a [`Run`], or a part of one: nothing is looked up and nothing is sorted while
-//! readings arrive. A run finds its order by sensor and time when a reader first asks for it.
+//! A write adds a [`Run`], or a part of one. Whoever writes many rows brings their order by sensor and time along; others
+//! are ordered when a reader first asks for them. Nothing is looked up but the newest reading of each sensor.
 
 mod held;
+mod newest;
 mod run;
 mod scatter;
 mod texts;
 
 pub(crate) use held::{Held, KvBytes};
-pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
+pub(crate) use newest::Newest;
+pub(crate) use run::{Known, Run, RunWalk, TOTAL_NS, Together, order_of};
 pub(crate) use scatter::sort_runs;

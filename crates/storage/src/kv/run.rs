@@ -1,17 +1,21 @@
 //! A run: rows in the order of their arrival.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
-use tidefall_types::{FieldId, Result, Seq, TimeRange};
+use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::{Held, KvBytes};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
+use crate::segment::metrics::{Blocks, FieldBlocks};
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 
+/// The blocks of the total of a run: one for all times from 1970 on.
+pub(crate) const TOTAL_NS: i64 = i64::MAX;
 /// What a column takes beside its values.
 const COLUMN_BYTES: usize = 128;
 
@@ -29,10 +33,13 @@ pub(crate) struct Run {
     pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
     text_bytes: usize,
+    /// Whether none of its rows replaces another: see [`ObjectEntry::is_distinct`](crate::manifest::ObjectEntry).
+    pub(crate) is_distinct: bool,
     /// Its part in the bytes of all runs that somebody holds.
     share: OnceLock<Held>,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
+    totals: Mutex<BTreeMap<FieldId, FieldBlocks>>,
 }
 
 /// What the values of runs take as columns that all of their rows have: a null where a run lacks a field
@@ -89,9 +96,17 @@ impl Run {
             range: TimeRange::new(first_ns, last_ns),
             sensors: first..=last,
             share: OnceLock::new(),
+            is_distinct: false,
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
+            totals: Mutex::default(),
         }
+    }
+
+    /// The same run with the order of its rows, which [`order_of`] has found.
+    pub(crate) fn with_order(self, order: Vec<u32>) -> Self {
+        debug_assert_eq!(order.len(), self.rows(), "an order of other rows");
+        Self { order: OnceLock::from(order), ..self }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -131,7 +146,8 @@ impl Run {
             runs.first().map_or(Seq(0), |run| run.first_seq),
             runs.last().map_or(Seq(0), |run| run.last_seq),
         );
-        Ok(Self::new(seqs, sensor.into(), time.into(), fields))
+        let is_distinct = runs.iter().all(|run| run.is_distinct);
+        Ok(Self { is_distinct, ..Self::new(seqs, sensor.into(), time.into(), fields) })
     }
 
     /// The bytes of the texts of some fields.
@@ -167,12 +183,37 @@ impl Run {
             })
             .collect::<Result<_>>()?;
         let seqs = (self.first_seq, self.last_seq);
-        Ok(Some(Self::new(seqs, sensor.into(), time.into(), fields)))
+        let rest = Self::new(seqs, sensor.into(), time.into(), fields);
+        Ok(Some(Self { is_distinct: self.is_distinct, ..rest }))
     }
 
     /// Whether the rows arrived in the order of their times.
     pub(crate) fn is_ordered_by_time(&self) -> bool {
         *self.is_ordered_by_time.get_or_init(|| self.time.is_sorted())
+    }
+
+    /// All rows as one block, with times from 1970 and blocks of [`TOTAL_NS`], if they came in the order of their times and the numbers of
+    /// these fields answer for them.
+    pub(crate) fn total(&self, fields: &[(FieldId, FieldType)]) -> Option<Blocks> {
+        let is_one_block = self.range.first_ns >= 0 && self.range.last_ns < TOTAL_NS;
+        if !is_one_block || !self.is_ordered_by_time() {
+            return None;
+        }
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Blocks::new(&[]);
+        all.append_rows(0, &self.time, &[], TOTAL_NS);
+        for (id, ty) in fields {
+            let of_field = totals.entry(*id).or_insert_with(|| {
+                let mut blocks = Blocks::new(&[*ty]);
+                blocks.append_rows(0, &self.time, &[self.field(id.index()).cloned()], TOTAL_NS);
+                blocks.fields.remove(0)
+            });
+            if !of_field.are_exact() {
+                return None;
+            }
+            all.fields.push(of_field.clone());
+        }
+        Some(all)
     }
 
     /// The rows of all sensors at a time.

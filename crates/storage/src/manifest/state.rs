@@ -45,6 +45,10 @@ pub struct ObjectEntry {
     /// The latest delete that was applied when it was written: what that and earlier ones hide is not in it.
     #[serde(default)]
     pub last_delete: Seq,
+    /// Whether none of its rows has the time of an earlier row of its sensor, wherever that is or was: rows of places that are so can
+    /// be counted without a look at each other.
+    #[serde(default)]
+    pub is_distinct: bool,
     /// The first and the last time in it.
     pub time: TimeRange,
     /// The least sensor in it.

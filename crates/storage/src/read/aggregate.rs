@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::accumulate::Accumulator;
+use super::accumulate::{Accumulator, Chosen};
 use super::bin::{Bin, Bins};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
@@ -21,6 +21,7 @@ use super::shares::{Share, shares};
 use super::sums::TimedBlocks;
 use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
+use crate::kv::TOTAL_NS;
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
 use crate::segment::metrics::{self, Blocks};
@@ -62,6 +63,7 @@ pub(crate) fn aggregate(
 ) -> Result<AggregateResult> {
     sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics(fields))?;
     let request = &*in_order(request);
+    let (totals, sources) = &of_whole_runs(sources, request, fields);
     let shares = shares(sources, request, fields, threads)?;
     let gather = |share, _: &mut ()| {
         let mut gathering = Gathering::new(request, fields, stats);
@@ -71,7 +73,40 @@ pub(crate) fn aggregate(
     let mut gathered = spread(shares.len(), shares, gather)?.into_iter();
     let mut all = gathered.next().unwrap_or_else(|| Accumulator::new(request, fields));
     gathered.for_each(|share| all.absorb(share));
+    let places: Vec<Option<usize>> = (0..fields.len()).map(Some).collect();
+    for (rows, blocks) in totals {
+        let chosen = Chosen { block: 0, group: request.groups.first().copied().unwrap_or(0) };
+        all.add_chosen(&TimedBlocks { blocks, block_ns: TOTAL_NS }, &[chosen], &places);
+        ReadStats::add(&stats.rows_from_memory, *rows);
+    }
     all.finish()
+}
+
+/// Runs in memory that are answered for as a whole, and what is left: where all sensors count into one group and nothing has the same
+/// readings twice, their rows need not be told apart.
+fn of_whole_runs(
+    sources: &Sources,
+    request: &AggregateRequest,
+    fields: &Arc<[(FieldId, FieldType)]>,
+) -> (Vec<(u64, Blocks)>, Sources) {
+    let (mut totals, mut rest) = (Vec::new(), sources.clone());
+    let group = request.groups.first();
+    let is_one_group = request.groups.iter().all(|other| Some(other) == group);
+    if request.bin.is_some() || !is_one_group || !sources.are_distinct(&request.time) {
+        return (totals, rest);
+    }
+    let sensors = request.sensors.as_slice();
+    rest.runs.retain(|run| {
+        let takes_all = request.time.covers(&run.range)
+            && sensors.is_sorted()
+            && sensors.has_all_of(&run.sensors)
+            && !sources.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
+        let total = if takes_all { run.total(fields) } else { None };
+        let is_left = total.is_none();
+        totals.extend(total.map(|total| (run.rows() as u64, total)));
+        is_left
+    });
+    (totals, rest)
 }
 
 /// What one thread puts together.

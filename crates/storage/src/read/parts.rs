@@ -22,6 +22,8 @@ use crate::segment::{IndexBlock, Segment, metrics};
 pub(crate) struct LiveObject {
     pub(crate) entry: ObjectEntry,
     pub(crate) segment: Segment,
+    /// Since when it can be read here.
+    pub(crate) since_ns: i64,
 }
 
 impl LiveObject {
@@ -142,20 +144,27 @@ impl Sources {
         spread(OPENING_MAX, closed, open).map(drop)
     }
 
-    /// Those of the objects that have rows within `range` where nothing else has rows of their sensors at the same times, one
-    /// by one; and all that is left.
+    /// Whether no two places have the same reading within `range`.
+    pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
+        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
+        self.objects.iter().filter(within).all(|object| object.entry.is_distinct)
+            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct)
+    }
+
+    /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
     pub(super) fn apart(&self, range: &TimeRange) -> (Vec<Self>, Self) {
         let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
         let mut objects: Vec<&Arc<LiveObject>> = self.objects.iter().filter(within).collect();
         objects.sort_by_key(|object| object.entry.time.first_ns);
         let runs = self.runs.iter().filter(|run| run.range.overlaps(range));
         let runs: Vec<Arc<Run>> = runs.cloned().collect();
+        let are_distinct = self.are_distinct(range);
         let meets_run = |object: &&Arc<LiveObject>| {
             let time = object.entry.time.intersect(range);
-            runs.iter().any(|run| run.range.overlaps(&time))
+            !are_distinct && runs.iter().any(|run| run.range.overlaps(&time))
         };
         let mut meets: Vec<bool> = objects.iter().map(meets_run).collect();
-        for (at, object) in objects.iter().enumerate() {
+        for (at, object) in objects.iter().enumerate().filter(|_| !are_distinct) {
             let time = object.entry.time.intersect(range);
             for (next, other) in objects.iter().enumerate().skip(at + 1) {
                 if other.entry.time.first_ns > time.last_ns {

@@ -146,6 +146,12 @@ impl<'a> SensorSlice<'a> {
         }
     }
 
+    /// Whether all of some are among them, where they ascend.
+    pub(super) fn has_all_of(&self, wanted: &RangeInclusive<u32>) -> bool {
+        let all = u64::from(*wanted.end()) - u64::from(*wanted.start()) + 1;
+        self.places_within(wanted).len() as u64 == all
+    }
+
     /// Whether one of them lies among some.
     pub(super) fn has_one_of(&self, known: &RangeInclusive<u32>) -> bool {
         match self {

@@ -15,7 +15,7 @@ fn open(disk: &MemDisk) -> Result<Db> {
 fn rows(sensors: &[u32]) -> Prepared {
     let values = Arc::new(Float64Array::from(vec![1.5; sensors.len()])) as ArrayRef;
     let time: Vec<i64> = (0..sensors.len() as i64).map(|row| 100 + row).collect();
-    Prepared { sensor: sensors.to_vec().into(), time: time.into(), fields: vec![Some(values)] }
+    Prepared::new(sensors.to_vec().into(), time.into(), vec![Some(values)])
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidefall_types::{Error, Result};
 
 use super::names;
-use super::{Disk, DiskEntry, DiskFile};
+use super::{Disk, DiskEntry, DiskFile, ReadLock};
 
 /// A directory of the local file system.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub struct LocalDisk {
     // Directories, open. Each is opened before a name is made in it: when the name is there and must become durable, it
     // would be too late to find that no more files can be opened. A database has a handful of them.
     dirs: Mutex<HashMap<Box<str>, Arc<File>>>,
+    read_lock: OnceLock<ReadLock>,
 }
 
 impl LocalDisk {
@@ -25,7 +26,22 @@ impl LocalDisk {
     /// directory. Nothing is touched until it is used.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { root: std::path::absolute(&root).unwrap_or(root), dirs: Mutex::default() }
+        let root = std::path::absolute(&root).unwrap_or(root);
+        Self { root, dirs: Mutex::default(), read_lock: OnceLock::new() }
+    }
+
+    /// As [`LocalDisk::new`], of a database that is read.
+    pub fn to_read(root: impl Into<PathBuf>) -> Self {
+        let disk = Self::new(root);
+        disk.begin_to_read();
+        disk
+    }
+
+    /// Lets whoever writes the database know that it is read, for as long as this disk is in use.
+    pub(crate) fn begin_to_read(&self) {
+        if let Some(lock) = ReadLock::acquire(&self.root) {
+            let _ = self.read_lock.set(lock);
+        }
     }
 
     /// The directory that names are relative to.

@@ -24,6 +24,7 @@ mod mem_disk;
 pub(crate) mod names;
 mod object;
 mod random;
+mod readers;
 
 pub use disk::{Disk, DiskEntry, DiskFile};
 pub use fault::{Fault, FaultDisk, Times};
@@ -36,6 +37,7 @@ pub use lock::DirLock;
 pub use mem_disk::MemDisk;
 pub use object::{ObjectIo, ObjectWriter};
 pub(crate) use object::{check_size, of_needed_object};
+pub use readers::{KeptOut, ReadLock, Readers};
 
 #[cfg(test)]
 mod tests;

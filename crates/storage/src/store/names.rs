@@ -4,6 +4,8 @@ use tidefall_types::ObjectId;
 
 /// The file whose lock the one writer of a database holds.
 pub const LOCK: &str = "LOCK";
+/// The file that readers of a database lock together.
+pub const READERS: &str = "READERS";
 /// The directory of the log.
 pub const WAL_DIR: &str = "wal";
 /// The directory of the manifest.

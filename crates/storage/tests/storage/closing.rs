@@ -261,6 +261,7 @@ fn what_waits_for_writes_is_refused_where_they_are_committed() {
     write(&db, "plant", &[(0, 0)]);
     let inner = db.clone();
     let (send, told) = std::sync::mpsc::channel();
+    let (acknowledge, acknowledged) = std::sync::mpsc::channel();
     let done = move |outcome: Result<_>| {
         let create = WriteOptions::default();
         send.send(vec![
@@ -273,7 +274,9 @@ fn what_waits_for_writes_is_refused_where_they_are_committed() {
             inner.drop_table("plant"),
             inner.close(),
             // This one does not wait.
-            inner.submit("plant", &batch(4..5), &create, |_| {}),
+            inner.submit("plant", &batch(4..5), &create, move |outcome| {
+                acknowledge.send(outcome.map(drop)).unwrap();
+            }),
         ])
         .unwrap();
     };
@@ -289,6 +292,7 @@ fn what_waits_for_writes_is_refused_where_they_are_committed() {
             }
         }
     }
+    within_a_minute("the write", move || acknowledged.recv().unwrap()).unwrap();
     db.flush().unwrap();
     assert_eq!(read(&db, "plant"), [(0, 0), (1, 1), (4, 4)]);
 }

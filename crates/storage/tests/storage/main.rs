@@ -35,6 +35,7 @@ mod schema;
 mod sensors;
 mod sharing;
 mod small;
+mod steady;
 mod times;
 mod upkeep;
 

@@ -225,6 +225,45 @@ fn what_was_replaced_stays_for_a_minute_also_when_the_writer_is_opened_again() {
     check(&read(writer.db(), "plant"), rows, "the writer");
 }
 
+/// Replaced objects took twice the room of all others for a minute.
+#[test]
+fn what_was_replaced_goes_at_once_when_nobody_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = crate::small::open(&dir);
+    let objects = || std::fs::read_dir(dir.path().join("objects")).unwrap().count();
+    let cascade = |db: &Db| {
+        db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+        // The next one deletes what this one has replaced.
+        db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    };
+    let mut rows = 0;
+    let mut flush = || {
+        for _ in 0..3 {
+            write(&db, "plant", &[row(rows)]);
+            db.flush().unwrap();
+            rows += 1;
+        }
+        rows
+    };
+    flush();
+    cascade(&db);
+    // One segment, and one object of sensors.
+    assert_eq!(objects(), 2);
+    let rows = flush();
+    let reader = Db::open_read_only(dir.path(), DbOptions::default()).unwrap();
+    let snapshot = db.snapshot("plant").unwrap();
+    cascade(&db);
+    assert!(objects() > 2, "what a process reads, which has not opened it as yet, is gone");
+    check(&read(&reader, "plant"), rows, "the reader");
+    drop(reader);
+    cascade(&db);
+    assert!(objects() > 2, "what the process of the writer reads is gone");
+    drop(snapshot);
+    cascade(&db);
+    assert_eq!(objects(), 2);
+    check(&read(&db, "plant"), rows, "the writer");
+}
+
 /// Readers beside a writer that moves every seventh row to an object, on a real disk.
 #[test]
 fn hundreds_of_readers_beside_a_busy_writer_see_all_that_was_acknowledged() {

@@ -39,6 +39,7 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
         model: Model::Long,
         last_seq: Seq(id.0),
         last_delete: Seq(0),
+        is_distinct: false,
         time: summary.time,
         first_sensor: summary.first_sensor,
         last_sensor: summary.last_sensor,
@@ -47,7 +48,7 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     };
     let caches = Arc::new(SegmentCaches::new(1 << 20));
     let segment = Segment::new(io, caches, id, name.into(), entry.bytes);
-    Arc::new(LiveObject { entry, segment })
+    Arc::new(LiveObject { entry, segment, since_ns: 0 })
 }
 
 fn rows(first_ns: i64, count: usize) -> impl Iterator<Item = Row> {

@@ -1,0 +1,51 @@
+//! The newest reading of each sensor, by which most writes are known to replace nothing.
+
+use tidefall_types::TimeRange;
+
+use super::Run;
+
+/// The times from which on a table has no reading as yet.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    /// Of all sensors: what is in objects is not known sensor by sensor.
+    free_ns: i64,
+    /// Of sensors with rows that came by way of memory.
+    of_sensors: Vec<i64>,
+    /// The latest of all of these.
+    latest_ns: i64,
+}
+
+impl Default for Newest {
+    fn default() -> Self {
+        Self { free_ns: i64::MIN, of_sensors: Vec::new(), latest_ns: i64::MIN }
+    }
+}
+
+impl Newest {
+    /// Takes note of rows. Returns whether each is newer than all of its sensor that came before: none of them replaces another.
+    pub(crate) fn take(&mut self, run: &Run) -> bool {
+        let sensors = *run.sensors.end() as usize + 1;
+        if self.of_sensors.len() < sensors {
+            self.of_sensors.resize(sensors, i64::MIN);
+        }
+        let mut are_new = run.range.first_ns >= self.free_ns && run.range.last_ns < i64::MAX;
+        for (&sensor, &time_ns) in run.sensor.iter().zip(&run.time) {
+            let free_ns = &mut self.of_sensors[sensor as usize];
+            are_new &= time_ns >= *free_ns;
+            *free_ns = time_ns.saturating_add(1).max(*free_ns);
+        }
+        self.latest_ns = run.range.last_ns.saturating_add(1).max(self.latest_ns);
+        are_new
+    }
+
+    /// Takes note of rows of whatever sensors. Returns whether all are newer than all that came before.
+    pub(crate) fn take_all_within(&mut self, time: &TimeRange) -> bool {
+        if time.is_empty() {
+            return true;
+        }
+        let are_new = time.first_ns >= self.latest_ns && time.last_ns < i64::MAX;
+        self.free_ns = time.last_ns.saturating_add(1).max(self.free_ns);
+        self.latest_ns = self.latest_ns.max(self.free_ns);
+        are_new
+    }
+}

@@ -1,0 +1,112 @@
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidefall_types::{Error, Result};
+
+use super::names;
+
+/// How long a reader waits for a writer that deletes files, which takes a moment.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// What readers of other processes lock, as the writer of a database sees it.
+#[derive(Debug)]
+pub struct Readers {
+    // The operating system knows the open file, not who of this process has locked it.
+    file: Mutex<File>,
+}
+
+/// Nobody reads the database or begins to while it is held.
+#[derive(Debug)]
+pub struct KeptOut<'a> {
+    file: MutexGuard<'a, File>,
+}
+
+impl Readers {
+    /// Makes it known to readers of the database in `dir` that they can be seen.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails.
+    pub fn watch(dir: &Path) -> Result<Self> {
+        let path = dir.join(names::READERS);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| Error::io("making the file that readers lock", &error))?;
+        Ok(Self { file: Mutex::new(file) })
+    }
+
+    /// Keeps readers out, unless there are any.
+    pub fn keep_out(&self) -> Option<KeptOut<'_>> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.try_lock().ok()?;
+        Some(KeptOut { file })
+    }
+}
+
+impl Drop for KeptOut<'_> {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a forked process may have it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Says to the writer of a database that it is read, until it is dropped or the process dies.
+#[derive(Debug)]
+pub struct ReadLock(File);
+
+impl ReadLock {
+    /// Locks the database in `dir`; nothing where that is not possible: its disk knows no locks, it was only written before there were
+    /// any, or its writer is stopped while it deletes. What is replaced may be deleted at once then.
+    pub fn acquire(dir: &Path) -> Option<Self> {
+        let file = File::open(dir.join(names::READERS)).ok()?;
+        let until = Instant::now() + WAIT_MAX;
+        loop {
+            match file.try_lock_shared() {
+                Ok(()) => return Some(Self(file)),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the writer of the database does not know that it is read");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ReadLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_knows_whether_anybody_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(ReadLock::acquire(dir.path()).is_none());
+        let readers = Readers::watch(dir.path()).unwrap();
+        let locks: Vec<ReadLock> = (0..2).map(|_| ReadLock::acquire(dir.path()).unwrap()).collect();
+        for lock in locks {
+            assert!(readers.keep_out().is_none());
+            drop(lock);
+        }
+        let kept_out = readers.keep_out().unwrap();
+        let file = File::open(dir.path().join(names::READERS)).unwrap();
+        assert!(file.try_lock_shared().is_err(), "a reader begins while files are deleted");
+        // One thread after the other: the first that ends would let readers in.
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| drop(readers.keep_out().unwrap()));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!other.is_finished());
+            assert!(file.try_lock_shared().is_err(), "a reader begins while files are deleted");
+            drop(kept_out);
+        });
+        assert!(ReadLock::acquire(dir.path()).is_some());
+    }
+}
