@@ -105,6 +105,37 @@ def test_an_answer_of_ten_times_the_budget_is_iterated(large, way):
     assert float(grown_mib) < 2 * BUDGET_MIB, f"{grown_mib} MiB for a budget of {BUDGET_MIB}"
 
 
+LONG_ROWS, LONG_BYTES, ROWS_AT_ONCE = 9_000, 39_000, 300
+LONG_TEXTS = """
+    import random, resource, sys
+    import tidefall
+    rows, length, at_once, budget_mib = map(int, sys.argv[2:])
+    peak_mib = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    noise = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length + rows))
+    with tidefall.open(sys.argv[1], memory_mib=budget_mib) as db:
+        write = lambda numbers: db.write("logs", {"time": list(numbers), "text": [noise[n : n + length] for n in numbers]}, time="time")
+        write(range(1))
+        before = peak_mib()
+        for first in range(0, rows, at_once):
+            write(range(first, first + at_once))
+        db.cascade(to="long")
+        read = 0
+        for batch in db.sql("SELECT time, text FROM logs ORDER BY time"):
+            for text in batch.column(1):
+                assert text.as_py() == noise[read : read + length]
+                read += 1
+        print(read, peak_mib() - before)
+"""
+
+
+def test_long_texts_are_written_moved_and_read_within_the_budget(tmp_path):
+    numbers = map(str, (LONG_ROWS, LONG_BYTES, ROWS_AT_ONCE, 2 * BUDGET_MIB))
+    done = run(LONG_TEXTS, str(tmp_path / "db"), *numbers, check=True)
+    read, grown_mib = done.stdout.split()
+    assert int(read) == LONG_ROWS
+    assert float(grown_mib) < 4 * BUDGET_MIB, f"{grown_mib} MiB for a budget of {2 * BUDGET_MIB}"
+
+
 def run(script, *arguments, **options):
     command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)

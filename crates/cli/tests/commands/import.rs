@@ -561,3 +561,21 @@ fn an_import_without_tags_goes_on_where_most_rows_stay() {
     place.done(&[&files[..], &["--tag-from-file", "sensor"]].concat());
     assert_eq!(place.rows("SELECT count(*) FROM files"), "3000\n");
 }
+
+#[test]
+fn a_nan_with_a_sign_is_the_one_nan() {
+    let place = Place::new();
+    place.write(
+        "a.csv",
+        "time,s,v\n2024-01-01,a,-nan\n2024-01-02,a,1\n2024-01-03,a,-NaN\n2024-01-01,b,nan\n2024-01-02,b,7\n",
+    );
+    place.done(&["import", "a.csv", "--db", "db", "--table", "t", "--tags", "s"]);
+    assert_eq!(place.rows("SELECT s, v FROM t WHERE v < 5"), "a,1.0\n");
+    assert_eq!(place.rows("SELECT s FROM t GROUP BY s HAVING max(v) > 100 ORDER BY s"), "a\nb\n");
+    for metrics in ["on", "off"] {
+        let sql = format!(
+            "SET tidefall.metrics = {metrics}; SELECT s, min(v), max(v), count(*) FROM t GROUP BY s ORDER BY s"
+        );
+        assert_eq!(place.rows(&sql), "a,1.0,NaN,3\nb,7.0,NaN,2\n", "metrics {metrics}");
+    }
+}
