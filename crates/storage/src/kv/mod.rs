@@ -11,5 +11,5 @@ mod texts;
 
 pub(crate) use held::{Held, KvBytes};
 pub(crate) use newest::Newest;
-pub(crate) use run::{Known, Run, RunWalk, TOTAL_NS, Together, order_of};
+pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
 pub(crate) use scatter::sort_runs;

@@ -1,21 +1,19 @@
 //! A run: rows in the order of their arrival.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
-use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
+use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
 use super::{Held, KvBytes};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
-use crate::segment::metrics::{Blocks, FieldBlocks};
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 
-/// The blocks of the total of a run: one for all times from 1970 on.
-pub(crate) const TOTAL_NS: i64 = i64::MAX;
 /// What a column takes beside its values.
 const COLUMN_BYTES: usize = 128;
 
@@ -33,13 +31,14 @@ pub(crate) struct Run {
     pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
     text_bytes: usize,
-    /// Whether none of its rows replaces another: see [`ObjectEntry::is_distinct`](crate::manifest::ObjectEntry).
+    /// Whether none of its rows replaces another, as `ObjectEntry::is_distinct` says of objects.
     pub(crate) is_distinct: bool,
     /// Its part in the bytes of all runs that somebody holds.
     share: OnceLock<Held>,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
-    totals: Mutex<BTreeMap<FieldId, FieldBlocks>>,
+    /// What readers have found out about its fields.
+    known: Mutex<BTreeMap<FieldId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// What the values of runs take as columns that all of their rows have: a null where a run lacks a field
@@ -99,7 +98,7 @@ impl Run {
             is_distinct: false,
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
-            totals: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
@@ -192,28 +191,18 @@ impl Run {
         *self.is_ordered_by_time.get_or_init(|| self.time.is_sorted())
     }
 
-    /// All rows as one block, with times from 1970 and blocks of [`TOTAL_NS`], if they came in the order of their times and the numbers of
-    /// these fields answer for them.
-    pub(crate) fn total(&self, fields: &[(FieldId, FieldType)]) -> Option<Blocks> {
-        let is_one_block = self.range.first_ns >= 0 && self.range.last_ns < TOTAL_NS;
-        if !is_one_block || !self.is_ordered_by_time() {
-            return None;
-        }
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = Blocks::new(&[]);
-        all.append_rows(0, &self.time, &[], TOTAL_NS);
-        for (id, ty) in fields {
-            let of_field = totals.entry(*id).or_insert_with(|| {
-                let mut blocks = Blocks::new(&[*ty]);
-                blocks.append_rows(0, &self.time, &[self.field(id.index()).cloned()], TOTAL_NS);
-                blocks.fields.remove(0)
-            });
-            if !of_field.are_exact() {
-                return None;
-            }
-            all.fields.push(of_field.clone());
-        }
-        Some(all)
+    /// What is to be found out about a field, all of it by one kind of reader: once, as the run never changes.
+    pub(crate) fn known_of<T>(&self, field: FieldId, find: impl FnOnce() -> T) -> Arc<T>
+    where
+        T: Any + Send + Sync,
+    {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_field = known.get(&field).and_then(|of_field| Arc::clone(of_field).downcast().ok());
+        of_field.unwrap_or_else(|| {
+            let found = Arc::new(find());
+            known.insert(field, Arc::clone(&found) as Arc<dyn Any + Send + Sync>);
+            found
+        })
     }
 
     /// The rows of all sensors at a time.

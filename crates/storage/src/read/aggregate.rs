@@ -21,7 +21,7 @@ use super::shares::{Share, shares};
 use super::sums::TimedBlocks;
 use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
-use crate::kv::TOTAL_NS;
+use super::whole_runs::{TOTAL_NS, of_whole_runs};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
 use crate::segment::metrics::{self, Blocks};
@@ -80,33 +80,6 @@ pub(crate) fn aggregate(
         ReadStats::add(&stats.rows_from_memory, *rows);
     }
     all.finish()
-}
-
-/// Runs in memory that are answered for as a whole, and what is left: where all sensors count into one group and nothing has the same
-/// readings twice, their rows need not be told apart.
-fn of_whole_runs(
-    sources: &Sources,
-    request: &AggregateRequest,
-    fields: &Arc<[(FieldId, FieldType)]>,
-) -> (Vec<(u64, Blocks)>, Sources) {
-    let (mut totals, mut rest) = (Vec::new(), sources.clone());
-    let group = request.groups.first();
-    let is_one_group = request.groups.iter().all(|other| Some(other) == group);
-    if request.bin.is_some() || !is_one_group || !sources.are_distinct(&request.time) {
-        return (totals, rest);
-    }
-    let sensors = request.sensors.as_slice();
-    rest.runs.retain(|run| {
-        let takes_all = request.time.covers(&run.range)
-            && sensors.is_sorted()
-            && sensors.has_all_of(&run.sensors)
-            && !sources.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
-        let total = if takes_all { run.total(fields) } else { None };
-        let is_left = total.is_none();
-        totals.extend(total.map(|total| (run.rows() as u64, total)));
-        is_left
-    });
-    (totals, rest)
 }
 
 /// What one thread puts together.

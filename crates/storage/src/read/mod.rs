@@ -36,6 +36,7 @@ mod sums;
 mod sweep;
 mod totals;
 mod walk;
+mod whole_runs;
 mod widths;
 
 pub use aggregate::AggregatePlan;
