@@ -10,6 +10,7 @@
 mod accumulate;
 mod aggregate;
 mod align;
+mod apart;
 mod bin;
 mod chunk;
 mod deletes;

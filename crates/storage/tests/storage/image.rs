@@ -77,7 +77,8 @@ impl Image {
         }
         for table in TABLES {
             let before: BTreeSet<String> = files(&disk).into_keys().collect();
-            for (place, age) in AGES.iter().enumerate() {
+            // The oldest first: late rows of many days would be one file.
+            for (place, age) in AGES.iter().enumerate().rev() {
                 write(&db, table, age, SENSORS - place);
             }
             db.flush().unwrap();
