@@ -317,7 +317,7 @@ impl Engine {
         let name = entry.name();
         let (io, caches) = (Arc::clone(&self.io), Arc::clone(&self.caches));
         let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
-        Arc::new(LiveObject::new(entry, segment, self.now_ns()))
+        Arc::new(LiveObject { entry, segment, since_ns: self.now_ns() })
     }
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no

@@ -143,28 +143,23 @@ impl Table {
 }
 
 impl Live {
-    /// Adds the rows of a write behind all others. Runs of one number stay side by side.
-    pub(crate) fn push(&mut self, runs: Vec<Run>) -> Result<()> {
+    /// Adds rows behind all others.
+    pub(crate) fn push(&mut self, run: Run) -> Result<()> {
         if self.is_dropped {
             // The write was on its way when the table was dropped, and counts as one before that.
             return Ok(());
         }
-        let (mut rows, mut bytes) = (0, 0);
-        for run in &runs {
-            self.count(run);
-            rows += run.rows();
-            bytes += run.size_bytes;
-        }
-        self.held.set(self.held.bytes() + bytes);
-        let runs = runs.into_iter().map(Arc::new);
-        if rows >= TAIL_ROWS / 2 || bytes >= TAIL_BYTES / 2 {
+        self.held.set(self.held.bytes() + run.size_bytes);
+        self.count(&run);
+        let run = Arc::new(run);
+        if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
             self.seal()?;
-            self.runs.extend(runs);
+            self.runs.push(run);
             return Ok(());
         }
-        self.tail_rows += rows;
-        self.tail_bytes += bytes;
-        self.tail.extend(runs);
+        self.tail_rows += run.rows();
+        self.tail_bytes += run.size_bytes;
+        self.tail.push(run);
         let is_full = self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES;
         if is_full { self.seal() } else { Ok(()) }
     }
@@ -182,24 +177,22 @@ impl Live {
     }
 
     fn lay_tail_together(&mut self) -> Result<()> {
-        // Two may be those of one write, which differ.
-        if self.tail.len() < 2 || are_together(&self.tail) {
+        if self.tail.len() < 2 {
             return Ok(());
         }
         let together = match is_sparse(&self.tail) {
             true => None,
             // They can be read as they are. An error here would keep a row from readers that is in the log.
-            false => Run::together(&self.tail)
+            false => Run::concat(&self.tail)
                 .inspect_err(|error| tracing::warn!(%error, "rows in memory stay apart"))
                 .ok(),
         };
         match together {
-            Some(runs) => {
+            Some(run) => {
                 let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
-                let bytes: usize = runs.iter().map(|run| run.size_bytes).sum();
-                self.held.set(self.held.bytes() + bytes - apart);
-                runs.iter().for_each(|run| self.count(run));
-                self.tail = runs.into_iter().map(Arc::new).collect();
+                self.held.set(self.held.bytes() + run.size_bytes - apart);
+                self.count(&run);
+                self.tail = vec![Arc::new(run)];
             }
             None => self.end_tail(),
         }
@@ -270,11 +263,6 @@ impl Live {
     }
 }
 
-/// Whether these are one run, with another one for what is late.
-fn are_together(runs: &[Arc<Run>]) -> bool {
-    matches!(runs, [one, other] if one.is_distinct && !other.is_distinct)
-}
-
 /// Whether runs have so different fields that one run, with nulls where each lacks a field, would be far
 /// larger than they are.
 fn is_sparse(runs: &[Arc<Run>]) -> bool {
@@ -306,12 +294,12 @@ mod tests {
     #[test]
     fn runs_that_cannot_be_one_stay_apart_and_are_read() {
         let mut live = Live::default();
-        live.push(vec![run(0, 0)]).unwrap();
+        live.push(run(0, 0)).unwrap();
         // No column can hold both.
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"; 30]));
         let time = (0..30).collect();
         let other = Run::new((Seq(1), Seq(1)), vec![0; 30].into(), time, vec![Some(texts)]);
-        live.push(vec![other]).unwrap();
+        live.push(other).unwrap();
         live.seal().unwrap();
         assert_eq!(live.sources().runs.iter().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
     }
@@ -324,7 +312,7 @@ mod tests {
             for seq in 0..FIELDS {
                 let run = run(seq, seq % fields);
                 pushed_bytes += run.size_bytes;
-                live.push(vec![run]).unwrap();
+                live.push(run).unwrap();
             }
             live.seal().unwrap();
             assert!(live.runs.len() <= runs * FIELDS.div_ceil(TAIL_ROWS / 30), "{fields} fields");

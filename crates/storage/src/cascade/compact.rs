@@ -89,21 +89,14 @@ fn neighbours(engine: &Engine, table: &Table) -> Vec<(Model, Vec<Vec<Arc<LiveObj
         let live = table.live();
         (live.objects_of(Model::Kv), live.objects_of(Model::Short))
     };
-    // Others have them, or cannot read them; those that are of age fall soon, but for late rows, of which there may be many files until then.
+    // Others have them, or cannot read them; those that are of age fall soon.
     let is_free = |object: &Arc<LiveObject>| {
-        let falls_soon = object.entry.is_distinct && is_of_age(object, &boundaries);
-        !table.claims.has(object) && !table.failed.has(object) && !falls_soon
+        !table.claims.has(object) && !table.failed.has(object) && !is_of_age(object, &boundaries)
     };
     let of_runs = std::iter::once((Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
-    // Late rows stay apart from others until these are of age.
-    let all = all.flat_map(|(model, objects)| {
-        let (distinct, late): (Vec<_>, Vec<_>) =
-            objects.into_iter().partition(|object| object.entry.is_distinct);
-        [(model, distinct), (model, late)]
-    });
     let stretches = all.map(|(model, mut objects)| {
-        objects.sort_by_key(|object| (object.entry.rank(), object.entry.last_seq, object.entry.id));
+        objects.sort_by_key(|object| (object.entry.last_seq, object.entry.id));
         (model, objects.split(|object| !is_free(object)).map(<[_]>::to_vec).collect())
     });
     stretches.collect()

@@ -9,11 +9,9 @@ use super::boundaries::Boundaries;
 use super::series::{days_of, extent, write_series};
 use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
-use crate::manifest::{Drained, Edit, Model, ObjectEntry};
+use crate::manifest::{Drained, Edit};
 use crate::options::CascadeReport;
-use crate::parallel::spread;
 use crate::read::{Deletes, Sources};
-use crate::rows::SeriesSet;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -85,30 +83,19 @@ fn drain_batch(
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
+    let is_distinct = taken.iter().all(|run| run.is_distinct);
+    let series = sort_runs(&taken, &types, engine.threads())?;
+    drop(taken);
+    let spans = match extent(&series) {
+        Some(time) => boundaries.spans(&time, |short| Ok(days_of(&series, short)))?,
+        None => Vec::new(),
+    };
     let written = engine.written();
-    let mut outputs = Vec::new();
-    let (mut distinct, late): (Vec<_>, Vec<_>) = taken.into_iter().partition(|run| run.is_distinct);
-    // What replaces rows that leave with it is one with them.
-    let divide = |run: Arc<Run>, _: &mut ()| run.divided_by(&distinct);
-    let (mut replacing, mut late_alone) = (Vec::new(), Vec::new());
-    for (same, rest) in spread(engine.threads(), late, divide)? {
-        replacing.extend(same.map(Arc::new));
-        late_alone.extend(rest.map(Arc::new));
-    }
-    distinct.extend(replacing);
-    let is_whole = drained.before_ns == i64::MAX;
-    for (runs, is_distinct) in [(distinct, true), (late_alone, false)] {
-        let series = sort_runs(&runs, &types, engine.threads())?;
-        drop(runs);
-        let spans = match extent(&series) {
-            Some(time) => spans(&series, &time, boundaries, is_whole && !is_distinct)?,
-            None => continue,
-        };
-        let upto = drained.upto;
-        for entry in write_series(engine, table, &schema, &series, &spans, upto, &written)? {
-            let last_delete = deletes.last_seq();
-            outputs.push(ObjectEntry { last_delete, is_distinct, ..entry });
-        }
+    let mut outputs =
+        write_series(engine, table, &schema, &series, &spans, drained.upto, &written)?;
+    drop(series);
+    for entry in &mut outputs {
+        (entry.last_delete, entry.is_distinct) = (deletes.last_seq(), is_distinct);
     }
     let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
     for output in &outputs {
@@ -122,25 +109,6 @@ fn drain_batch(
     engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
     engine.worked.flushed(report.bytes);
     Ok(report)
-}
-
-/// Of late rows a span shall have so many at least.
-const LATE_ROWS_MIN: usize = 1 << 16;
-
-/// The objects to write of some rows. Few late rows of many days are one run file first, and reach their days together with others: each day
-/// would have a file of them for each time that memory is full.
-fn spans(
-    series: &impl SeriesSet,
-    time: &TimeRange,
-    boundaries: &Boundaries,
-    may_wait: bool,
-) -> Result<Vec<(Model, TimeRange)>> {
-    let spans = boundaries.spans(time, |short| Ok(days_of(series, short)))?;
-    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
-    match may_wait && spans.len() > 1 && rows < spans.len() * LATE_ROWS_MIN {
-        true => Ok(vec![(Model::Kv, *time)]),
-        false => Ok(spans),
-    }
 }
 
 fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>> {

@@ -33,11 +33,8 @@ pub(crate) fn kv_to_short(
     let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
     let mut others = table.live().objects.clone();
     let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
-    let (distinct, late): (Vec<_>, Vec<_>) =
-        runs.into_iter().partition(|object| object.entry.is_distinct);
-    // Late rows may have to wait for others that lie between, and keep no others from falling.
-    for runs in [distinct, late].into_iter().filter(|runs| !runs.is_empty()) {
-        let inputs = with_writes_between(runs, others.clone());
+    if !runs.is_empty() {
+        let inputs = with_writes_between(runs, others);
         write_group(table, &inputs, outcome, &is_due, &|part| {
             rewrite(engine, table, part, &spans(part, boundaries)?)
         })?;

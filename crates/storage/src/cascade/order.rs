@@ -4,8 +4,6 @@
 //! become one, it counts as written at 30; what an object outside wrote at 20 for the same time
 //! would then lose against what was written at 10. So would rows that were written at 20 and are
 //! still in memory, because they are younger than what was drained since.
-//!
-//! Objects that replace nothing come before all others, and among themselves in no order. Neither do they ever lie between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,52 +47,32 @@ pub(super) fn parts_around(
         group.iter().any(|object| object.entry.time.overlaps(&other.entry.time))
     };
     let shared = apart.iter().filter(shares_times);
-    let mut ranks: Vec<Seq> = shared.filter_map(|object| object.entry.rank()).collect();
-    ranks.sort_unstable();
+    let mut seqs: Vec<Seq> = shared.map(|object| object.entry.last_seq).collect();
+    seqs.sort_unstable();
     let mut parts: BTreeMap<(usize, bool), Vec<Arc<LiveObject>>> = BTreeMap::new();
     for object in group {
-        let rank = object.entry.rank();
-        let before = ranks.partition_point(|other| Some(*other) < rank);
-        let is_with = ranks.get(before).copied() == rank && rank.is_some();
+        let seq = object.entry.last_seq;
+        let before = seqs.partition_point(|other| *other < seq);
+        let is_with = seqs.get(before) == Some(&seq);
         parts.entry((before, is_with)).or_default().push(object);
     }
     parts.into_values().collect()
 }
 
-/// Whether what becomes of `inputs` replaces nothing, so that all that has the same readings has replaced it: those of the inputs that are
-/// late may share no reading with what replaces nothing either, nor with what is late and was written before them.
-pub(super) fn become_distinct(inputs: &[Arc<LiveObject>], table: &Table) -> bool {
-    let late = || inputs.iter().filter(|input| !input.entry.is_distinct);
-    let Some(last) = late().map(|input| input.entry.rank()).max() else { return true };
-    let is_input = |other: &LiveObject| inputs.iter().any(|input| input.entry.id == other.entry.id);
-    let live = table.live();
-    // What is in memory was written later, and shall win.
-    let meets_object = |other: &Arc<LiveObject>| {
-        other.entry.rank() <= last
-            && !is_input(other)
-            && late().any(|input| input.may_share_with(other))
-    };
-    let meets_run = |run: &Arc<Run>| {
-        run.is_distinct && late().any(|input| input.entry.time.overlaps(&run.range))
-    };
-    !live.objects.iter().any(meets_object) && !live.all_runs().any(meets_run)
-}
-
 fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
-    let ranks = || inputs.iter().map(|input| input.entry.rank());
-    let (Some(first), Some(last)) = (ranks().min(), ranks().max()) else { return false };
-    // Late objects of one write step share its number; they never overlap each other.
-    !other.entry.is_distinct
-        && (first..=last).contains(&other.entry.rank())
+    let seqs = || inputs.iter().map(|input| input.entry.last_seq);
+    let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };
+    // Objects of one write step share its number; they never overlap each other.
+    let seq = other.entry.last_seq;
+    (first..=last).contains(&seq)
         && inputs.iter().all(|input| input.entry.id != other.entry.id)
         && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
 }
 
 fn is_run_between(run: &Arc<Run>, inputs: &[Arc<LiveObject>]) -> bool {
-    let is_earlier = |input: &Arc<LiveObject>| input.entry.rank() <= Some(run.last_seq);
-    let is_later = |input: &Arc<LiveObject>| input.entry.rank() >= Some(run.first_seq);
-    !run.is_distinct
-        && inputs.iter().any(is_earlier)
+    let is_earlier = |input: &Arc<LiveObject>| input.entry.last_seq <= run.last_seq;
+    let is_later = |input: &Arc<LiveObject>| input.entry.last_seq >= run.first_seq;
+    inputs.iter().any(is_earlier)
         && inputs.iter().any(is_later)
         && inputs.iter().any(|input| input.entry.time.overlaps(&run.range))
 }

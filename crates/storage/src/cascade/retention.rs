@@ -95,14 +95,14 @@ fn to_cut(objects: &[Arc<LiveObject>], limit_ns: i64) -> Vec<Arc<LiveObject>> {
         cut.extend(others.extract_if(.., |object| is_over(later, object, limit_ns)));
         next += 1;
     }
-    cut.sort_by_key(|object| object.entry.rank());
+    cut.sort_by_key(|object| object.entry.last_seq);
     cut.into_iter().cloned().collect()
 }
 
 /// Whether an object has later values than another for some times before a limit.
 fn is_over(object: &LiveObject, other: &LiveObject, limit_ns: i64) -> bool {
     let shared = object.entry.time.intersect(&other.entry.time);
-    let is_later = object.entry.rank() > other.entry.rank();
+    let is_later = object.entry.last_seq > other.entry.last_seq;
     is_later && !shared.is_empty() && shared.first_ns < limit_ns
 }
 

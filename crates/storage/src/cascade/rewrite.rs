@@ -9,7 +9,6 @@ use tidefall_codec::Profile;
 use tidefall_types::{FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::drain::{last_seq, only};
-use super::order::become_distinct;
 use super::pieces::take_pieces;
 use crate::engine::Engine;
 use crate::manifest::{Edit, Model, ObjectEntry};
@@ -79,7 +78,6 @@ impl Unfinished {
             last_seq: self.seq,
             last_delete: Seq::default(),
             is_distinct: false,
-            late_seq: None,
             time: summary.time,
             first_sensor: summary.first_sensor,
             last_sensor: summary.last_sensor,
@@ -216,8 +214,6 @@ pub(super) fn rewrite(
     let sources = only(inputs.to_vec(), deletes);
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
-    let is_distinct = become_distinct(inputs, table);
-    let rank = inputs.iter().filter_map(|input| input.entry.rank()).max();
     let stats = Arc::new(ReadStats::default());
     let (block_ns, threads) = (schema.options.block_ns, engine.threads());
     let written = engine.written();
@@ -239,8 +235,9 @@ pub(super) fn rewrite(
             read,
         )
     })?;
+    let is_distinct = inputs.iter().all(|input| input.entry.is_distinct);
     for entry in &mut outputs {
-        (entry.last_delete, entry.is_distinct, entry.late_seq) = (last_delete, is_distinct, rank);
+        (entry.last_delete, entry.is_distinct) = (last_delete, is_distinct);
     }
     let before: u64 = inputs.iter().map(|object| object.entry.rows).sum();
     let after: u64 = outputs.iter().map(|entry| entry.rows).sum();

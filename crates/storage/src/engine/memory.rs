@@ -117,10 +117,7 @@ impl Engine {
             together.add(run);
             bytes.max(together.bytes()) <= share
         });
-        let count = fitting.count().max(1);
-        // Those of one number leave together, as the log is cut behind it.
-        let last = runs.get(count - 1).map(|run| run.last_seq);
-        count + runs.iter().skip(count).take_while(|run| Some(run.last_seq) == last).count()
+        fitting.count().max(1)
     }
 
     pub(super) fn budget_share(&self, share: f64) -> usize {

@@ -68,7 +68,6 @@ fn live_object(bytes: &[u8]) -> LiveObject {
         last_seq: Seq(1),
         last_delete: Seq(0),
         is_distinct: false,
-        late_seq: None,
         time: TimeRange::ALL,
         first_sensor: 0,
         last_sensor: u32::MAX,
@@ -76,7 +75,7 @@ fn live_object(bytes: &[u8]) -> LiveObject {
         bytes: bytes.len() as u64,
     };
     let segment = Segment::new(io, caches, id, name.into(), entry.bytes);
-    LiveObject::new(entry, segment, 0)
+    LiveObject { entry, segment, since_ns: 0 }
 }
 
 /// A table that holds the segment, with fields of the types that the segment names.

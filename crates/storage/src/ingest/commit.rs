@@ -332,10 +332,9 @@ pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
             if let Some(order) = rows.order {
                 run = run.with_order(order);
             }
-            let late = table.newest().take(&run);
-            let runs = run.apart(late);
-            let bytes = runs.iter().map(|run| run.size_bytes).sum();
-            table.live().push(runs)?;
+            run.is_distinct = table.newest().take(&run);
+            let bytes = run.size_bytes;
+            table.live().push(run)?;
             Ok(bytes)
         }
         Change::Delete(mut tombstone) => {

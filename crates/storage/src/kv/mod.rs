@@ -3,15 +3,13 @@
 //! A write adds a [`Run`], or a part of one. Whoever writes many rows brings their order by sensor and time along; others
 //! are ordered when a reader first asks for them. Nothing is looked up but the newest reading of each sensor.
 
-mod apart;
 mod held;
 mod newest;
 mod run;
 mod scatter;
 mod texts;
 
-pub(crate) use apart::{Apart, PlaceId};
 pub(crate) use held::{Held, KvBytes};
 pub(crate) use newest::Newest;
-pub(crate) use run::{Known, Run, RunId, RunWalk, Together, order_of};
+pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
 pub(crate) use scatter::sort_runs;

@@ -3,14 +3,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
-use super::{Apart, Held, KvBytes};
+use super::{Held, KvBytes};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
@@ -34,27 +33,12 @@ pub(crate) struct Run {
     text_bytes: usize,
     /// Whether none of its rows replaces another, as `ObjectEntry::is_distinct` says of objects.
     pub(crate) is_distinct: bool,
-    /// Tells it from all other runs of this process.
-    pub(crate) id: RunId,
-    /// What it was held against, if it is late.
-    pub(crate) apart: Apart,
     /// Its part in the bytes of all runs that somebody holds.
     share: OnceLock<Held>,
     order: OnceLock<Vec<u32>>,
     is_ordered_by_time: OnceLock<bool>,
     /// What readers have found out about its fields.
     known: Mutex<BTreeMap<FieldId, Arc<dyn Any + Send + Sync>>>,
-}
-
-/// Tells a run from all others of this process, also from those that are gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct RunId(u64);
-
-impl RunId {
-    fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
 }
 
 /// What the values of runs take as columns that all of their rows have: a null where a run lacks a field
@@ -112,8 +96,6 @@ impl Run {
             sensors: first..=last,
             share: OnceLock::new(),
             is_distinct: false,
-            id: RunId::new(),
-            apart: Apart::default(),
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
             known: Mutex::default(),
@@ -130,100 +112,13 @@ impl Run {
         self.time.len()
     }
 
-    /// Its place among what has the same readings: see `ObjectEntry::rank`.
-    pub(crate) fn rank(&self) -> Option<Seq> {
-        (!self.is_distinct).then_some(self.last_seq)
-    }
-
-    /// One run of the rows that replace nothing, and one of those that are late, where there are both.
-    pub(crate) fn apart(self, late: Vec<u32>) -> Vec<Self> {
-        if late.is_empty() || late.len() == self.rows() {
-            return vec![Self { is_distinct: late.is_empty(), ..self }];
-        }
-        match self.divided(late) {
-            Ok(runs) => runs,
-            Err(error) => {
-                // They can be read as they are.
-                tracing::warn!(%error, "late rows stay with others");
-                vec![self]
-            }
-        }
-    }
-
-    /// Its rows that have a reading of one of some other runs, and the rest.
-    pub(crate) fn divided_by(&self, others: &[Arc<Self>]) -> Result<(Option<Self>, Option<Self>)> {
-        let near: Vec<&Arc<Self>> =
-            others.iter().filter(|other| other.range.overlaps(&self.range)).collect();
-        let has_reading = |other: &&&Arc<Self>, (sensor, at): (u32, i64)| {
-            other.range.contains(at)
-                && other.sensors.contains(&sensor)
-                && !other.find(sensor, &TimeRange::new(at, at)).is_empty()
-        };
-        let rows = 0..self.rows() as u32;
-        let (same, rest): (Vec<u32>, Vec<u32>) = rows.partition(|&row| {
-            let key = (self.sensor[row as usize], self.time[row as usize]);
-            near.iter().any(|other| has_reading(&other, key))
-        });
-        let some = |rows: Vec<u32>| (!rows.is_empty()).then(|| self.some(rows)).transpose();
-        Ok((some(same)?, some(rest)?))
-    }
-
-    /// The sensors that have rows, in their order.
-    pub(crate) fn each_sensor(&self) -> impl Iterator<Item = u32> {
-        let sensors = self.order().iter().map(|row| self.sensor[*row as usize]);
-        let mut before = None;
-        sensors.filter(move |sensor| before.replace(*sensor) != Some(*sensor))
-    }
-
-    fn divided(&self, late: Vec<u32>) -> Result<Vec<Self>> {
-        let mut is_late = vec![false; self.rows()];
-        late.iter().for_each(|row| is_late[*row as usize] = true);
-        let new = (0..self.rows() as u32).filter(|row| !is_late[*row as usize]).collect();
-        let some = |rows: Vec<u32>, is_distinct| {
-            let order = self.order.get().map(|order| {
-                let mut places = vec![u32::MAX; self.rows()];
-                (0..).zip(&rows).for_each(|(place, row)| places[*row as usize] = place);
-                let places = order.iter().map(|row| places[*row as usize]);
-                places.filter(|place| *place != u32::MAX).collect::<Vec<u32>>()
-            });
-            let run = Self { is_distinct, ..self.some(rows)? };
-            Ok(match order {
-                Some(order) => run.with_order(order),
-                None => run,
-            })
-        };
-        Ok(vec![some(new, true)?, some(late, false)?])
-    }
-
-    fn some(&self, rows: Vec<u32>) -> Result<Self> {
-        let sensor: Vec<u32> = rows.iter().map(|&row| self.sensor[row as usize]).collect();
-        let time: Vec<i64> = rows.iter().map(|&row| self.time[row as usize]).collect();
-        let rows = UInt32Array::from(rows);
-        let gather = |column: &ArrayRef| crate::rows::gather(column, &rows);
-        let fields = self.fields.iter().map(|column| column.as_ref().map(gather).transpose());
-        let fields = fields.collect::<Result<_>>()?;
-        Ok(Self::new((self.first_seq, self.last_seq), sensor.into(), time.into(), fields))
-    }
-
     /// Counts its bytes, once, for as long as somebody holds it.
     pub(crate) fn count_into(&self, sum: &KvBytes) {
         self.share.get_or_init(|| Held::of(sum, self.size_bytes));
     }
 
-    /// One run with the rows of several that followed each other, and all the fields that one of them has; if some of them are late, another
-    /// one with their rows.
-    pub(crate) fn together(runs: &[Arc<Self>]) -> Result<Vec<Self>> {
-        let seqs = (
-            runs.first().map_or(Seq(0), |run| run.first_seq),
-            runs.last().map_or(Seq(0), |run| run.last_seq),
-        );
-        let (distinct, late): (Vec<_>, Vec<_>) =
-            runs.iter().cloned().partition(|run| run.is_distinct);
-        let parts = [distinct, late].into_iter().filter(|part| !part.is_empty());
-        parts.map(|part| Self::concat(&part, seqs)).collect()
-    }
-
-    fn concat(runs: &[Arc<Self>], seqs: (Seq, Seq)) -> Result<Self> {
+    /// One run with the rows of several that followed each other, and all the fields that one of them has.
+    pub(crate) fn concat(runs: &[Arc<Self>]) -> Result<Self> {
         let mut sensor = Vec::new();
         let mut time = Vec::new();
         for run in runs {
@@ -246,6 +141,10 @@ impl Run {
                 arrow_select::concat::concat(&columns).map(Some).map_err(arrow_error)
             })
             .collect::<Result<_>>()?;
+        let seqs = (
+            runs.first().map_or(Seq(0), |run| run.first_seq),
+            runs.last().map_or(Seq(0), |run| run.last_seq),
+        );
         let is_distinct = runs.iter().all(|run| run.is_distinct);
         Ok(Self { is_distinct, ..Self::new(seqs, sensor.into(), time.into(), fields) })
     }
@@ -272,7 +171,19 @@ impl Run {
         if keep.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Self { is_distinct: self.is_distinct, ..self.some(keep)? }))
+        let sensor: Vec<u32> = keep.iter().map(|&row| self.sensor[row as usize]).collect();
+        let time: Vec<i64> = keep.iter().map(|&row| self.time[row as usize]).collect();
+        let keep = UInt32Array::from(keep);
+        let fields = self
+            .fields
+            .iter()
+            .map(|column| {
+                column.as_ref().map(|column| crate::rows::gather(column, &keep)).transpose()
+            })
+            .collect::<Result<_>>()?;
+        let seqs = (self.first_seq, self.last_seq);
+        let rest = Self::new(seqs, sensor.into(), time.into(), fields);
+        Ok(Some(Self { is_distinct: self.is_distinct, ..rest }))
     }
 
     /// Whether the rows arrived in the order of their times.
@@ -520,39 +431,6 @@ mod tests {
             let mut expected: Vec<u32> = (0..rows as u32).collect();
             expected.sort_by_key(|row| (sensor[*row as usize], time[*row as usize], *row));
             assert_eq!(order_of(&sensor, &time), expected, "round {round}");
-        }
-    }
-
-    #[test]
-    fn late_rows_are_a_run_of_their_own() {
-        let mut rng = SmallRng::seed_from_u64(13);
-        for round in 0..200 {
-            let rows = rng.random_range(1..100);
-            let sensor: Vec<u32> = (0..rows).map(|_| rng.random_range(0..4)).collect();
-            let time: Vec<i64> = (0..rows).map(|_| rng.random_range(0..50)).collect();
-            let values: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..rows));
-            let columns = (ScalarBuffer::from(sensor.clone()), ScalarBuffer::from(time.clone()));
-            let run = Run::new((Seq(3), Seq(7)), columns.0, columns.1, vec![None, Some(values)]);
-            let run = if round % 2 == 0 { run.with_order(order_of(&sensor, &time)) } else { run };
-            let late: Vec<u32> =
-                (0..rows).filter(|_| rng.random_range(0..3) == round % 3).collect();
-            let runs = run.apart(late.clone());
-            let of = |is_late: bool| -> Vec<u32> {
-                (0..rows).filter(|row| late.contains(row) == is_late).collect()
-            };
-            let expected = [(true, of(false)), (false, of(true))];
-            let expected = expected.into_iter().filter(|(_, rows)| !rows.is_empty());
-            assert_eq!(runs.len(), expected.clone().count());
-            for (run, (is_distinct, rows)) in runs.iter().zip(expected) {
-                assert_eq!(
-                    (run.is_distinct, run.first_seq, run.last_seq),
-                    (is_distinct, Seq(3), Seq(7))
-                );
-                let found = run.field(1).unwrap().as_primitive::<UInt32Type>().values().to_vec();
-                assert_eq!(found, rows, "round {round}");
-                assert!(run.time.iter().eq(rows.iter().map(|row| &time[*row as usize])));
-                assert_eq!(run.order(), order_of(&run.sensor, &run.time));
-            }
         }
     }
 

@@ -39,8 +39,8 @@ pub struct ObjectEntry {
     pub id: ObjectId,
     /// The model that it belongs to.
     pub model: Model,
-    /// The latest write in it. Where two objects hold the same identity, one that is not distinct wins over one that is, and the
-    /// later one of others: see docs/order.md.
+    /// The latest write in it. Where two objects hold the same identity, the later one wins; the
+    /// writes of two objects that overlap in time never interleave.
     pub last_seq: Seq,
     /// The latest delete that was applied when it was written: what that and earlier ones hide is not in it.
     #[serde(default)]
@@ -49,9 +49,6 @@ pub struct ObjectEntry {
     /// be counted without a look at each other.
     #[serde(default)]
     pub is_distinct: bool,
-    /// Of rows that were written anew the latest write among those that were late, if it is not `last_seq`.
-    #[serde(default)]
-    pub late_seq: Option<Seq>,
     /// The first and the last time in it.
     pub time: TimeRange,
     /// The least sensor in it.
@@ -68,12 +65,6 @@ impl ObjectEntry {
     /// The name of the object.
     pub(crate) fn name(&self) -> String {
         names::object(self.id, self.model.name())
-    }
-
-    /// Its place among what has the same readings: of two rows of one sensor and time that of the greater one wins. What replaces nothing
-    /// has none: whatever has the same reading has replaced it.
-    pub(crate) fn rank(&self) -> Option<Seq> {
-        (!self.is_distinct).then_some(self.late_seq.unwrap_or(self.last_seq))
     }
 
     /// Deletes up to here hide nothing in it.

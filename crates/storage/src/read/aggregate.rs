@@ -11,7 +11,6 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::{Accumulator, Chosen};
-use super::apart::Divided;
 use super::bin::{Bin, Bins};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
@@ -22,7 +21,7 @@ use super::shares::{Share, shares};
 use super::sums::TimedBlocks;
 use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
-use super::whole_runs::{TOTAL_NS, take_whole_runs};
+use super::whole_runs::{TOTAL_NS, of_whole_runs};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
 use crate::segment::metrics::{self, Blocks};
@@ -64,20 +63,18 @@ pub(crate) fn aggregate(
 ) -> Result<AggregateResult> {
     sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics(fields))?;
     let request = &*in_order(request);
-    let looks = request.sensors.len() >= SENSORS_TO_SWEEP;
-    let mut divided = sources.divided(&request.time, looks.then_some(threads))?;
-    let totals = take_whole_runs(&mut divided.distinct, request, fields);
-    let shares = shares(&divided, request, fields, threads)?;
+    let (totals, sources) = &of_whole_runs(sources, request, fields);
+    let shares = shares(sources, request, fields, threads)?;
     let gather = |share, _: &mut ()| {
         let mut gathering = Gathering::new(request, fields, stats);
-        gathering.gather(&divided, &share)?;
+        gathering.gather(sources, &share)?;
         Ok(gathering.finish())
     };
     let mut gathered = spread(shares.len(), shares, gather)?.into_iter();
     let mut all = gathered.next().unwrap_or_else(|| Accumulator::new(request, fields));
     gathered.for_each(|share| all.absorb(share));
     let places: Vec<Option<usize>> = (0..fields.len()).map(Some).collect();
-    for (rows, blocks) in &totals {
+    for (rows, blocks) in totals {
         let chosen = Chosen { block: 0, group: request.groups.first().copied().unwrap_or(0) };
         all.add_chosen(&TimedBlocks { blocks, block_ns: TOTAL_NS }, &[chosen], &places);
         ReadStats::add(&stats.rows_from_memory, *rows);
@@ -121,33 +118,30 @@ impl<'a> Gathering<'a> {
     }
 
     /// Puts all together that a share asks for.
-    fn gather(&mut self, divided: &Divided, share: &Share<'_>) -> Result<()> {
+    fn gather(&mut self, sources: &Sources, share: &Share<'_>) -> Result<()> {
         let asked = Asked { time: share.time, bin: self.request.bin, fields: self.fields };
-        let are_many = share.sensors.len() >= SENSORS_TO_SWEEP && share.sensors.is_sorted();
-        // Bins are found fastest where they come in order, sensor by sensor.
-        let places: usize = divided.parts().map(|part| part.runs.len() + part.objects.len()).sum();
-        if !are_many || (asked.bin.is_some() && places > 1) {
-            return divided.parts().try_for_each(|part| self.walk(part, share, asked));
+        if share.sensors.len() < SENSORS_TO_SWEEP || !share.sensors.is_sorted() {
+            return self.walk(sources, share, asked);
         }
-        let Divided { distinct, late, others } = divided;
-        for object in [distinct].into_iter().chain(late).flat_map(Sources::each_object) {
-            let swept = sweep(&object, share, asked, self.request.wanted(), &mut self.accumulator)?;
+        let (alone, others) = sources.apart(&share.time);
+        // Bins are found fastest where they come in order, sensor by sensor.
+        if asked.bin.is_some() && (alone.len() > 1 || !others.is_empty()) {
+            return self.walk(sources, share, asked);
+        }
+        for object in &alone {
+            let swept = sweep(object, share, asked, self.request.wanted(), &mut self.accumulator)?;
             self.blocks_from_metrics += swept.blocks;
             let mut near = Near::default();
             for Left { sensor, group, time } in swept.left {
                 let asked = Asked { time, ..asked };
-                self.look_at_parts(&object, sensor, group, asked, &mut near)?;
+                self.look_at_parts(object, sensor, group, asked, &mut near)?;
             }
         }
-        self.walk(&distinct.only_runs(), share, asked)?;
-        self.walk(others, share, asked)
+        if others.is_empty() { Ok(()) } else { self.walk(&others, share, asked) }
     }
 
     /// Goes from sensor to sensor.
     fn walk(&mut self, sources: &Sources, share: &Share<'_>, asked: Asked<'_>) -> Result<()> {
-        if sources.is_empty() {
-            return Ok(());
-        }
         let mut walk = Walk::new(sources, &self.request.fields, asked);
         let mut near = Near::default();
         for (sensor, group) in share.grouped() {
@@ -256,7 +250,7 @@ fn parts_within(mut parts: Vec<Part>, times: &[TimeRange]) -> Vec<Part> {
         }
         true
     });
-    parts.sort_by_key(|part| (part.time.first_ns, part.rank));
+    parts.sort_by_key(|part| (part.time.first_ns, part.seq));
     read_ahead_of(&mut parts);
     parts
 }

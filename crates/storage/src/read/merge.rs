@@ -20,8 +20,7 @@ pub(crate) struct SensorStream {
     fields: Arc<[(FieldId, FieldType)]>,
     stats: Arc<ReadStats>,
     parts: VecDeque<Part>,
-    /// By the order of their writes.
-    open: Vec<(Option<Seq>, SensorRows)>,
+    open: Vec<(Seq, SensorRows)>,
 }
 
 impl SensorStream {
@@ -141,8 +140,8 @@ impl SensorStream {
         let Some(part) = self.parts.pop_front() else { return Ok(false) };
         let rows = part.read(&self.fields, fetched, &self.stats)?;
         if rows.len() > 0 {
-            let at = self.open.partition_point(|(rank, _)| *rank <= part.rank);
-            self.open.insert(at, (part.rank, rows));
+            let at = self.open.partition_point(|(seq, _)| *seq <= part.seq);
+            self.open.insert(at, (part.seq, rows));
         }
         Ok(true)
     }

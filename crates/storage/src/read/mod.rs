@@ -10,7 +10,6 @@
 mod accumulate;
 mod aggregate;
 mod align;
-mod apart;
 mod bin;
 mod chunk;
 mod deletes;

@@ -74,7 +74,7 @@ pub(super) fn at(
     } else {
         let mut runs: Vec<&Arc<Run>> =
             sources.runs.iter().filter(|run| run.range.overlaps(&moment)).collect();
-        runs.sort_by_key(|run| std::cmp::Reverse(run.rank()));
+        runs.sort_by_key(|run| std::cmp::Reverse(run.last_seq));
         for run in runs {
             let Some(values) = run.field(field.0.index()) else { continue };
             moments.arrays.push(Arc::clone(values));
@@ -141,7 +141,7 @@ impl<'a> Moments<'a> {
         self.arrays.extend(runs.iter().map(|(_, values)| Arc::clone(values)));
         let cursor = |index: usize, row: usize| {
             let run = runs[index].0;
-            (run.time[row], run.rank(), index, row)
+            (run.time[row], run.last_seq, index, row)
         };
         let mut heap: BinaryHeap<_> =
             (0..runs.len()).map(|index| cursor(index, runs[index].0.rows() - 1)).collect();

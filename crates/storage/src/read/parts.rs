@@ -11,7 +11,7 @@ use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
-use crate::kv::{Apart, Run};
+use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
@@ -24,24 +24,16 @@ pub(crate) struct LiveObject {
     pub(crate) segment: Segment,
     /// Since when it can be read here.
     pub(crate) since_ns: i64,
-    /// What it was held against, if it is late.
-    pub(crate) apart: Arc<Apart>,
 }
 
 impl LiveObject {
-    pub(crate) fn new(entry: ObjectEntry, segment: Segment, since_ns: i64) -> Self {
-        Self { entry, segment, since_ns, apart: Arc::default() }
-    }
-
     /// From its first sensor to its last.
     pub(super) fn sensors(&self) -> RangeInclusive<u32> {
         self.entry.first_sensor..=self.entry.last_sensor
     }
 
-    /// Whether both may have readings of one sensor and time, as far as their first and last ones tell.
-    pub(crate) fn may_share_with(&self, other: &Self) -> bool {
-        self.entry.time.overlaps(&other.entry.time)
-            && self.entry.first_sensor <= other.entry.last_sensor
+    fn shares_sensors_with(&self, other: &Self) -> bool {
+        self.entry.first_sensor <= other.entry.last_sensor
             && other.entry.first_sensor <= self.entry.last_sensor
     }
 }
@@ -58,8 +50,8 @@ pub(crate) struct Sources {
 /// A stretch of a sensor's rows in one place, ordered by time.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The order of writes among parts that overlap in time; those that replace nothing have none.
-    pub(crate) rank: Option<Seq>,
+    /// The order of writes among parts that overlap in time.
+    pub(crate) seq: Seq,
     /// The first and the last time of its rows, cut to what was asked for.
     pub(crate) time: TimeRange,
     pub(crate) place: Place,
@@ -152,6 +144,49 @@ impl Sources {
         spread(OPENING_MAX, closed, open).map(drop)
     }
 
+    /// Whether no two places have the same reading within `range`.
+    pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
+        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
+        self.objects.iter().filter(within).all(|object| object.entry.is_distinct)
+            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct)
+    }
+
+    /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
+    pub(super) fn apart(&self, range: &TimeRange) -> (Vec<Self>, Self) {
+        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
+        let mut objects: Vec<&Arc<LiveObject>> = self.objects.iter().filter(within).collect();
+        objects.sort_by_key(|object| object.entry.time.first_ns);
+        let runs = self.runs.iter().filter(|run| run.range.overlaps(range));
+        let runs: Vec<Arc<Run>> = runs.cloned().collect();
+        let are_distinct = self.are_distinct(range);
+        let meets_run = |object: &&Arc<LiveObject>| {
+            let time = object.entry.time.intersect(range);
+            !are_distinct && runs.iter().any(|run| run.range.overlaps(&time))
+        };
+        let mut meets: Vec<bool> = objects.iter().map(meets_run).collect();
+        for (at, object) in objects.iter().enumerate().filter(|_| !are_distinct) {
+            let time = object.entry.time.intersect(range);
+            for (next, other) in objects.iter().enumerate().skip(at + 1) {
+                if other.entry.time.first_ns > time.last_ns {
+                    break;
+                }
+                if other.entry.time.overlaps(&time) && object.shares_sensors_with(other) {
+                    (meets[at], meets[next]) = (true, true);
+                }
+            }
+        }
+        let with = |objects: Vec<Arc<LiveObject>>, runs: Vec<Arc<Run>>| Self {
+            runs,
+            objects,
+            deletes: Arc::clone(&self.deletes),
+        };
+        let (others, alone): (Vec<_>, Vec<_>) =
+            objects.into_iter().zip(meets).partition(|one| one.1);
+        let alone = alone.into_iter().map(|(object, _)| with(vec![Arc::clone(object)], Vec::new()));
+        let others = others.into_iter().map(|(object, _)| Arc::clone(object)).collect();
+        (alone.collect(), with(others, runs))
+    }
+
     /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.objects.is_empty()
@@ -182,10 +217,10 @@ impl Sources {
                 let time = run.times_at(&place);
                 let hidden = self.hidden(sensor, run.last_seq, &time);
                 let place = Place::Run(Arc::clone(run), place);
-                parts.push(Part { rank: run.rank(), time, place, hidden });
+                parts.push(Part { seq: run.last_seq, time, place, hidden });
             }
         }
-        parts.sort_by_key(|part| (part.time.first_ns, part.rank));
+        parts.sort_by_key(|part| (part.time.first_ns, part.seq));
         Ok(parts)
     }
 
@@ -254,7 +289,7 @@ impl Sources {
             let hidden = self.hidden(sensor, entry.deletes_upto(), &time);
             let (object, index) = (Arc::clone(object), Arc::clone(index));
             let place = Place::Chunk(PlacedChunk { object, index, position, end });
-            parts.push(Part { rank: entry.rank(), time, place, hidden });
+            parts.push(Part { seq: entry.last_seq, time, place, hidden });
         }
     }
 

@@ -14,7 +14,7 @@ use arrow_buffer::ScalarBuffer;
 use tidefall_types::{Result, TimeRange};
 
 use super::fetch::Fetched;
-use super::parts::{Near, Sources};
+use super::parts::Sources;
 use super::request::ReadStats;
 use crate::kv::order_of;
 
@@ -84,45 +84,6 @@ impl Sources {
         Ok(repeats)
     }
 
-    /// Whether these have a reading of one of some sensors within `time` in common with `others`.
-    pub(super) fn shares_readings(
-        &self,
-        others: &Self,
-        sensors: &RangeInclusive<u32>,
-        time: &TimeRange,
-    ) -> Result<bool> {
-        let (mut found, mut repeats) = (Found::new(others), Repeats::default());
-        let (mut near, mut fetched) = (Near::default(), Fetched::default());
-        let mut is_shared = |sensor| {
-            for part in self.parts_near(sensor, time, &mut near)? {
-                let rows = part.read(&[], &mut fetched, &found.stats)?;
-                let first = rows.times.partition_point(|at| *at < time.first_ns);
-                let end = rows.times.partition_point(|at| *at <= time.last_ns);
-                found.look(sensor, &rows.times[first..end], &mut repeats)?;
-            }
-            Ok(repeats.rows > 0)
-        };
-        for run in &self.runs {
-            for sensor in run.each_sensor().filter(|sensor| sensors.contains(sensor)) {
-                if is_shared(sensor)? {
-                    return Ok(true);
-                }
-            }
-        }
-        for object in &self.objects {
-            for position in 0..object.segment.index_block_count()? {
-                let index = object.segment.index_block_at(position)?;
-                let each = index.sensors().chunk_by(|one, next| one == next);
-                for sensor in each.map(|chunks| chunks[0]).filter(|one| sensors.contains(one)) {
-                    if is_shared(sensor)? {
-                        return Ok(true);
-                    }
-                }
-            }
-        }
-        Ok(false)
-    }
-
     /// The places that may hold rows of some sensors within a stretch of time.
     fn near(&self, sensors: &RangeInclusive<u32>, time: &TimeRange) -> Self {
         let overlaps = |other: &RangeInclusive<u32>| {
@@ -179,26 +140,20 @@ impl Extent {
 /// Looks rows up in some places.
 struct Found<'a> {
     near: &'a Sources,
-    last: Near,
     fetched: Fetched,
     stats: ReadStats,
 }
 
 impl<'a> Found<'a> {
     fn new(near: &'a Sources) -> Self {
-        Self {
-            near,
-            last: Near::default(),
-            fetched: Fetched::default(),
-            stats: ReadStats::default(),
-        }
+        Self { near, fetched: Fetched::default(), stats: ReadStats::default() }
     }
 
     /// Adds those of the `times` of a sensor, which ascend, that are there.
     fn look(&mut self, sensor: u32, times: &[i64], repeats: &mut Repeats) -> Result<()> {
         let Some(time) = span_of_sorted(times) else { return Ok(()) };
         let mut is_there = Vec::new();
-        for part in self.near.parts_near(sensor, &time, &mut self.last)? {
+        for part in self.near.parts(sensor, &time)? {
             let start = times.partition_point(|time| *time < part.time.first_ns);
             let end = times.partition_point(|time| *time <= part.time.last_ns);
             if start >= end {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::aggregate::{Asked, overlaps_any, split};
-use super::apart::Divided;
-use super::parts::Part;
+use super::parts::{Part, Sources};
 use super::request::AggregateRequest;
 use super::sensors::SensorSlice;
 use crate::parallel::threads_for;
@@ -51,7 +50,7 @@ impl Share<'_> {
 
 /// Cuts a question into at most `threads`, whose answers together are that to the whole.
 pub(super) fn shares<'a>(
-    divided: &Divided,
+    sources: &Sources,
     request: &'a AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
     threads: usize,
@@ -63,10 +62,10 @@ pub(super) fn shares<'a>(
     if request.sensors.len() >= threads * SENSORS_PER_THREAD {
         return Ok(by_sensors(request, threads));
     }
-    if !reads_rows(divided, request)? {
+    if !reads_rows(sources, request)? {
         return Ok(all());
     }
-    let Some((time, rows)) = rows_to_read(divided, request, fields)? else {
+    let Some((time, rows)) = rows_to_read(sources, request, fields)? else {
         return Ok(all());
     };
     Ok(by_time(request, time, threads_for(rows).min(threads)))
@@ -99,13 +98,12 @@ fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<S
 
 /// Whether there is something within the time of the question whose blocks do not fit its bins, or that has none: a
 /// look at the objects alone.
-fn reads_rows(divided: &Divided, request: &AggregateRequest) -> Result<bool> {
-    let mut runs = divided.parts().flat_map(|part| &part.runs);
-    if runs.any(|run| run.range.overlaps(&request.time)) {
+fn reads_rows(sources: &Sources, request: &AggregateRequest) -> Result<bool> {
+    if sources.runs.iter().any(|run| run.range.overlaps(&request.time)) {
         return Ok(true);
     }
     let Some(bin) = request.bin else { return Ok(false) };
-    let objects = divided.parts().flat_map(|part| &part.objects).filter(|object| {
+    let objects = sources.objects.iter().filter(|object| {
         object.entry.time.overlaps(&request.time)
             && request.sensors.as_slice().has_one_of(&object.sensors())
     });
@@ -120,16 +118,13 @@ fn reads_rows(divided: &Divided, request: &AggregateRequest) -> Result<bool> {
 
 /// The time within which rows have to be read, and how many they are at most.
 fn rows_to_read(
-    divided: &Divided,
+    sources: &Sources,
     request: &AggregateRequest,
     fields: &Arc<[(FieldId, FieldType)]>,
 ) -> Result<Option<(TimeRange, usize)>> {
     let mut found: Option<(TimeRange, usize)> = None;
     let asked = Asked { time: request.time, bin: request.bin, fields };
-    let sensors = request.sensors.iter();
-    for (sensor, sources) in
-        sensors.flat_map(|sensor| divided.parts().map(move |part| (sensor, part)))
-    {
+    for sensor in request.sensors.iter() {
         let parts = sources.parts(sensor, &request.time)?;
         let split = split(sensor, &parts, asked)?;
         let (Some(first), Some(last)) = (split.rows.first(), split.rows.last()) else { continue };

@@ -12,32 +12,31 @@ use crate::segment::metrics::{Blocks, FieldBlocks};
 /// The blocks of the total of a run: one for all times from 1970 on.
 pub(super) const TOTAL_NS: i64 = i64::MAX;
 
-/// Takes the runs out of `sources`, which share no readings, that can be answered for as a whole, and gives what they come to: where all
-/// sensors count into one group, their rows need not be told apart.
-pub(super) fn take_whole_runs(
-    sources: &mut Sources,
+/// Runs in memory that are answered for as a whole, and what is left: where all sensors count into one group and nothing has the same
+/// readings twice, their rows need not be told apart.
+pub(super) fn of_whole_runs(
+    sources: &Sources,
     request: &AggregateRequest,
-    fields: &[(FieldId, FieldType)],
-) -> Vec<(u64, Blocks)> {
-    let mut totals = Vec::new();
+    fields: &Arc<[(FieldId, FieldType)]>,
+) -> (Vec<(u64, Blocks)>, Sources) {
+    let (mut totals, mut rest) = (Vec::new(), sources.clone());
     let group = request.groups.first();
     let is_one_group = request.groups.iter().all(|other| Some(other) == group);
-    if request.bin.is_some() || !is_one_group {
-        return totals;
+    if request.bin.is_some() || !is_one_group || !sources.are_distinct(&request.time) {
+        return (totals, rest);
     }
-    let (sensors, deletes) = (request.sensors.as_slice(), Arc::clone(&sources.deletes));
-    sources.runs.retain(|run| {
-        let takes_all = run.is_distinct
-            && request.time.covers(&run.range)
+    let sensors = request.sensors.as_slice();
+    rest.runs.retain(|run| {
+        let takes_all = request.time.covers(&run.range)
             && sensors.is_sorted()
             && sensors.has_all_of(&run.sensors)
-            && !deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
+            && !sources.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
         let total = if takes_all { total(run, fields) } else { None };
         let is_left = total.is_none();
         totals.extend(total.map(|total| (run.rows() as u64, total)));
         is_left
     });
-    totals
+    (totals, rest)
 }
 
 /// All rows of a run as one block, with times from 1970 and blocks of [`TOTAL_NS`], if they came in the order of their times and the

@@ -54,7 +54,6 @@ fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
         last_seq: Seq(1),
         last_delete: Seq(0),
         is_distinct: false,
-        late_seq: None,
         time: summary.time,
         first_sensor: summary.first_sensor,
         last_sensor: summary.last_sensor,

@@ -77,8 +77,7 @@ impl Image {
         }
         for table in TABLES {
             let before: BTreeSet<String> = files(&disk).into_keys().collect();
-            // The oldest first: late rows of many days would be one file.
-            for (place, age) in AGES.iter().enumerate().rev() {
+            for (place, age) in AGES.iter().enumerate() {
                 write(&db, table, age, SENSORS - place);
             }
             db.flush().unwrap();

@@ -40,7 +40,6 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
         last_seq: Seq(id.0),
         last_delete: Seq(0),
         is_distinct: false,
-        late_seq: None,
         time: summary.time,
         first_sensor: summary.first_sensor,
         last_sensor: summary.last_sensor,
@@ -49,7 +48,7 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     };
     let caches = Arc::new(SegmentCaches::new(1 << 20));
     let segment = Segment::new(io, caches, id, name.into(), entry.bytes);
-    Arc::new(LiveObject::new(entry, segment, 0))
+    Arc::new(LiveObject { entry, segment, since_ns: 0 })
 }
 
 fn rows(first_ns: i64, count: usize) -> impl Iterator<Item = Row> {
