@@ -62,3 +62,9 @@ pub(crate) fn show_count(count: u64) -> String {
     }
     text
 }
+
+/// Writes `1 object`, `1,234 objects`.
+pub(crate) fn show_number_of(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", show_count(count))
+}

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use tidefall_storage::{
-    AggregateRequest, AggregateResult, Bin, FieldMetrics, ReadStats, cores, spread,
-};
-use tidefall_types::{Error, FieldType, Month, Result, TimeRange};
+use tidefall_storage::{AggregateRequest, AggregateResult, Bin, ReadStats, cores, spread};
+use tidefall_types::{Error, Month, Result, TimeRange};
 
 use crate::question::{Block, Column, Question, block};
 
@@ -161,26 +159,16 @@ impl Question {
             Aggregate::Mean => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
             Aggregate::Count => lines.map(count).collect(),
             Aggregate::Std => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
-            Aggregate::Sum => match self.ty {
-                FieldType::I64 | FieldType::U64 => unwrapped(self.doubles(&metrics.sum)?, metrics),
-                _ => self.doubles(&metrics.sum)?,
-            },
+            // Sums of integers would wrap around at 64 bits. The client of a server asks for the same in SQL.
+            Aggregate::Sum => lines
+                .map(|line| if count(line) > 0.0 { metrics.sum_f64[line] } else { f64::NAN })
+                .collect(),
             Aggregate::Min => self.doubles(&metrics.min)?,
             Aggregate::Max => self.doubles(&metrics.max)?,
             Aggregate::First => self.doubles(&metrics.first)?,
             Aggregate::Last => self.doubles(&metrics.last)?,
         })
     }
-}
-
-/// Sums of 64 bits as they would be if they did not wrap around: how often they do, is told by the sums of floats. The
-/// client of a server asks for the same in SQL.
-fn unwrapped(mut sums: Vec<f64>, metrics: &FieldMetrics) -> Vec<f64> {
-    const AROUND: f64 = (1_u128 << 64) as f64;
-    for (sum, near) in sums.iter_mut().zip(&metrics.sum_f64) {
-        *sum += ((near - *sum) / AROUND).round() * AROUND;
-    }
-    sums
 }
 
 /// The deviation of a sample, as in SQL and pandas.

@@ -30,6 +30,7 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskCo
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
@@ -118,7 +119,7 @@ impl PassesRows for TurnsExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context)?;
+        let input = self.input.execute(partition, context)?.fuse();
         let kept = Arc::clone(&self.kept);
         let gathered = self.gathers.then(Gathered::default);
         Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition, gathered }))
@@ -127,7 +128,8 @@ impl PassesRows for TurnsExec {
 
 /// The batches of a stream, with turns for others between them.
 struct Turns {
-    input: SendableRecordBatchStream,
+    /// What is gathered last comes before its end does.
+    input: Fuse<SendableRecordBatchStream>,
     /// What has come when no step was left.
     waiting: Option<Result<RecordBatch>>,
     /// Batches that may come.
@@ -226,6 +228,6 @@ fn endless() -> DataFusionError {
 
 impl RecordBatchStream for Turns {
     fn schema(&self) -> SchemaRef {
-        self.input.schema()
+        self.input.get_ref().schema()
     }
 }

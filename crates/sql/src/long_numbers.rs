@@ -1,8 +1,13 @@
 //! Whole numbers beyond 64 bits, compared with others. DataFusion takes them for floats, which are equal to all that is near.
+//!
+//! Here they are decimals. Beside a float these are floats again (`amend/decimals.rs`): that needs the types, which are not known
+//! before a statement is planned, and the digits, which are not known any more after.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, Expr, UnaryOperator, Value, VisitorMut,
+};
 use tidefall_types::{Error, Result};
 
 use crate::tuples::filled;
@@ -14,20 +19,34 @@ impl VisitorMut for LongNumbers {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-        let made = match expr {
-            Expr::BinaryOp { left, op: Eq | NotEq | Lt | LtEq | Gt | GtEq, right }
-            | Expr::IsDistinctFrom(left, right)
-            | Expr::IsNotDistinctFrom(left, right) => make(left).and_then(|()| make(right)),
-            Expr::InList { expr, list, .. } => {
-                make(expr).and_then(|()| list.iter_mut().try_for_each(make))
-            }
-            _ => Ok(()),
-        };
-        match made {
+        match compared(expr).into_iter().try_for_each(make) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
+    }
+}
+
+/// What an expression compares with each other.
+fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    match expr {
+        Expr::BinaryOp { left, op: Eq | NotEq | Lt | LtEq | Gt | GtEq, right }
+        | Expr::IsDistinctFrom(left, right)
+        | Expr::IsNotDistinctFrom(left, right) => vec![left, right],
+        Expr::Between { expr, low, high, .. } => vec![expr, low, high],
+        Expr::InList { expr, list, .. } => [&mut **expr].into_iter().chain(list).collect(),
+        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => {
+            let values = match &mut **right {
+                Expr::Array(Array { elem, .. }) => elem.as_mut_slice(),
+                _ => &mut [],
+            };
+            [&mut **left].into_iter().chain(values).collect()
+        }
+        Expr::Case { operand: Some(operand), conditions, .. } => {
+            let values = conditions.iter_mut().map(|when| &mut when.condition);
+            [&mut **operand].into_iter().chain(values).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

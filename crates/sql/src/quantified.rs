@@ -1,6 +1,6 @@
 //! `x > ANY (...)` and `x > ALL (...)`, of the rows of a subquery and of the values of an array.
 //!
-//! - `= ANY` and `<> ALL` of a subquery are `IN` and `NOT IN`.
+//! - `= ANY` and `<> ALL` of a subquery, or of an array that is written out, are `IN` and `NOT IN`.
 //! - For others DataFusion looks for the left side among the columns of the subquery. Here they compare with the least or the
 //!   greatest of its values: `x > ALL (q)` is true if `q` has no row, else unknown if `x` is, else false unless `x` is above
 //!   the greatest, and else unknown if `q` has a NULL.
@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Query, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::ast::{put, refuse_random};
@@ -41,6 +41,14 @@ fn written(expr: &Expr) -> Result<Option<Expr>> {
             subquery: subquery.clone(),
             negated: with_all,
         })),
+        (Expr::Array(Array { elem, .. }), BinaryOperator::Eq, false)
+        | (Expr::Array(Array { elem, .. }), BinaryOperator::NotEq, true)
+            if !elem.is_empty() =>
+        {
+            refuse_random(left)?;
+            let (expr, list) = (left.clone(), elem.clone());
+            Ok(Some(Expr::InList { expr, list, negated: with_all }))
+        }
         (Expr::Subquery(subquery), ..) => {
             check_plain(left)?;
             check_settled(subquery)?;

@@ -17,7 +17,7 @@ pub struct ModelReport {
     pub model: Model,
     /// Its objects.
     pub objects: u64,
-    /// Rows in them; a row that a later part replaces is counted twice until they are folded.
+    /// Rows in them; a row that a later part replaces is counted twice until they are laid together.
     pub rows: u64,
     /// Bytes of them.
     pub bytes: u64,

@@ -2,7 +2,7 @@
 
 use crate::args::{DbArgs, Missing};
 use crate::output::{Outcome, say};
-use crate::size::{show_bytes, show_count};
+use crate::size::{show_bytes, show_count, show_number_of};
 
 pub(crate) fn run(args: DbArgs) -> Outcome {
     let db = args.open_shared(Missing::Refuse)?;
@@ -47,16 +47,16 @@ pub(crate) fn run(args: DbArgs) -> Outcome {
     }
     let work = db.work();
     if work.objects_to_compact > 0 {
-        say!("{} objects wait to be laid together", show_count(work.objects_to_compact))?;
+        say!("to be laid together: {}", show_number_of(work.objects_to_compact, "object"))?;
     }
     if work.replaced_objects > 0 {
         say!(
-            "{} objects were replaced and are still on the disk",
-            show_count(work.replaced_objects)
+            "replaced and still on the disk: {}",
+            show_number_of(work.replaced_objects, "object")
         )?;
     }
     if let Some(behind) = work.behind {
-        say!("readings could have fallen {} s ago", show_count(behind.as_secs()))?;
+        say!("the oldest readings could have fallen {} s ago", show_count(behind.as_secs()))?;
     }
     Ok(db.close()?)
 }

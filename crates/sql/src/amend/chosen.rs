@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
 use super::texts::is_text;
-use super::zones::CHOICES;
+use super::together::CHOICES;
 
 /// Functions of rows before and behind, whose third argument stands for those that are not there.
 const SHIFTS: [&str; 2] = ["lag", "lead"];

@@ -14,6 +14,7 @@
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
+//! - `decimals.rs`: decimals beside floats are floats. This comes before, too.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
@@ -21,14 +22,15 @@
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
-//! `compared.rs` tells which parts of an expression are compared with each other, `nodes.rs` what nodes of a plan compare by
-//! themselves.
+//! `compared.rs` tells which parts of an expression are compared with each other, `together.rs` what has one type together,
+//! `nodes.rs` what nodes of a plan compare by themselves.
 
 mod aggregates;
 mod booleans;
 mod casts;
 mod chosen;
 mod compared;
+mod decimals;
 mod floats;
 mod frames;
 mod nodes;
@@ -37,6 +39,7 @@ mod similar;
 mod spans;
 mod subqueries;
 mod texts;
+mod together;
 mod zones;
 
 use datafusion::common::config::ConfigOptions;
@@ -102,9 +105,12 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
     })
 }
 
-/// A comparison of times, of spans, or of booleans and texts.
+/// A comparison of times, of spans, of decimals and floats, or of booleans and texts, and what is chosen of such.
 fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let plain = zones::amend(expr, schema)?;
+    let plain = together::amend(expr, schema, zones::BOTH_KINDS)?;
+    let plain = plain.transform_data(|expr| zones::difference(expr, schema))?;
+    let plain =
+        plain.transform_data(|expr| together::amend(expr, schema, decimals::BESIDE_FLOATS))?;
     let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
     plain.transform_data(|expr| booleans::amend(expr, schema))
 }

@@ -11,7 +11,13 @@ use datafusion::logical_expr::{
     Union,
 };
 
-use super::{spans, zones};
+use super::decimals::BESIDE_FLOATS;
+use super::spans;
+use super::together::Mixture;
+use super::zones::BOTH_KINDS;
+
+/// What the columns of sets and the keys of joins must not mix.
+const MIXTURES: [Mixture; 2] = [BOTH_KINDS, BESIDE_FLOATS];
 
 /// A node before the types of its expressions are coerced.
 pub(super) fn amend(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -52,9 +58,10 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
     let mut is_amended = false;
     for (left, right) in &mut join.on {
-        if zones::mixes(&[left.get_type(left_schema)?, right.get_type(right_schema)?]) {
-            *left = zones::without_zone(std::mem::take(left), left_schema)?.data;
-            *right = zones::without_zone(std::mem::take(right), right_schema)?.data;
+        let types = [left.get_type(left_schema)?, right.get_type(right_schema)?];
+        for mixture in MIXTURES.iter().filter(|mixture| (mixture.is)(&types)) {
+            *left = (mixture.amend)(std::mem::take(left), left_schema)?.data;
+            *right = (mixture.amend)(std::mem::take(right), right_schema)?.data;
             is_amended = true;
         }
         is_amended |= spans::by_length(left, left_schema)?;
@@ -67,21 +74,21 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     Ok(transformed(LogicalPlan::Join(join), is_amended))
 }
 
-/// Sets whose columns are times of both kinds.
+/// Sets whose columns mix what does not go together.
 fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     union.inputs = union.inputs.into_iter().map(with_own_types).collect::<Result<_>>()?;
-    let mixes = |column: usize| {
+    let mixture = |column: usize| {
         let fields = union.inputs.iter().map(|input| input.schema().fields().get(column));
         let types: Vec<_> = fields.flatten().map(|field| field.data_type().clone()).collect();
-        zones::mixes(&types)
+        MIXTURES.into_iter().find(|mixture| (mixture.is)(&types))
     };
-    let mixed: Vec<bool> = (0..union.schema.fields().len()).map(mixes).collect();
-    if !mixed.contains(&true) {
+    let mixed: Vec<Option<Mixture>> = (0..union.schema.fields().len()).map(mixture).collect();
+    if mixed.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let inputs = union.inputs.into_iter().map(|input| {
         let plain = |column: usize, expr: Expr, schema: &DFSchema| match mixed.get(column) {
-            Some(true) => zones::without_zone(expr, schema),
+            Some(Some(mixture)) => (mixture.amend)(expr, schema),
             _ => Ok(Transformed::no(expr)),
         };
         project(input, plain).map(|(input, _)| input)

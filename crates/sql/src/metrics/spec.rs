@@ -162,7 +162,7 @@ fn of_call(call: &AggregateFunction, schema: &TableSchema) -> Option<Measure> {
         "max" if cast.is_none() => Some(Measure::Max(id)),
         "sum" if as_f64 && ty.arrow().is_integer() => Some(Measure::SumF64(id)),
         "sum" if sums_as(ty, cast) => Some(Measure::Sum(id)),
-        "avg" if as_f64 => Some(Measure::Mean(id)),
+        "avg" if as_f64 || (ty.arrow().is_integer() && cast.is_none()) => Some(Measure::Mean(id)),
         "var" if as_f64 => Some(Measure::Variance(id, Spread::Sample)),
         "var_pop" if as_f64 => Some(Measure::Variance(id, Spread::Population)),
         "stddev" if as_f64 => Some(Measure::Deviation(id, Spread::Sample)),

@@ -11,6 +11,7 @@ mod joins;
 mod layers;
 mod limits;
 mod long;
+mod means;
 mod partitions;
 mod permutations;
 mod plans;

@@ -153,7 +153,7 @@ pub struct FieldMetrics {
     pub max: ArrayRef,
     /// The sum: `Float64` for floats, `Int64` or `UInt64` (wrapping) for integers.
     pub sum: ArrayRef,
-    /// The sum as `f64` also for integers, from which an average is made.
+    /// The sum as `f64` also for integers, whose sum is exact before it is rounded once; an average is made of it.
     pub sum_f64: Vec<f64>,
     /// The sum of the squared differences from the mean, from which a variance is made; of no
     /// meaning where the request does not want it.

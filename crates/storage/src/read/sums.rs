@@ -536,6 +536,8 @@ fn finish<T: Number>(
         cast(&column, &ty.arrow()).map_err(arrow_error)
     };
     let columns = sums.columns;
+    let both = columns.sum.iter().zip(&columns.sum_f64);
+    let sum_f64 = both.map(|(sum, sum_f64)| sum.unwrapped(*sum_f64)).collect();
     Ok(FieldMetrics {
         min: typed(columns.min)?,
         max: typed(columns.max)?,
@@ -543,7 +545,7 @@ fn finish<T: Number>(
         first: typed(columns.first)?,
         last: typed(columns.last)?,
         count: sums.count,
-        sum_f64: columns.sum_f64,
+        sum_f64,
         m2: columns.m2,
     })
 }

@@ -75,6 +75,9 @@ pub(crate) trait Number: Copy + Default + PartialOrd {
     fn plus(self, other: Self) -> Self;
     /// As [`Number::plus`]; what is lost by rounding is added to `lost`.
     fn plus_exactly(self, other: Self, lost: &mut f64) -> Self;
+    /// A sum as a float: of integers, whose sums wrap around, that which is next to what the floats of the same numbers come
+    /// to. Those are right to within 2^63 for ten thousand million numbers as large as there are.
+    fn unwrapped(self, sum_f64: f64) -> f64;
     /// With a float added, which only floats are.
     fn plus_float(self, other: f64) -> Self;
     /// The order of numbers, with NaN behind all others as in SQL.
@@ -95,6 +98,10 @@ impl Number for f64 {
 
     fn plus(self, other: Self) -> Self {
         self + other
+    }
+
+    fn unwrapped(self, _sum_f64: f64) -> f64 {
+        self
     }
 
     #[inline]
@@ -161,6 +168,13 @@ macro_rules! integers {
 
             fn plus(self, other: Self) -> Self {
                 self.wrapping_add(other)
+            }
+
+            fn unwrapped(self, sum_f64: f64) -> f64 {
+                let near = sum_f64 as i128;
+                // The distance is one of 64 bits, whatever wrapped around.
+                let distance = (i128::from(self) - near) as i64;
+                (near + i128::from(distance)) as f64
             }
 
             fn plus_float(self, _other: f64) -> Self {

@@ -1,4 +1,5 @@
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,7 +60,15 @@ impl ReadLock {
     /// Locks the database in `dir`; nothing where that is not possible: its disk knows no locks, it was only written before there were
     /// any, or its writer is stopped while it deletes. What is replaced may be deleted at once then.
     pub fn acquire(dir: &Path) -> Option<Self> {
-        let file = File::open(dir.join(names::READERS)).ok()?;
+        let file = match File::open(dir.join(names::READERS)) {
+            Ok(file) => file,
+            // Its writer is of a version that keeps what it replaces for a minute in any case.
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(%error, "the writer of the database will not know that it is read");
+                return None;
+            }
+        };
         let until = Instant::now() + WAIT_MAX;
         loop {
             match file.try_lock_shared() {

@@ -16,6 +16,7 @@
 //! - Extremes of intervals are those of their lengths, see `spans.rs`; those of structs and lists are those of `ORDER BY`, see
 //!   `rows.rs`.
 //! - Sums, means and percentiles of times and spans, which DataFusion has not or lets wrap, see `times.rs`.
+//! - Means of whole numbers, of which DataFusion makes floats first, see `whole_mean.rs`.
 //! - What cannot forget is computed anew for each place of a window that slides, see `anew.rs`.
 //! - Over windows all of them can be stopped, and their memory is charged, see `over.rs`.
 //! - All of them answer with floats in their one form: infinity less infinity is NaN with a sign elsewhere.
@@ -34,6 +35,7 @@ mod rows;
 mod sliding;
 mod spans;
 mod times;
+mod whole_mean;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -73,6 +75,7 @@ use rows::{ExtremeRow, ExtremeRows};
 use sliding::SlidingSum;
 use spans::ExtremeSpan;
 use times::{Question, Times};
+use whole_mean::{WholeMean, WholeMeans};
 
 use super::nested_order::has_ordered_parts;
 
@@ -162,7 +165,11 @@ impl Amended {
             "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
-        let signature = times::signature(amendment, inner.signature());
+        let signature = match amendment {
+            Amendment::Mean => whole_mean::signature(inner.signature()),
+            _ => inner.signature().clone(),
+        };
+        let signature = times::signature(amendment, &signature);
         Self { inner: inner.clone(), amendment, signature, whole: None, is_over: false }
     }
 
@@ -195,6 +202,12 @@ impl Amended {
             (Amendment::Count, [field]) if args.is_distinct => Some(field.data_type()),
             _ => None,
         }
+    }
+
+    /// Whether it is the mean of whole numbers.
+    fn is_whole_mean(&self, of: Option<&FieldRef>) -> bool {
+        let is_whole = |of: &DataType| of.is_integer() || of.is_null();
+        self.amendment == Amendment::Mean && of.is_some_and(|field| is_whole(field.data_type()))
     }
 
     /// The type of the answer about times or spans that are added up or ordered, if the function does so.
@@ -264,6 +277,9 @@ impl Amended {
         if let Some(times) = self.times(&args, Frame::Slides(args.is_distinct))? {
             return Ok(Box::new(times));
         }
+        if self.is_whole_mean(args.expr_fields.first()) {
+            return Ok(Box::new(WholeMean::new(args.is_distinct)));
+        }
         let is_double =
             args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
         let statistic = Statistic::of(self.inner.name());
@@ -292,6 +308,9 @@ impl Amended {
         }
         if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
             return Ok(Box::new(times));
+        }
+        if self.is_whole_mean(args.expr_fields.first()) {
+            return Ok(Box::new(WholeMean::new(args.is_distinct)));
         }
         if let Some(rows) = self.distinct_type(&args).map(DistinctRows::new).transpose()?.flatten()
         {
@@ -381,6 +400,9 @@ impl AggregateUDFImpl for Amended {
             && has_ordered_parts(args.return_type())
         {
             return Ok(Box::new(ExtremeRows::new(wanted, args.return_type())?));
+        }
+        if self.is_whole_mean(args.expr_fields.first()) {
+            return Ok(Box::new(WholeMeans::default()));
         }
         let extremes = match args.return_type() {
             DataType::Float32 => self.extremes::<Float32Type>(args.return_type()),
@@ -478,6 +500,9 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if self.is_whole_mean(args.input_fields.first()) {
+            return Ok(whole_mean::state_fields(args.name, args.is_distinct));
+        }
         match self.type_of_times(args.input_fields.first().map(|field| field.data_type())) {
             Some(_) => Ok(times::state_fields(self.amendment, args.name, args.is_distinct)),
             None => self.inner().state_fields(args),

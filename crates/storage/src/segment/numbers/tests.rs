@@ -94,3 +94,26 @@ fn sums_of_what_is_not_finite_are_as_ever() {
         assert!(with(&[1.0, f64::NAN]).is_nan());
     }
 }
+
+/// The mean of whole numbers that cancel out was what their floats leave.
+#[test]
+fn sums_that_wrap_around_are_found_again() {
+    let mut rng = SmallRng::seed_from_u64(10);
+    for _ in 0..300 {
+        let count = rng.random_range(1..2_000);
+        let bits = rng.random_range(1..64);
+        let ints: Vec<i64> = (0..count).map(|_| rng.random::<i64>() >> (63 - bits)).collect();
+        let totals: Totals<i64> = Totals::of(&ints);
+        let exact: i128 = ints.iter().map(|int| i128::from(*int)).sum();
+        assert_eq!(totals.sum.unwrapped(totals.sum_f64), exact as f64);
+        let uints: Vec<u64> = (0..count).map(|_| rng.random::<u64>() >> (63 - bits)).collect();
+        let totals: Totals<u64> = Totals::of(&uints);
+        let exact: i128 = uints.iter().map(|uint| i128::from(*uint)).sum();
+        assert_eq!(totals.sum.unwrapped(totals.sum_f64), exact as f64);
+    }
+    for ends in [vec![i64::MAX; 1_000], vec![i64::MIN; 1_000], vec![i64::MIN, i64::MAX]] {
+        let totals: Totals<i64> = Totals::of(&ends);
+        let exact: i128 = ends.iter().map(|int| i128::from(*int)).sum();
+        assert_eq!(totals.sum.unwrapped(totals.sum_f64), exact as f64);
+    }
+}
