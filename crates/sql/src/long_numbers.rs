@@ -1,12 +1,14 @@
 //! Whole numbers beyond 64 bits, compared with others. DataFusion takes them for floats, which are equal to all that is near.
 //!
-//! Here they are decimals. Beside a float these are floats again (`amend/decimals.rs`): that needs the types, which are not known
-//! before a statement is planned, and the digits, which are not known any more after.
+//! Here they are decimals. Beside a float these are floats again (`amend/numbers.rs`): that needs the types, which are not known
+//! before a statement is planned, and the digits, which are not known any more after. What others write as comparisons must be
+//! there: tuples, `= ANY`.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
+    VisitorMut,
 };
 use tidefall_types::{Error, Result};
 
@@ -35,16 +37,17 @@ fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
         | Expr::IsNotDistinctFrom(left, right) => vec![left, right],
         Expr::Between { expr, low, high, .. } => vec![expr, low, high],
         Expr::InList { expr, list, .. } => [&mut **expr].into_iter().chain(list).collect(),
-        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => {
-            let values = match &mut **right {
-                Expr::Array(Array { elem, .. }) => elem.as_mut_slice(),
-                _ => &mut [],
-            };
-            [&mut **left].into_iter().chain(values).collect()
-        }
         Expr::Case { operand: Some(operand), conditions, .. } => {
             let values = conditions.iter_mut().map(|when| &mut when.condition);
             [&mut **operand].into_iter().chain(values).collect()
+        }
+        Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("nullif") => {
+            let FunctionArguments::List(list) = &mut call.args else { return Vec::new() };
+            let values = list.args.iter_mut().filter_map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+                _ => None,
+            });
+            values.collect()
         }
         _ => Vec::new(),
     }

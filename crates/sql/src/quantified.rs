@@ -45,7 +45,6 @@ fn written(expr: &Expr) -> Result<Option<Expr>> {
         | (Expr::Array(Array { elem, .. }), BinaryOperator::NotEq, true)
             if !elem.is_empty() =>
         {
-            refuse_random(left)?;
             let (expr, list) = (left.clone(), elem.clone());
             Ok(Some(Expr::InList { expr, list, negated: with_all }))
         }

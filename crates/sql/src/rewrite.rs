@@ -35,12 +35,12 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
     visit(statement, NamedWindows)?;
-    visit(statement, LongNumbers)?;
     visit(statement, Clauses::default())?;
     visit(statement, Quantified)?;
     // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.
     visit(statement, OuterUsing::default())?;
     visit(statement, TuplesAmong(state))?;
+    visit(statement, LongNumbers)?;
     visit(statement, NamedArguments)?;
     visit(statement, ShortForms)?;
     visit(statement, Calls(state))?;

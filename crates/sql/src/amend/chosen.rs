@@ -10,14 +10,14 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
 use super::texts::is_text;
-use super::together::CHOICES;
+use super::zones::CHOICES;
 
 /// Functions of rows before and behind, whose third argument stands for those that are not there.
 const SHIFTS: [&str; 2] = ["lag", "lead"];
 
-/// What is chosen among times, all of it times.
-pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let parts: Vec<&mut Expr> = match &mut expr {
+/// The parts of an expression of which one is its answer.
+pub(super) fn parts(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
         Expr::ScalarFunction(call) if CHOICES.contains(&call.func.name()) => {
             // The first argument of this one is only asked about.
             let asked = usize::from(call.func.name() == "nvl2");
@@ -30,11 +30,16 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
         Expr::WindowFunction(window) if SHIFTS.contains(&window.fun.name()) => {
             match window.params.args.as_mut_slice() {
                 [value, _, otherwise] => vec![value, otherwise],
-                _ => return Ok(Transformed::no(expr)),
+                _ => Vec::new(),
             }
         }
-        _ => return Ok(Transformed::no(expr)),
-    };
+        _ => Vec::new(),
+    }
+}
+
+/// What is chosen among times, all of it times.
+pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let parts = parts(&mut expr);
     let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(schema).ok()).collect();
     // Beside a text that is not written out, the answer is a text.
     let is_other_text = |part: &Expr| {

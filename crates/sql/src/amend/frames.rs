@@ -4,10 +4,10 @@
 //! about it. `GROUPS` has the same rows then.
 //!
 //! Where something is added to whole numbers, or taken from them, they are of a type that has room for it: DataFusion takes a bound
-//! beyond the type for none, and the window has all rows, NULL among them. So are decimals. Between two whole numbers lies none, so
-//! that offsets with a fraction, which DataFusion rounds, become whole ones that reach as far; decimals likewise.
+//! beyond the type for none, and the window has all rows, NULL among them. They have as many digits behind their point as the
+//! offsets, too, which DataFusion rounds. So have decimals.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
@@ -28,11 +28,10 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     });
     let is_by_ranges = frame.units == WindowFrameUnits::Range;
     if let Some(key) = params.order_by.first_mut().filter(|_| is_by_ranges && has_offset)
-        && let Some(grid) = Grid::of(&key.expr.get_type(schema)?)
+        && let Some(digits) = Digits::of(&key.expr.get_type(schema)?)
+        && let Some((to, start, end)) = digits.with_offsets(&frame.start_bound, &frame.end_bound)
     {
-        key.expr = cast(key.expr.clone(), DataType::Decimal128(38, grid.scale));
-        let (start, end) =
-            (grid.bound(&frame.start_bound, true), grid.bound(&frame.end_bound, false));
+        key.expr = cast(key.expr.clone(), to);
         params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Range, start, end);
         return Ok(Transformed::yes(Expr::WindowFunction(window)));
     }
@@ -50,72 +49,118 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     Ok(Transformed::yes(Expr::WindowFunction(window)))
 }
 
-/// What numbers lie on.
+/// How many digits numbers may have.
 #[derive(Clone, Copy)]
-struct Grid {
-    /// Digits behind the point.
-    scale: i8,
-    /// An offset that reaches all of them from each of them, if there is one.
-    offset_max: Option<i128>,
+struct Digits {
+    before_point: usize,
+    behind_point: usize,
 }
 
-impl Grid {
+/// Digits of an offset behind those of the numbers that are kept as they are written; all others are one.
+const FINER: usize = 8;
+
+impl Digits {
+    /// The digits of whole numbers and of decimals.
     fn of(data_type: &DataType) -> Option<Self> {
         match data_type {
-            DataType::Decimal32(_, scale)
-            | DataType::Decimal64(_, scale)
-            | DataType::Decimal128(_, scale)
-                if *scale >= 0 =>
-            {
-                Some(Self { scale: *scale, offset_max: None })
+            DataType::Decimal32(precision, scale)
+            | DataType::Decimal64(precision, scale)
+            | DataType::Decimal128(precision, scale)
+            | DataType::Decimal256(precision, scale) => {
+                let behind_point = usize::try_from(*scale).ok()?;
+                let before_point = usize::from(*precision).checked_sub(behind_point)?;
+                Some(Self { before_point, behind_point })
             }
-            of if of.is_integer() => Some(Self { scale: 0, offset_max: Some(1 << 65) }),
+            of if of.is_integer() => Some(Self { before_point: 20, behind_point: 0 }),
             _ => None,
         }
     }
 
-    /// A bound that reaches the same numbers with an offset on the grid.
-    fn bound(self, bound: &WindowFrameBound, is_start: bool) -> WindowFrameBound {
-        let settled = |offset: &ScalarValue, is_outwards: bool| {
-            let ScalarValue::Utf8(Some(text)) = offset else { return offset.clone() };
-            ScalarValue::Utf8(Some(self.offset(text, is_outwards).unwrap_or_else(|| text.clone())))
+    /// A type with room for both offsets, and the bounds in its digits. Nothing where an offset is no number, or where no type
+    /// has room.
+    fn with_offsets(
+        self,
+        start: &WindowFrameBound,
+        end: &WindowFrameBound,
+    ) -> Option<(DataType, WindowFrameBound, WindowFrameBound)> {
+        let (start, start_digits) = self.settled(start)?;
+        let (end, end_digits) = self.settled(end)?;
+        let behind_point = self.behind_point.max(start_digits).max(end_digits);
+        // What is added may have one digit more than the numbers, and so may the sum.
+        let precision = u8::try_from(self.before_point + 2 + behind_point).ok()?;
+        let scale = i8::try_from(behind_point).ok()?;
+        let to = if precision <= DECIMAL128_MAX_PRECISION {
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)
+        } else if precision <= DECIMAL256_MAX_PRECISION {
+            DataType::Decimal256(DECIMAL256_MAX_PRECISION, scale)
+        } else {
+            return None;
         };
-        match bound {
-            // Of whole numbers, what begins 1.5 before one begins 1 before it, and what ends there ends 2 before it.
-            WindowFrameBound::Preceding(offset) => {
-                WindowFrameBound::Preceding(settled(offset, is_start))
-            }
-            WindowFrameBound::Following(offset) => {
-                WindowFrameBound::Following(settled(offset, !is_start))
-            }
-            WindowFrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-        }
+        Some((to, start, end))
     }
 
-    /// An offset on the grid: the one below where the window opens towards it, and else the one above. What is no number and
-    /// what is below zero stays what it is, and is refused.
-    fn offset(self, offset: &str, is_outwards: bool) -> Option<String> {
-        let scale = usize::try_from(self.scale).ok()?;
-        let (digits, fraction) = offset.split_once('.').unwrap_or((offset, ""));
-        let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        let (below, has_rest) = if digits.is_empty() && fraction.is_empty() {
-            return None;
-        } else if is_plain(digits) && is_plain(fraction) {
-            let (kept, rest) = fraction.split_at(scale.min(fraction.len()));
-            let below = format!("0{digits}{kept:0<scale$}").parse().ok();
-            (below, rest.bytes().any(|digit| digit != b'0'))
-        } else {
-            let offset: f64 = offset.parse().ok().filter(|offset| *offset >= 0.0)?;
-            let offset = offset * 10_f64.powi(self.scale.into());
-            (Some(offset.floor() as i128), offset.fract() != 0.0)
+    /// A bound whose offset has only digits that matter, and how many of them are behind its point.
+    fn settled(self, bound: &WindowFrameBound) -> Option<(WindowFrameBound, usize)> {
+        let settle = |offset: &ScalarValue| match offset {
+            ScalarValue::Utf8(Some(text)) => {
+                let (text, behind_point) = self.offset(text)?;
+                Some((ScalarValue::Utf8(Some(text)), behind_point))
+            }
+            unbounded => Some((unbounded.clone(), 0)),
         };
-        let below = below.or(self.offset_max)?;
-        let found = below.saturating_add(i128::from(has_rest && !is_outwards));
-        let found = self.offset_max.map_or(found, |most| found.min(most));
-        let digits = format!("{found:0>width$}", width = scale + 1);
-        let (whole, fraction) = digits.split_at(digits.len() - scale);
-        Some(if scale > 0 { format!("{whole}.{fraction}") } else { digits })
+        Some(match bound {
+            WindowFrameBound::Preceding(offset) => {
+                let (offset, digits) = settle(offset)?;
+                (WindowFrameBound::Preceding(offset), digits)
+            }
+            WindowFrameBound::Following(offset) => {
+                let (offset, digits) = settle(offset)?;
+                (WindowFrameBound::Following(offset), digits)
+            }
+            WindowFrameBound::CurrentRow => (WindowFrameBound::CurrentRow, 0),
+        })
     }
+
+    fn offset(self, text: &str) -> Option<(String, usize)> {
+        if let Some(text) = text.strip_prefix('-') {
+            let (text, behind_point) = self.offset(text)?;
+            return Some((format!("-{text}"), behind_point));
+        }
+        let (before, behind) = decimal(text)?;
+        // What reaches all numbers from each of them reaches no further.
+        if before.len() > self.before_point + 1 {
+            return Some((format!("1{}", "0".repeat(self.before_point)), 0));
+        }
+        let kept = self.behind_point + FINER;
+        let behind = match behind.get(..kept).filter(|_| behind.len() > kept) {
+            // Between two numbers it does not matter where.
+            Some(kept) => format!("{kept}5"),
+            None => behind,
+        };
+        let before = if before.is_empty() { "0" } else { &before };
+        Some(if behind.is_empty() {
+            (before.to_owned(), 0)
+        } else {
+            (format!("{before}.{behind}"), behind.len())
+        })
+    }
+}
+
+/// The digits before and behind the point of a number as it is written, without zeros that say nothing.
+fn decimal(text: &str) -> Option<(String, String)> {
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().ok()?;
+    let (before, behind) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{before}{behind}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    // Further than that it makes no difference.
+    let point = before.len() as i64 + i64::from(exponent.clamp(-400, 400));
+    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or(0));
+    let digits = format!("{}{digits}{}", zeros(-point), zeros(point - digits.len() as i64));
+    let (before, behind) = digits.split_at(usize::try_from(point).unwrap_or(0));
+    Some((before.trim_start_matches('0').to_owned(), behind.trim_end_matches('0').to_owned()))
 }
 
 /// Whether DataFusion finds ranges of values of a type.
@@ -139,28 +184,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_lie_on_the_grid_of_their_numbers() {
-        let whole = Grid::of(&DataType::Int8).unwrap();
-        let offsets = |grid: Grid, text: &str| [true, false].map(|side| grid.offset(text, side));
-        let both = |below: &str, above: &str| [Some(below.to_owned()), Some(above.to_owned())];
-        assert_eq!(offsets(whole, "1.5"), both("1", "2"));
-        assert_eq!(offsets(whole, "1.000"), both("1", "1"));
-        assert_eq!(offsets(whole, ".5"), both("0", "1"));
-        assert_eq!(
-            offsets(whole, "9007199254740993.25"),
-            both("9007199254740993", "9007199254740994")
-        );
-        assert_eq!(offsets(whole, "1e-1"), both("0", "1"));
-        assert_eq!(offsets(whole, "1e3"), both("1000", "1000"));
-        let most = (1_i128 << 65).to_string();
-        assert_eq!(offsets(whole, "1e300"), both(&most, &most));
-        assert_eq!(offsets(whole, &"9".repeat(60)), both(&most, &most));
-        let cents = Grid::of(&DataType::Decimal128(10, 2)).unwrap();
-        assert_eq!(offsets(cents, "1.5"), both("1.50", "1.50"));
-        assert_eq!(offsets(cents, "0.005"), both("0.00", "0.01"));
-        assert_eq!(offsets(cents, "1e-1"), both("0.10", "0.10"));
-        for refused in ["-1", "-0.5", "NaN", "", "5 DAY"] {
-            assert_eq!(offsets(whole, refused), [None, None], "{refused}");
+    fn offsets_keep_the_digits_that_matter() {
+        let offset = |of: &DataType, text: &str| Digits::of(of).unwrap().offset(text);
+        let found = |text: &str, digits| Some((text.to_owned(), digits));
+        let whole = &DataType::Int8;
+        assert_eq!(offset(whole, "1.5"), found("1.5", 1));
+        assert_eq!(offset(whole, "001.000"), found("1", 0));
+        assert_eq!(offset(whole, ".50"), found("0.5", 1));
+        assert_eq!(offset(whole, "0"), found("0", 0));
+        assert_eq!(offset(whole, "115e-2"), found("1.15", 2));
+        assert_eq!(offset(whole, "1.25E1"), found("12.5", 1));
+        assert_eq!(offset(whole, "9007199254740993e0"), found("9007199254740993", 0));
+        assert_eq!(offset(whole, "1e-300"), found("0.000000005", 9));
+        assert_eq!(offset(whole, "0.12345678901"), found("0.123456785", 9));
+        let most = found("100000000000000000000", 0);
+        assert_eq!(offset(whole, "1e300"), most);
+        assert_eq!(offset(whole, &"9".repeat(60)), most);
+        assert_eq!(offset(&DataType::Decimal128(10, 2), "1e300"), found("100000000", 0));
+        assert_eq!(offset(whole, "-0.5"), found("-0.5", 1));
+        for refused in ["NaN", "", ".", "5 DAY", "e5", "1e"] {
+            assert_eq!(offset(whole, refused), None, "{refused}");
         }
+    }
+
+    #[test]
+    fn a_type_has_room_for_numbers_and_offsets() {
+        let type_of = |of: DataType, text: &str| {
+            let bound = WindowFrameBound::Preceding(ScalarValue::from(text));
+            let found = Digits::of(&of)?.with_offsets(&bound, &WindowFrameBound::CurrentRow);
+            found.map(|(to, ..)| to)
+        };
+        assert_eq!(type_of(DataType::UInt64, "1"), Some(DataType::Decimal128(38, 0)));
+        assert_eq!(type_of(DataType::UInt64, "1e-300"), Some(DataType::Decimal128(38, 9)));
+        assert_eq!(type_of(DataType::Decimal128(38, 10), "1"), Some(DataType::Decimal256(76, 10)));
+        assert_eq!(type_of(DataType::Decimal256(76, 10), "1"), None);
+        assert_eq!(type_of(DataType::Float64, "1"), None);
     }
 }

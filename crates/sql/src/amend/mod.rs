@@ -14,7 +14,7 @@
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
-//! - `decimals.rs`: decimals beside floats are floats. This comes before, too.
+//! - `numbers.rs`: decimals beside floats are floats. This comes before, too.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
@@ -22,7 +22,7 @@
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
-//! `compared.rs` tells which parts of an expression are compared with each other, `together.rs` what has one type together,
+//! `compared.rs` tells which parts of an expression are compared with each other, `chosen.rs` of which of them one is its answer, and
 //! `nodes.rs` what nodes of a plan compare by themselves.
 
 mod aggregates;
@@ -30,17 +30,18 @@ mod booleans;
 mod casts;
 mod chosen;
 mod compared;
-mod decimals;
 mod floats;
 mod frames;
 mod nodes;
+mod numbers;
 mod offsets;
 mod similar;
 mod spans;
 mod subqueries;
 mod texts;
-mod together;
 mod zones;
+
+use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -107,10 +108,8 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
 
 /// A comparison of times, of spans, of decimals and floats, or of booleans and texts, and what is chosen of such.
 fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let plain = together::amend(expr, schema, zones::BOTH_KINDS)?;
-    let plain = plain.transform_data(|expr| zones::difference(expr, schema))?;
-    let plain =
-        plain.transform_data(|expr| together::amend(expr, schema, decimals::BESIDE_FLOATS))?;
+    let plain = zones::amend(expr, schema)?;
+    let plain = plain.transform_data(|expr| numbers::amend(expr, schema))?;
     let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
     plain.transform_data(|expr| booleans::amend(expr, schema))
 }
@@ -156,11 +155,23 @@ fn amend_plan(
     amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
     amend_node: fn(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<LogicalPlan> {
+    // What is above a column whose type is another now has other types, too.
+    let mut has_other_types = false;
     let amended = plan.transform_up_with_subqueries(|node| {
+        let before = Arc::clone(node.schema());
+        let node = if has_other_types { node.recompute_schema()? } else { node };
         let node = amend_node(node)?;
-        node.transform_data(|node| amend_expressions(node, amend))
+        let node = node.transform_data(|node| amend_expressions(node, amend))?;
+        has_other_types |= node.transformed && !has_same_types(&before, node.data.schema());
+        Ok(node)
     })?;
     Ok(amended.data)
+}
+
+fn has_same_types(one: &DFSchema, other: &DFSchema) -> bool {
+    let (one, other) = (one.fields(), other.fields());
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.data_type() == other.data_type())
 }
 
 /// Amends the expressions of one node.

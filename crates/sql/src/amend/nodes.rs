@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinConstraint};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection,
-    Union,
+    Union, cast,
 };
 
-use super::decimals::BESIDE_FLOATS;
-use super::spans;
-use super::together::Mixture;
-use super::zones::BOTH_KINDS;
-
-/// What the columns of sets and the keys of joins must not mix.
-const MIXTURES: [Mixture; 2] = [BOTH_KINDS, BESIDE_FLOATS];
+use super::{numbers, spans, zones};
 
 /// A node before the types of its expressions are coerced.
 pub(super) fn amend(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -58,10 +53,15 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
     let mut is_amended = false;
     for (left, right) in &mut join.on {
+        if zones::mixes(&[left.get_type(left_schema)?, right.get_type(right_schema)?]) {
+            *left = zones::without_zone(std::mem::take(left), left_schema)?.data;
+            *right = zones::without_zone(std::mem::take(right), right_schema)?.data;
+            is_amended = true;
+        }
         let types = [left.get_type(left_schema)?, right.get_type(right_schema)?];
-        for mixture in MIXTURES.iter().filter(|mixture| (mixture.is)(&types)) {
-            *left = (mixture.amend)(std::mem::take(left), left_schema)?.data;
-            *right = (mixture.amend)(std::mem::take(right), right_schema)?.data;
+        if let Some(float) = numbers::beside_float(&types) {
+            *left = numbers::as_float(std::mem::take(left), left_schema, &float)?.data;
+            *right = numbers::as_float(std::mem::take(right), right_schema, &float)?.data;
             is_amended = true;
         }
         is_amended |= spans::by_length(left, left_schema)?;
@@ -74,27 +74,42 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     Ok(transformed(LogicalPlan::Join(join), is_amended))
 }
 
-/// Sets whose columns mix what does not go together.
+/// Sets whose columns are times of both kinds, or numbers of several types.
 fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     union.inputs = union.inputs.into_iter().map(with_own_types).collect::<Result<_>>()?;
-    let mixture = |column: usize| {
+    let types = |column: usize| -> Vec<DataType> {
         let fields = union.inputs.iter().map(|input| input.schema().fields().get(column));
-        let types: Vec<_> = fields.flatten().map(|field| field.data_type().clone()).collect();
-        MIXTURES.into_iter().find(|mixture| (mixture.is)(&types))
+        fields.flatten().map(|field| field.data_type().clone()).collect()
     };
-    let mixed: Vec<Option<Mixture>> = (0..union.schema.fields().len()).map(mixture).collect();
-    if mixed.iter().all(Option::is_none) {
+    let types: Vec<Vec<DataType>> = (0..union.schema.fields().len()).map(types).collect();
+    let with_zones: Vec<bool> = types.iter().map(|types| zones::mixes(types)).collect();
+    let numbers: Vec<Option<DataType>> = types.iter().map(|types| numbers::common(types)).collect();
+    let has_other_types = union
+        .schema
+        .fields()
+        .iter()
+        .zip(&types)
+        .any(|(field, of)| of.first() != Some(field.data_type()));
+    if !has_other_types && !with_zones.contains(&true) && numbers.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let inputs = union.inputs.into_iter().map(|input| {
-        let plain = |column: usize, expr: Expr, schema: &DFSchema| match mixed.get(column) {
-            Some(Some(mixture)) => (mixture.amend)(expr, schema),
-            _ => Ok(Transformed::no(expr)),
+        let plain = |column: usize, expr: Expr, schema: &DFSchema| match &numbers[column] {
+            Some(to) => in_type(expr, schema, to),
+            None if with_zones[column] => zones::without_zone(expr, schema),
+            None => Ok(Transformed::no(expr)),
         };
         project(input, plain).map(|(input, _)| input)
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+fn in_type(expr: Expr, schema: &DFSchema, to: &DataType) -> Result<Transformed<Expr>> {
+    Ok(match expr.get_type(schema)? {
+        of if of == *to => Transformed::no(expr),
+        _ => Transformed::yes(cast(expr, to.clone())),
+    })
 }
 
 /// A side of `UNION BY NAME` with the types of its columns: DataFusion says of them all that they are those of the first side.

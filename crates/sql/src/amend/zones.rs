@@ -17,10 +17,10 @@ use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
     ToTimestampSecondsFunc,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 
 use super::casts::is_utc;
-use super::together::{Mixture, types_of};
+use super::compared;
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -73,24 +73,61 @@ fn in_type(moment: Expr, shown: DataType) -> Expr {
     }
 }
 
-/// Times of both kinds.
-pub(super) const BOTH_KINDS: Mixture = Mixture { is: mixes, amend: without_zone };
+/// Functions that give one of their arguments, or a list of them.
+pub(super) const CHOICES: [&str; 7] =
+    ["coalesce", "greatest", "ifnull", "least", "make_array", "nvl", "nvl2"];
 
-/// A difference of times of both kinds without a zone.
-pub(super) fn difference(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    match &expr {
-        Expr::BinaryExpr(binary)
-            if binary.op == Operator::Minus
-                && mixes(&types_of([&*binary.left, &*binary.right].into_iter(), schema)) =>
-        {
-            expr.map_children(|part| without_zone(part, schema))
+/// What a comparison or a difference of times of both kinds looks at, and what is chosen among them, all without a zone.
+pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(ref binary) if binary.op == Operator::Minus => {
+            let types = types_of([&*binary.left, &*binary.right].into_iter(), schema);
+            match mixes(&types) {
+                true => expr.map_children(|part| without_zone(part, schema)),
+                false => Ok(Transformed::no(expr)),
+            }
         }
-        _ => Ok(Transformed::no(expr)),
+        Expr::ScalarFunction(ref call) if CHOICES.contains(&call.func.name()) => {
+            match mixes(&types_of(call.args.iter(), schema)) {
+                true => expr.map_children(|part| without_zone(part, schema)),
+                false => Ok(Transformed::no(expr)),
+            }
+        }
+        Expr::Case(case) => {
+            let chosen = branches(case, schema)?;
+            chosen.transform_data(|case| compare(Expr::Case(case), schema))
+        }
+        expr => compare(expr, schema),
     }
 }
 
+fn compare(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match mixes(&compared::types(&expr, schema)) {
+        true => compared::map(expr, schema, &without_zone),
+        false => Ok(Transformed::no(expr)),
+    }
+}
+
+/// What a `CASE` answers.
+fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Case>> {
+    let answers = case.when_then_expr.iter().map(|(_, then)| &**then);
+    let types = types_of(answers.chain(case.else_expr.as_deref()), schema);
+    if !mixes(&types) {
+        return Ok(Transformed::no(case));
+    }
+    let answers = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+    for answer in answers.chain(case.else_expr.as_deref_mut()) {
+        *answer = without_zone(std::mem::take(answer), schema)?.data;
+    }
+    Ok(Transformed::yes(case))
+}
+
+fn types_of<'a>(parts: impl Iterator<Item = &'a Expr>, schema: &DFSchema) -> Vec<DataType> {
+    parts.filter_map(|part| part.get_type(schema).ok()).collect()
+}
+
 /// Whether there are times without a zone, or dates, beside others that DataFusion takes for something else than they are.
-fn mixes(types: &[DataType]) -> bool {
+pub(super) fn mixes(types: &[DataType]) -> bool {
     let is_plain = |of: &DataType| {
         matches!(of, DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64)
     };
@@ -100,7 +137,7 @@ fn mixes(types: &[DataType]) -> bool {
 }
 
 /// The same moment without its zone. DataFusion is right where that is UTC.
-fn without_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn without_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr.get_type(schema) {
         Ok(DataType::Timestamp(unit, Some(zone))) if !is_utc(&zone) => {
             let in_utc = cast(expr, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));

@@ -204,10 +204,10 @@ impl Amended {
         }
     }
 
-    /// Whether it is the mean of whole numbers.
-    fn is_whole_mean(&self, of: Option<&FieldRef>) -> bool {
-        let is_whole = |of: &DataType| of.is_integer() || of.is_null();
-        self.amendment == Amendment::Mean && of.is_some_and(|field| is_whole(field.data_type()))
+    /// The type of the whole numbers, if it is their mean.
+    fn whole_mean_of<'a>(&self, of: Option<&'a FieldRef>) -> Option<&'a DataType> {
+        let of = of.filter(|_| self.amendment == Amendment::Mean)?.data_type();
+        (of.is_integer() || of.is_null()).then_some(of)
     }
 
     /// The type of the answer about times or spans that are added up or ordered, if the function does so.
@@ -277,8 +277,8 @@ impl Amended {
         if let Some(times) = self.times(&args, Frame::Slides(args.is_distinct))? {
             return Ok(Box::new(times));
         }
-        if self.is_whole_mean(args.expr_fields.first()) {
-            return Ok(Box::new(WholeMean::new(args.is_distinct)));
+        if let Some(of) = self.whole_mean_of(args.expr_fields.first()) {
+            return Ok(Box::new(WholeMean::new(of, Frame::Slides(args.is_distinct))));
         }
         let is_double =
             args.expr_fields.iter().all(|field| field.data_type() == &DataType::Float64);
@@ -309,8 +309,8 @@ impl Amended {
         if let Some(times) = self.times(&args, Frame::Grows(args.is_distinct))? {
             return Ok(Box::new(times));
         }
-        if self.is_whole_mean(args.expr_fields.first()) {
-            return Ok(Box::new(WholeMean::new(args.is_distinct)));
+        if let Some(of) = self.whole_mean_of(args.expr_fields.first()) {
+            return Ok(Box::new(WholeMean::new(of, Frame::Grows(args.is_distinct))));
         }
         if let Some(rows) = self.distinct_type(&args).map(DistinctRows::new).transpose()?.flatten()
         {
@@ -401,7 +401,7 @@ impl AggregateUDFImpl for Amended {
         {
             return Ok(Box::new(ExtremeRows::new(wanted, args.return_type())?));
         }
-        if self.is_whole_mean(args.expr_fields.first()) {
+        if self.whole_mean_of(args.expr_fields.first()).is_some() {
             return Ok(Box::new(WholeMeans::default()));
         }
         let extremes = match args.return_type() {
@@ -500,8 +500,8 @@ impl AggregateUDFImpl for Amended {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        if self.is_whole_mean(args.input_fields.first()) {
-            return Ok(whole_mean::state_fields(args.name, args.is_distinct));
+        if let Some(of) = self.whole_mean_of(args.input_fields.first()) {
+            return Ok(whole_mean::state_fields(args.name, of, args.is_distinct));
         }
         match self.type_of_times(args.input_fields.first().map(|field| field.data_type())) {
             Some(_) => Ok(times::state_fields(self.amendment, args.name, args.is_distinct)),

@@ -3,7 +3,6 @@
 //! DataFusion makes floats of them, whose sum depends on the order in which they come: beyond 2^53 what cancels out leaves
 //! something behind. Two floats may also be one value that two whole numbers are not.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -15,14 +14,16 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type,
 };
-use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion::common::{HashMap, HashSet, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     Accumulator, Coercion, EmitTo, GroupsAccumulator, Signature, TypeSignature, TypeSignatureClass,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::accumulate::accumulate;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::filter_to_nulls;
+
+use super::percentile::Frame;
 
 /// Holds the sum of as many values of 64 bits as there may be rows.
 const SUM: DataType = DataType::Decimal128(38, 0);
@@ -39,16 +40,63 @@ pub(super) fn signature(plain: &Signature) -> Signature {
 }
 
 /// What is kept between the stages of an aggregation.
-pub(super) fn state_fields(name: &str, is_distinct: bool) -> Vec<FieldRef> {
+pub(super) fn state_fields(name: &str, of: &DataType, is_distinct: bool) -> Vec<FieldRef> {
     let field =
         |part: &str, of: DataType| Arc::new(Field::new(format!("{name}[{part}]"), of, true));
     match is_distinct {
         true => {
-            let values = DataType::List(Arc::new(Field::new_list_field(SUM, true)));
-            vec![field("values", values)]
+            let value = Field::new_list_field(wide(of), true);
+            vec![field("values", DataType::List(Arc::new(value)))]
         }
         false => vec![field("count", DataType::UInt64), field("sum", SUM)],
     }
+}
+
+/// The type of 64 bits that whole numbers of a type fit.
+fn wide(of: &DataType) -> DataType {
+    if *of == DataType::UInt64 { DataType::UInt64 } else { DataType::Int64 }
+}
+
+/// A whole number of 64 bits.
+trait Whole: Copy + Into<i128> {
+    /// Its upper and its lower half.
+    fn halves(self) -> (i64, u64);
+    fn bits(self) -> u64;
+}
+
+impl Whole for i64 {
+    fn halves(self) -> (i64, u64) {
+        (self >> 32, u64::from(self as u32))
+    }
+
+    fn bits(self) -> u64 {
+        self as u64
+    }
+}
+
+impl Whole for u64 {
+    fn halves(self) -> (i64, u64) {
+        ((self >> 32) as i64, u64::from(self as u32))
+    }
+
+    fn bits(self) -> u64 {
+        self
+    }
+}
+
+/// What values come to. Their halves are added up side by side.
+fn sum(values: &[impl Whole]) -> i128 {
+    // So many halves do not wrap around.
+    values
+        .chunks(1 << 30)
+        .map(|values| {
+            let (upper, lower) = values.iter().fold((0_i64, 0_u64), |(upper, lower), value| {
+                let halves = value.halves();
+                (upper + halves.0, lower + halves.1)
+            });
+            (i128::from(upper) << 32) + i128::from(lower)
+        })
+        .sum()
 }
 
 /// Calls a closure with a column of whole numbers of 64 bits.
@@ -76,70 +124,94 @@ fn mean(sum: i128, count: u64) -> f64 {
     sum as f64 / count as f64
 }
 
-fn decimals(sums: Vec<i128>) -> Result<ArrayRef> {
-    Ok(Arc::new(Decimal128Array::from(sums).with_data_type(SUM)))
+/// Which values count.
+#[derive(Debug)]
+enum Counted {
+    All,
+    /// Each once: the bits of those that are there.
+    Once(HashSet<u64>),
+    /// Each once while it is in a window: how often that is.
+    OnceWithin(HashMap<u64, u64>),
 }
 
 /// The mean of one group, or in one window.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WholeMean {
     count: u64,
     sum: i128,
-    /// How often each value is there, where each counts once.
-    values: Option<HashMap<i128, u64>>,
+    counted: Counted,
+    /// The type of the values of 64 bits.
+    wide: DataType,
 }
 
 impl WholeMean {
-    pub(super) fn new(is_distinct: bool) -> Self {
-        Self { values: is_distinct.then(HashMap::new), ..Self::default() }
+    pub(super) fn new(of: &DataType, frame: Frame) -> Self {
+        let counted = match frame {
+            Frame::Grows(false) | Frame::Slides(false) => Counted::All,
+            Frame::Grows(true) => Counted::Once(HashSet::default()),
+            Frame::Slides(true) => Counted::OnceWithin(HashMap::default()),
+        };
+        Self { count: 0, sum: 0, counted, wide: wide(of) }
     }
 
-    fn add(&mut self, value: i128) {
-        if let Some(values) = &mut self.values {
-            let times = values.entry(value).or_default();
-            *times += 1;
-            if *times > 1 {
-                return;
+    fn add<T: ArrowPrimitiveType<Native: Whole>>(&mut self, values: &PrimitiveArray<T>) {
+        match &mut self.counted {
+            Counted::All if values.null_count() == 0 => {
+                self.count += values.len() as u64;
+                self.sum += sum(values.values());
+            }
+            Counted::All => values.iter().flatten().for_each(|value| {
+                self.count += 1;
+                self.sum += value.into();
+            }),
+            Counted::Once(seen) => {
+                for value in values.iter().flatten().filter(|value| seen.insert(value.bits())) {
+                    self.count += 1;
+                    self.sum += value.into();
+                }
+            }
+            Counted::OnceWithin(times) => {
+                for value in values.iter().flatten() {
+                    let times = times.entry(value.bits()).or_default();
+                    *times += 1;
+                    if *times == 1 {
+                        self.count += 1;
+                        self.sum += value.into();
+                    }
+                }
             }
         }
-        self.count += 1;
-        self.sum += value;
     }
 
-    fn take(&mut self, value: i128) {
-        if let Some(values) = &mut self.values {
-            let Some(times) = values.get_mut(&value) else { return };
-            *times -= 1;
-            if *times > 0 {
-                return;
+    fn take<T: ArrowPrimitiveType<Native: Whole>>(&mut self, values: &PrimitiveArray<T>) {
+        for value in values.iter().flatten() {
+            if let Counted::OnceWithin(times) = &mut self.counted {
+                let Some(left) = times.get_mut(&value.bits()) else { continue };
+                *left -= 1;
+                if *left > 0 {
+                    continue;
+                }
+                times.remove(&value.bits());
             }
-            values.remove(&value);
+            self.count -= 1;
+            self.sum -= value.into();
         }
-        self.count -= 1;
-        self.sum -= value;
     }
-}
-
-fn each<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, with: impl FnMut(i128))
-where
-    T::Native: Into<i128>,
-{
-    values.iter().flatten().map(Into::into).for_each(with);
 }
 
 impl Accumulator for WholeMean {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        with_whole!(&columns[0], |values| each(values, |value| self.add(value)));
+        with_whole!(&columns[0], |values| self.add(values));
         Ok(())
     }
 
     fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        with_whole!(&columns[0], |values| each(values, |value| self.take(value)));
+        with_whole!(&columns[0], |values| self.take(values));
         Ok(())
     }
 
     fn supports_retract_batch(&self) -> bool {
-        true
+        !matches!(self.counted, Counted::Once(_))
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
@@ -147,12 +219,16 @@ impl Accumulator for WholeMean {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(match &self.values {
-            Some(values) => {
-                let values = decimals(values.keys().copied().collect())?;
+        Ok(match &mut self.counted {
+            Counted::Once(seen) => {
+                let bits = UInt64Array::from_iter_values(seen.drain());
+                let values: ArrayRef = match self.wide {
+                    DataType::UInt64 => Arc::new(bits),
+                    _ => Arc::new(bits.unary::<_, Int64Type>(|bits| bits as i64)),
+                };
                 vec![SingleRowListArrayBuilder::new(values).build_list_scalar()]
             }
-            None => vec![
+            _ => vec![
                 ScalarValue::UInt64(Some(self.count)),
                 ScalarValue::Decimal128(Some(self.sum), 38, 0),
             ],
@@ -160,11 +236,11 @@ impl Accumulator for WholeMean {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        if self.values.is_some() {
-            for values in states[0].as_list::<i32>().iter().flatten() {
-                each(values.as_primitive::<Decimal128Type>(), |value| self.add(value));
-            }
-            return Ok(());
+        if matches!(self.counted, Counted::Once(_)) {
+            return states[0].as_list::<i32>().iter().flatten().try_for_each(|values| {
+                with_whole!(&values, |values| self.add(values));
+                Ok(())
+            });
         }
         self.count += states[0].as_primitive::<UInt64Type>().iter().flatten().sum::<u64>();
         self.sum += states[1].as_primitive::<Decimal128Type>().iter().flatten().sum::<i128>();
@@ -172,8 +248,12 @@ impl Accumulator for WholeMean {
     }
 
     fn size(&self) -> usize {
-        let values = self.values.as_ref().map_or(0, HashMap::capacity);
-        size_of_val(self) + values * size_of::<(i128, u64)>()
+        let values = match &self.counted {
+            Counted::All => 0,
+            Counted::Once(seen) => seen.allocation_size(),
+            Counted::OnceWithin(times) => times.allocation_size(),
+        };
+        size_of_val(self) + values
     }
 }
 
@@ -230,7 +310,8 @@ impl GroupsAccumulator for WholeMeans {
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let counts = emit_to.take_needed(&mut self.counts);
         let sums = emit_to.take_needed(&mut self.sums);
-        Ok(vec![Arc::new(UInt64Array::from(counts)), decimals(sums)?])
+        let sums = Decimal128Array::from(sums).with_data_type(SUM);
+        Ok(vec![Arc::new(UInt64Array::from(counts)), Arc::new(sums)])
     }
 
     fn merge_batch(

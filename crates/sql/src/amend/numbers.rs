@@ -1,0 +1,69 @@
+//! Numbers of several types beside each other.
+//!
+//! A decimal beside a float is a float, as in DuckDB. DataFusion makes decimals of both, of 15 digits before their point and 15
+//! behind it, which NaN, an infinity and large floats do not fit.
+//!
+//! What one of several numbers is chosen of, and the columns of sets (`nodes.rs`), are of the type that all of them have in
+//! common from here on. DataFusion says before the types are coerced that they are of the first one's, and so of all that is
+//! compared with them.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
+use datafusion::logical_expr::{Expr, ExprSchemable, cast};
+
+use super::{chosen, compared};
+
+/// A comparison of decimals with floats as one of floats, and what one of several numbers is chosen of in one type.
+pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_amended = false;
+    let parts = chosen::parts(&mut expr);
+    let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(schema).ok()).collect();
+    if let Some(to) = common(&types).filter(|_| types.len() == parts.len()) {
+        for (part, of) in parts.into_iter().zip(&types) {
+            if *of != to && !of.is_null() {
+                *part = cast(std::mem::take(part), to.clone());
+                is_amended = true;
+            }
+        }
+    }
+    match beside_float(&compared::types(&expr, schema)) {
+        Some(float) => compared::map(expr, schema, &|part, schema| as_float(part, schema, &float)),
+        None if is_amended => Ok(Transformed::yes(expr)),
+        None => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A decimal as a float.
+pub(super) fn as_float(
+    expr: Expr,
+    schema: &DFSchema,
+    float: &DataType,
+) -> Result<Transformed<Expr>> {
+    Ok(match expr.get_type(schema)?.is_decimal() {
+        true => Transformed::yes(cast(expr, float.clone())),
+        false => Transformed::no(expr),
+    })
+}
+
+/// What decimals become beside floats, if both are there.
+pub(super) fn beside_float(types: &[DataType]) -> Option<DataType> {
+    let widest =
+        types.iter().filter(|of| of.is_floating()).max_by_key(|of| of.primitive_width())?;
+    types.iter().any(DataType::is_decimal).then(|| widest.clone())
+}
+
+/// The type that numbers of several types have in common.
+pub(super) fn common(types: &[DataType]) -> Option<DataType> {
+    let known = || types.iter().filter(|of| !of.is_null());
+    let first = known().next()?;
+    if !known().all(DataType::is_numeric) || known().all(|of| of == first) {
+        return None;
+    }
+    match beside_float(types) {
+        Some(float) => Some(float),
+        None => known().try_fold(first.clone(), |all, of| type_union_coercion(&all, of)),
+    }
+}
