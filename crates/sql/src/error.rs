@@ -51,11 +51,15 @@ fn from_panic(source: &impl std::fmt::Display) -> Error {
 }
 
 fn from_exhausted(message: &str) -> Error {
+    // Who of the engine asks, and what others have, says nothing to who asked the question.
+    let more =
+        message.split_once("allocate additional ").and_then(|(_, rest)| rest.split_once(" for "));
+    let message =
+        more.map_or_else(|| plain(message), |(bytes, _)| format!("{bytes} more were asked for"));
     Error::limit(format!(
         "the query needs more memory than it may use: ask for less time, fewer sensors or fewer \
          groups, or start the process with more than its budget of now, as in --memory 2GiB, or \
-         tidefall.open(path, memory_mib=2048) in Python; queries have a quarter of it ({})",
-        plain(message)
+         tidefall.open(path, memory_mib=2048) in Python; queries have a quarter of it ({message})"
     ))
 }
 

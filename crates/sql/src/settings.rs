@@ -1,5 +1,6 @@
 //! What `SET` may change.
 
+use datafusion::arrow::array::timezone::Tz;
 use datafusion::common::extensions_options;
 use datafusion::config::ConfigExtension;
 use datafusion::sql::sqlparser::ast::{Expr, Set, Statement, Value};
@@ -38,6 +39,22 @@ pub(crate) fn check_free(variable: &str) -> Result<()> {
     }
     Err(Error::unsupported(format!(
         "{variable} cannot be set by a statement; tidefall.metrics, datafusion.explain.* and the time zone can"
+    )))
+}
+
+/// Checks that a time zone is one, as it is used only later.
+///
+/// # Errors
+/// `Invalid` if it is not known.
+pub(crate) fn check_zone(variable: &str, values: &[Expr]) -> Result<()> {
+    let name = variable.to_ascii_lowercase();
+    let [Expr::Value(value)] = values else { return Ok(()) };
+    let Value::SingleQuotedString(zone) = &value.value else { return Ok(()) };
+    if !(name.ends_with("time_zone") || name == "timezone") || zone.parse::<Tz>().is_ok() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{zone:?} is no time zone; write one as 'Europe/Berlin', 'UTC' or '+02:00'"
     )))
 }
 

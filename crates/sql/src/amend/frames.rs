@@ -86,7 +86,7 @@ impl Digits {
         let (start, start_digits) = self.settled(start)?;
         let (end, end_digits) = self.settled(end)?;
         let behind_point = self.behind_point.max(start_digits).max(end_digits);
-        // What is added may have one digit more than the numbers, and so may the sum.
+        // What is added may have two digits more than the numbers, and so may the sum.
         let precision = u8::try_from(self.before_point + 2 + behind_point).ok()?;
         let scale = i8::try_from(behind_point).ok()?;
         let to = if precision <= DECIMAL128_MAX_PRECISION {
@@ -127,9 +127,9 @@ impl Digits {
             return Some((format!("-{text}"), behind_point));
         }
         let (before, behind) = decimal(text)?;
-        // What reaches all numbers from each of them reaches no further.
+        // What reaches all numbers from each of them, from one end to the other, reaches no further.
         if before.len() > self.before_point + 1 {
-            return Some((format!("1{}", "0".repeat(self.before_point)), 0));
+            return Some((format!("1{}", "0".repeat(self.before_point + 1)), 0));
         }
         let kept = self.behind_point + FINER;
         let behind = match behind.get(..kept).filter(|_| behind.len() > kept) {
@@ -197,10 +197,10 @@ mod tests {
         assert_eq!(offset(whole, "9007199254740993e0"), found("9007199254740993", 0));
         assert_eq!(offset(whole, "1e-300"), found("0.000000005", 9));
         assert_eq!(offset(whole, "0.12345678901"), found("0.123456785", 9));
-        let most = found("100000000000000000000", 0);
+        let most = found("1000000000000000000000", 0);
         assert_eq!(offset(whole, "1e300"), most);
         assert_eq!(offset(whole, &"9".repeat(60)), most);
-        assert_eq!(offset(&DataType::Decimal128(10, 2), "1e300"), found("100000000", 0));
+        assert_eq!(offset(&DataType::Decimal128(10, 2), "1e300"), found("1000000000", 0));
         assert_eq!(offset(whole, "-0.5"), found("-0.5", 1));
         for refused in ["NaN", "", ".", "5 DAY", "e5", "1e"] {
             assert_eq!(offset(whole, refused), None, "{refused}");

@@ -9,6 +9,7 @@
 //!   values of their own. Floats get their one form where that can be seen.
 //! - `aggregates.rs`: tags are ordered and counted as texts.
 //! - `../functions/between.rs`: `BETWEEN` draws what is random once, and compares lists and structs as they are ordered.
+//! - `../functions/listed.rs`: what each row has of its own in an `IN` list is no constant.
 //! - `../functions/nested_order.rs`: lists and structs are compared as they are ordered.
 //! - `../functions/years.rs`: the year of a time is not compared with one that ends beyond the range of times.
 //! - `subqueries.rs`: a subquery without a row is NULL, whatever its column is.
@@ -53,7 +54,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{
-    amend_window, between, bounded, first_known, nested_order, with_whole_years,
+    amend_window, between, bounded, first_known, listed, nested_order, with_whole_years,
 };
 use crate::names::unnamed;
 
@@ -144,6 +145,7 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         // Before what becomes more than one call, of which only the outer one would be looked at.
         let kept = kept.transform_data(|node| floats::amend(node, schema))?;
         let kept = kept.transform_data(|node| Ok(between(node, schema)))?;
+        let kept = kept.transform_data(listed)?;
         let kept = kept.transform_data(|node| Ok(first_known(node)))?;
         kept.transform_data(|node| nested_order(node, schema))
     })?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinConstraint};
+use datafusion::common::{Column, DFSchema, JoinConstraint, JoinType, NullEquality, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -49,9 +49,9 @@ fn transformed(plan: LogicalPlan, is_amended: bool) -> Transformed<LogicalPlan> 
 }
 
 /// The keys of a join, which are compared with each other.
-fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+fn keys(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let (mut join, mut is_amended) = difference(join)?;
     let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
-    let mut is_amended = false;
     for (left, right) in &mut join.on {
         if zones::mixes(&[left.get_type(left_schema)?, right.get_type(right_schema)?]) {
             *left = zones::without_zone(std::mem::take(left), left_schema)?.data;
@@ -64,14 +64,47 @@ fn keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
             *right = numbers::as_float(std::mem::take(right), right_schema, &float)?.data;
             is_amended = true;
         }
-        is_amended |= spans::by_length(left, left_schema)?;
-        is_amended |= spans::by_length(right, right_schema)?;
+        let types = [left.get_type(left_schema)?, right.get_type(right_schema)?];
+        if types.iter().any(spans::is_interval) {
+            is_amended |= spans::span_by_length(left, left_schema)?;
+            is_amended |= spans::span_by_length(right, right_schema)?;
+        }
     }
     if is_amended {
         // Those of `USING` are columns.
         join.join_constraint = JoinConstraint::On;
     }
     Ok(transformed(LogicalPlan::Join(join), is_amended))
+}
+
+/// `EXCEPT` and `INTERSECT`, which are joins of the left side: its numbers are of the type that both sides have in common before it
+/// has each row once. Says whether it is one with others.
+fn difference(mut join: Join) -> Result<(Join, bool)> {
+    let is_set = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && join.on.len() == join.left.schema().fields().len();
+    let LogicalPlan::Distinct(Distinct::All(input)) = &*join.left else { return Ok((join, false)) };
+    if !is_set {
+        return Ok((join, false));
+    }
+    let (left_schema, right_schema) = (join.left.schema(), join.right.schema());
+    let types = join.on.iter().map(|(left, right)| {
+        Ok(numbers::common(&[left.get_type(left_schema)?, right.get_type(right_schema)?]))
+    });
+    let types = types.collect::<Result<Vec<_>>>()?;
+    let (input, is_amended) =
+        project(Arc::clone(input), |column, expr, schema| match &types[column] {
+            Some(to) => in_type(expr, schema, to),
+            None => Ok(Transformed::no(expr)),
+        })?;
+    if !is_amended {
+        return Ok((join, false));
+    }
+    join.left = Arc::new(LogicalPlan::Distinct(Distinct::All(input)));
+    match LogicalPlan::Join(join).recompute_schema()? {
+        LogicalPlan::Join(join) => Ok((join, true)),
+        _ => internal_err!("a join is one with another schema, too"),
+    }
 }
 
 /// Sets whose columns are times of both kinds, or numbers of several types.

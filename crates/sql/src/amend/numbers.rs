@@ -19,7 +19,11 @@ use super::{chosen, compared};
 /// A comparison of decimals with floats as one of floats, and what one of several numbers is chosen of in one type.
 pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_amended = false;
-    let parts = chosen::parts(&mut expr);
+    let parts = match expr {
+        // What stands for rows that are not there is of the type of those that are.
+        Expr::WindowFunction(_) => Vec::new(),
+        _ => chosen::parts(&mut expr),
+    };
     let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(schema).ok()).collect();
     if let Some(to) = common(&types).filter(|_| types.len() == parts.len()) {
         for (part, of) in parts.into_iter().zip(&types) {
@@ -36,23 +40,28 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     }
 }
 
-/// A decimal as a float.
+/// A number of another type as a float.
 pub(super) fn as_float(
     expr: Expr,
     schema: &DFSchema,
     float: &DataType,
 ) -> Result<Transformed<Expr>> {
-    Ok(match expr.get_type(schema)?.is_decimal() {
+    let of = expr.get_type(schema)?;
+    Ok(match of.is_numeric() && !of.is_floating() {
         true => Transformed::yes(cast(expr, float.clone())),
         false => Transformed::no(expr),
     })
 }
 
-/// What decimals become beside floats, if both are there.
+/// What all numbers become beside floats, if DataFusion would make decimals of them: where one of them is one, or whole numbers of
+/// 64 bits are beside such without a sign.
 pub(super) fn beside_float(types: &[DataType]) -> Option<DataType> {
     let widest =
         types.iter().filter(|of| of.is_floating()).max_by_key(|of| of.primitive_width())?;
-    types.iter().any(DataType::is_decimal).then(|| widest.clone())
+    let has = |is: fn(&DataType) -> bool| types.iter().any(is);
+    let are_decimals = has(DataType::is_decimal)
+        || (has(DataType::is_signed_integer) && has(|of| *of == DataType::UInt64));
+    are_decimals.then(|| widest.clone())
 }
 
 /// The type that numbers of several types have in common.

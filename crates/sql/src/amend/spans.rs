@@ -138,6 +138,15 @@ pub(super) fn by_length(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     replace(expr, schema, length)
 }
 
+/// The same of an interval and of a difference of times.
+pub(super) fn span_by_length(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let is_difference = matches!(expr.get_type(schema)?, DataType::Duration(_));
+    if is_difference {
+        *expr = length(std::mem::take(expr));
+    }
+    Ok(is_difference || by_length(expr, schema)?)
+}
+
 /// Brings an interval into the form of all those that are as long, and says whether it is one.
 pub(super) fn in_one_form(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     replace(expr, schema, |span| {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
@@ -21,11 +21,31 @@ use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, c
 
 use super::casts::is_utc;
 use super::compared;
+use super::texts::is_text;
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let of_float = of_float(expr, schema)?;
+    let of_text = of_text(expr, schema)?;
+    let of_float = of_text.transform_data(|expr| of_float(expr, schema))?;
     of_float.transform_data(|expr| in_zone(expr, schema))
+}
+
+/// `to_timestamp` of a text alone as a cast, which reads all forms of times (`texts.rs`).
+fn of_text(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
+    let is_one = call.func.name().starts_with("to_timestamp");
+    let [text] = &call.args[..] else { return Ok(Transformed::no(expr)) };
+    if !is_one || !is_text(&text.get_type(schema)?) {
+        return Ok(Transformed::no(expr));
+    }
+    let shown = expr.get_type(schema)?;
+    let moment = cast(text.clone(), DataType::Timestamp(TimeUnit::Nanosecond, None));
+    let moment = match shown {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => moment,
+        DataType::Timestamp(unit, _) => cast(moment, DataType::Timestamp(unit, None)),
+        _ => return Ok(Transformed::no(expr)),
+    };
+    Ok(Transformed::yes(in_type(moment, shown)))
 }
 
 /// `to_timestamp` of seconds with a fraction. DataFusion has the last time for all that is beyond it.

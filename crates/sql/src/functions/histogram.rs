@@ -139,19 +139,18 @@ impl Parts {
         self.buckets + 2
     }
 
-    /// The part in which a value lies; none for NaN.
-    fn place(self, value: f64) -> Option<usize> {
-        Some(match value {
-            _ if value.is_nan() => return None,
+    /// The part in which a value lies. NaN is greater than all others.
+    fn place(self, value: f64) -> usize {
+        match value {
             _ if value < self.low => 0,
-            _ if value >= self.high => self.buckets + 1,
+            _ if value >= self.high || value.is_nan() => self.buckets + 1,
             _ => {
                 // The whole difference may be more than there is.
                 let half = self.high / 2.0 - self.low / 2.0;
                 let part = (value / 2.0 - self.low / 2.0) / half;
                 ((part * self.buckets as f64) as usize).min(self.buckets - 1) + 1
             }
-        })
+        }
     }
 
     /// The part that a state names.
@@ -176,8 +175,8 @@ impl Counts {
             return;
         }
         self.counts.resize(self.parts.width(), 0);
-        for place in values.iter().flatten().filter_map(|value| self.parts.place(value)) {
-            self.counts[place] += step;
+        for value in values.iter().flatten() {
+            self.counts[self.parts.place(value)] += step;
         }
     }
 }

@@ -67,10 +67,10 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         DfStatement::Statement(inner) => *inner,
         DfStatement::Explain(ref explain) => {
             if let DfStatement::Statement(inner) = &*explain.statement
-                && matches!(&**inner, Statement::Insert(_))
+                && let Statement::Insert(_) | Statement::Delete(_) = &**inner
             {
                 return Err(Error::unsupported(
-                    "EXPLAIN has nothing to say of INSERT; try its SELECT",
+                    "EXPLAIN has nothing to say of INSERT and DELETE; try a SELECT with the same rows",
                 ));
             }
             return Ok(Action::Plan(statement));
@@ -98,8 +98,9 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         }
         Statement::Insert(insert) => Action::Insert(Box::new(insert)),
         Statement::Delete(_) => Action::Delete(again(inner)),
-        Statement::Set(Set::SingleAssignment { ref variable, .. }) => {
+        Statement::Set(Set::SingleAssignment { ref variable, ref values, .. }) => {
             settings::check_free(&variable.to_string())?;
+            settings::check_zone(&variable.to_string(), values)?;
             Action::Set(again(settings::read_switch(inner)))
         }
         Statement::Query(_)
@@ -159,12 +160,17 @@ impl TableChange {
                 }
             }
             Self::Drop { names, if_exists } => {
-                for name in &names {
-                    if !if_exists || db.schema(name).is_ok() {
-                        db.drop_table(name)?;
+                let mut dropped = Vec::new();
+                for name in names {
+                    if !if_exists || db.schema(&name).is_ok() {
+                        db.drop_table(&name)?;
+                        dropped.push(name);
                     }
                 }
-                status(&format!("table {} dropped", names.join(", ")))
+                match dropped.is_empty() {
+                    true => status("there is no such table"),
+                    false => status(&format!("table {} dropped", dropped.join(", "))),
+                }
             }
         })
         .await

@@ -78,10 +78,8 @@ impl GroupsAccumulator for Groups {
                 continue;
             }
             self.has_rows[*group] = true;
-            if values.is_valid(row)
-                && let Some(place) = self.parts.place(values.value(row))
-            {
-                self.add(*group, place, 1);
+            if values.is_valid(row) {
+                self.add(*group, self.parts.place(values.value(row)), 1);
             }
         }
         Ok(())
