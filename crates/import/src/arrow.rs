@@ -1,7 +1,5 @@
 //! Arrow record batches into write batches.
 
-mod decimal;
-
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -18,7 +16,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use chrono::DateTime;
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
-    Result, RowError, TableSchema, TagColumn, WriteBatch, parse_time,
+    Result, RowError, TableSchema, TagColumn, WriteBatch, nearest_floats, parse_time,
 };
 
 use crate::csv::{TimeParser, is_rather_time};
@@ -341,7 +339,9 @@ fn field_values(name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) -> Resul
         DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => decimal::floats(name, values),
+        | DataType::Decimal256(..) => {
+            nearest_floats(values, &DataType::Float64).ok_or_else(|| not_stored(name, ty))
+        }
         DataType::Dictionary(_, inner) => {
             // Text is repeated for each row in a form that cannot take more than 2 GiB, and nothing else that can be long.
             let plain = match FieldType::from_arrow(inner) {

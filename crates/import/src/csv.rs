@@ -32,7 +32,7 @@ use parse::{BlockParser, ParsedBlock};
 pub use infer::CsvSchema;
 pub(crate) use infer::{SeenType, format_of, is_rather_time};
 pub(crate) use parse::constant_tag;
-pub(crate) use scalar::{EXACT_MAX, POWERS_OF_TEN, quoted};
+pub(crate) use scalar::quoted;
 pub(crate) use time::TimeParser;
 pub use time::{TimeFormat, TimeUnit};
 

@@ -6,6 +6,7 @@
 
 mod batch;
 mod clock;
+mod decimals;
 mod error;
 mod floats;
 mod ids;
@@ -16,6 +17,7 @@ pub use batch::{
     FieldColumn, NO_TAG, RowError, Series, SeriesBatch, TagColumn, WriteBatch, text_bytes,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use decimals::{EXACT_MAX, POWERS_OF_TEN, nearest_floats};
 pub use error::{Error, ErrorKind, Result};
 pub use floats::{OneForm, one_form};
 pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};

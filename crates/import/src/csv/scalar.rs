@@ -1,15 +1,6 @@
 //! Numbers, booleans and missing values in text.
 
-use tidefall_types::FieldType;
-
-/// Powers of ten that `f64` holds exactly.
-pub(crate) const POWERS_OF_TEN: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
-
-/// Every whole number up to here is an `f64`.
-pub(crate) const EXACT_MAX: u64 = 1 << 53;
+use tidefall_types::{EXACT_MAX, FieldType, POWERS_OF_TEN};
 
 /// As many decimal digits always fit a `u64`.
 const DIGITS_MAX: usize = 19;

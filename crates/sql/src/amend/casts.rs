@@ -17,12 +17,9 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow_select::dictionary::garbage_collect_any_dictionary;
-use datafusion::arrow::array::{ArrayRef, AsArray};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::CastOptions;
-use datafusion::arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float32Type, Float64Type,
-    TimeUnit,
-};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
@@ -31,7 +28,7 @@ use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, TryCast, Volatility,
 };
-use tidefall_types::Error;
+use tidefall_types::{Error, nearest_floats};
 
 use super::texts::is_text;
 use crate::error::to_datafusion;
@@ -215,48 +212,16 @@ impl ScalarUDFImpl for KeptCast {
     }
 }
 
-/// Decimals as the floats next to them. Arrow divides what may have been rounded before.
+/// Decimals as the floats next to them, if that is the cast.
 fn floats_of_decimals(given: &ColumnarValue, to: &DataType) -> Result<Option<ColumnarValue>> {
-    let from = given.data_type();
-    let (DataType::Decimal32(_, scale)
-    | DataType::Decimal64(_, scale)
-    | DataType::Decimal128(_, scale)) = from
-    else {
-        return Ok(None);
-    };
-    let decimals = given.cast_to(&DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale), None)?;
-    let decimals = match decimals {
-        ColumnarValue::Array(decimals) => decimals,
-        ColumnarValue::Scalar(decimal) => decimal.to_array()?,
-    };
-    let decimals = decimals.as_primitive::<Decimal128Type>();
-    let floats: ArrayRef =
-        match to {
-            DataType::Float64 => {
-                Arc::new(decimals.unary::<_, Float64Type>(|digits| float_of(digits, scale)))
-            }
-            DataType::Float32 => Arc::new(decimals.unary::<_, Float32Type>(|digits| {
-                written(digits, scale).parse().unwrap_or(f32::NAN)
-            })),
-            _ => return Ok(None),
-        };
-    Ok(Some(match given {
-        ColumnarValue::Array(_) => ColumnarValue::Array(floats),
-        ColumnarValue::Scalar(_) => ColumnarValue::Scalar(ScalarValue::try_from_array(&floats, 0)?),
-    }))
-}
-
-fn float_of(digits: i128, scale: i8) -> f64 {
-    const EXACT_MAX: u128 = 1 << f64::MANTISSA_DIGITS;
-    match scale {
-        // Both are floats as they are, so that dividing rounds once.
-        0..=22 if digits.unsigned_abs() <= EXACT_MAX => digits as f64 / 10_f64.powi(scale.into()),
-        _ => written(digits, scale).parse().unwrap_or(f64::NAN),
+    match given {
+        ColumnarValue::Array(values) => Ok(nearest_floats(values, to).map(ColumnarValue::Array)),
+        ColumnarValue::Scalar(value) => {
+            let float = nearest_floats(&value.to_array()?, to);
+            let float = float.map(|float| ScalarValue::try_from_array(&float, 0)).transpose()?;
+            Ok(float.map(ColumnarValue::Scalar))
+        }
     }
-}
-
-fn written(digits: i128, scale: i8) -> String {
-    format!("{digits}e{}", -i32::from(scale))
 }
 
 /// What is cast, and to what, if `expr` is a cast that stays on its column.

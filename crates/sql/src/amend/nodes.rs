@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection,
-    Union, cast,
+    Union,
 };
 
 use super::{numbers, spans, zones};
@@ -94,7 +94,7 @@ fn difference(mut join: Join) -> Result<(Join, bool)> {
     let types = types.collect::<Result<Vec<_>>>()?;
     let (input, is_amended) =
         project(Arc::clone(input), |column, expr, schema| match &types[column] {
-            Some(to) => in_type(expr, schema, to),
+            Some(to) => numbers::in_type(expr, schema, to),
             None => Ok(Transformed::no(expr)),
         })?;
     if !is_amended {
@@ -128,7 +128,7 @@ fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     }
     let inputs = union.inputs.into_iter().map(|input| {
         let plain = |column: usize, expr: Expr, schema: &DFSchema| match &numbers[column] {
-            Some(to) => in_type(expr, schema, to),
+            Some(to) => numbers::in_type(expr, schema, to),
             None if with_zones[column] => zones::without_zone(expr, schema),
             None => Ok(Transformed::no(expr)),
         };
@@ -136,13 +136,6 @@ fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
-}
-
-fn in_type(expr: Expr, schema: &DFSchema, to: &DataType) -> Result<Transformed<Expr>> {
-    Ok(match expr.get_type(schema)? {
-        of if of == *to => Transformed::no(expr),
-        _ => Transformed::yes(cast(expr, to.clone())),
-    })
 }
 
 /// A side of `UNION BY NAME` with the types of its columns: DataFusion says of them all that they are those of the first side.

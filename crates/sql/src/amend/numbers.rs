@@ -26,18 +26,24 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     };
     let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(schema).ok()).collect();
     if let Some(to) = common(&types).filter(|_| types.len() == parts.len()) {
-        for (part, of) in parts.into_iter().zip(&types) {
-            if *of != to && !of.is_null() {
-                *part = cast(std::mem::take(part), to.clone());
-                is_amended = true;
-            }
+        for part in parts {
+            *part = in_type(std::mem::take(part), schema, &to)?.data;
         }
+        is_amended = true;
     }
     match beside_float(&compared::types(&expr, schema)) {
         Some(float) => compared::map(expr, schema, &|part, schema| as_float(part, schema, &float)),
         None if is_amended => Ok(Transformed::yes(expr)),
         None => Ok(Transformed::no(expr)),
     }
+}
+
+/// A number in a type.
+pub(super) fn in_type(expr: Expr, schema: &DFSchema, to: &DataType) -> Result<Transformed<Expr>> {
+    Ok(match expr.get_type(schema)? == *to {
+        true => Transformed::no(expr),
+        false => Transformed::yes(cast(expr, to.clone())),
+    })
 }
 
 /// A number of another type as a float.

@@ -55,7 +55,7 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, TypeSignature,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
@@ -151,6 +151,19 @@ fn may_be_long(data_type: &DataType) -> bool {
     !data_type.is_primitive() && !data_type.is_null() && *data_type != DataType::Boolean
 }
 
+/// A signature that takes more than before.
+fn with_more(plain: &Signature, more: Vec<TypeSignature>) -> Signature {
+    if more.is_empty() {
+        return plain.clone();
+    }
+    let mut all = match &plain.type_signature {
+        TypeSignature::OneOf(known) => known.clone(),
+        only => vec![only.clone()],
+    };
+    all.extend(more);
+    Signature { type_signature: TypeSignature::OneOf(all), ..plain.clone() }
+}
+
 impl Amended {
     /// The amended form of one of [`NAMES`].
     pub(super) fn of(inner: &AggregateUDF) -> Self {
@@ -165,11 +178,11 @@ impl Amended {
             "array_agg" | "string_agg" => Amendment::Collect,
             _ => Amendment::Form,
         };
-        let signature = match amendment {
-            Amendment::Mean => whole_mean::signature(inner.signature()),
-            _ => inner.signature().clone(),
-        };
-        let signature = times::signature(amendment, &signature);
+        let mut more = times::takes(amendment);
+        if amendment == Amendment::Mean {
+            more.push(whole_mean::takes());
+        }
+        let signature = with_more(inner.signature(), more);
         Self { inner: inner.clone(), amendment, signature, whole: None, is_over: false }
     }
 

@@ -20,9 +20,7 @@ use datafusion::common::ScalarValue;
 use datafusion::common::types::{NativeType, logical_date, logical_float64};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    Accumulator, Coercion, Signature, TypeSignature, TypeSignatureClass,
-};
+use datafusion::logical_expr::{Accumulator, Coercion, TypeSignature, TypeSignatureClass};
 use tidefall_types::{Error, NS_PER_DAY};
 
 use super::Amendment;
@@ -56,8 +54,8 @@ pub(super) fn answer_type(amendment: Amendment, of: &DataType) -> Option<DataTyp
     }
 }
 
-/// The signature of a function of numbers, with times and spans where they have an answer.
-pub(super) fn signature(amendment: Amendment, plain: &Signature) -> Signature {
+/// The times and spans that a function of numbers takes, where they have an answer.
+pub(super) fn takes(amendment: Amendment) -> Vec<TypeSignature> {
     let time = Coercion::new_implicit(
         TypeSignatureClass::Timestamp,
         vec![TypeSignatureClass::Native(logical_date())],
@@ -72,15 +70,11 @@ pub(super) fn signature(amendment: Amendment, plain: &Signature) -> Signature {
     let others = match amendment {
         Amendment::Mean | Amendment::Median => Vec::new(),
         Amendment::Percentile => vec![part],
-        _ => return plain.clone(),
-    };
-    let mut all = match &plain.type_signature {
-        TypeSignature::OneOf(known) => known.clone(),
-        only => vec![only.clone()],
+        _ => return Vec::new(),
     };
     let values = [time].into_iter().chain(spans.map(Coercion::new_exact));
-    all.extend(values.map(|value| TypeSignature::Coercible([&[value][..], &others[..]].concat())));
-    Signature { type_signature: TypeSignature::OneOf(all), ..plain.clone() }
+    let takes = |value| TypeSignature::Coercible([&[value][..], &others[..]].concat());
+    values.map(takes).collect()
 }
 
 /// What is kept between the stages of an aggregation.

@@ -18,7 +18,7 @@ use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{HashMap, HashSet, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    Accumulator, Coercion, EmitTo, GroupsAccumulator, Signature, TypeSignature, TypeSignatureClass,
+    Accumulator, Coercion, EmitTo, GroupsAccumulator, TypeSignature, TypeSignatureClass,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::accumulate::accumulate;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::filter_to_nulls;
@@ -28,15 +28,9 @@ use super::percentile::Frame;
 /// Holds the sum of as many values of 64 bits as there may be rows.
 const SUM: DataType = DataType::Decimal128(38, 0);
 
-/// The signature of a mean that takes whole numbers as they are.
-pub(super) fn signature(plain: &Signature) -> Signature {
-    let whole = Coercion::new_exact(TypeSignatureClass::Integer);
-    let mut all = vec![TypeSignature::Coercible(vec![whole])];
-    match &plain.type_signature {
-        TypeSignature::OneOf(known) => all.extend(known.iter().cloned()),
-        only => all.push(only.clone()),
-    }
-    Signature { type_signature: TypeSignature::OneOf(all), ..plain.clone() }
+/// What a mean takes as it is.
+pub(super) fn takes() -> TypeSignature {
+    TypeSignature::Coercible(vec![Coercion::new_exact(TypeSignatureClass::Integer)])
 }
 
 /// What is kept between the stages of an aggregation.
