@@ -16,6 +16,8 @@ pub struct Together {
     pub types: BTreeMap<String, FieldType>,
     /// Those that are text, though half of the values and more are numbers.
     pub mixed: BTreeSet<String>,
+    /// Those without a value, so that any type holds them.
+    pub empty: BTreeSet<String>,
     /// What was chosen where a file left a choice; each is said of the first such file alone.
     pub notes: Vec<(PathBuf, String)>,
 }
@@ -63,9 +65,11 @@ pub fn look_together(
             types.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
         )));
     }
-    let is_mixed =
-        |(name, ty): (&String, &SeenType)| (*ty == SeenType::Mixed).then(|| name.clone());
-    together.mixed = types.iter().filter_map(is_mixed).collect();
+    let those = |wanted: SeenType| {
+        let found = types.iter().filter(move |(_, ty)| **ty == wanted);
+        found.map(|(name, _)| name.clone()).collect()
+    };
+    (together.mixed, together.empty) = (those(SeenType::Mixed), those(SeenType::Nothing));
     let types = types.into_iter().map(|(name, ty)| (name, ty.field_type()));
     together.types = types.chain(told.clone()).collect();
     Ok(together)

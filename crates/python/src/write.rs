@@ -10,7 +10,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use tidefall_import::{ArrowOptions, batch_from_arrow};
-use tidefall_storage::{Ack, Db, Existing, Unknown, WriteOptions, WriteReport};
+use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions, WriteReport};
 use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch};
 
 use crate::calls::caught;
@@ -53,11 +53,17 @@ struct Sum<'a> {
 
 impl Sum<'_> {
     fn write(&mut self, batch: &WriteBatch, ack: Ack) -> Result<()> {
-        let existing = self.existing;
-        let options =
-            WriteOptions { ack, unknown: Unknown::Create, existing, ..WriteOptions::default() };
-        self.add(&self.db.write(self.table, batch, &options)?);
+        self.add(&self.db.write(self.table, batch, &WriteOptions { ack, ..self.options() })?);
         Ok(())
+    }
+
+    fn options(&self) -> WriteOptions {
+        WriteOptions {
+            unknown: Unknown::Create,
+            existing: self.existing,
+            field_types: FieldTypes::Widen,
+            ..WriteOptions::default()
+        }
     }
 
     fn add(&mut self, report: &WriteReport) {
@@ -135,7 +141,7 @@ pub(crate) fn write_series(
 ) -> Result<Written> {
     let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0), is_long: false };
     if !series.series.is_empty() {
-        sum.add(&db.load_with(table, series, Unknown::Create, existing)?);
+        sum.add(&db.load_with(table, series, &sum.options())?);
     }
     Ok(sum.written())
 }

@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 use tidefall_import::{ArrowOptions, batch_from_arrow};
-use tidefall_storage::{Ack, Db, Existing, Unknown, WriteOptions};
+use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
 use crate::app::App;
@@ -119,6 +119,7 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Writ
         ack: Ack::Durable,
         unknown: Unknown::Create,
         existing,
+        field_types: FieldTypes::Widen,
         ..WriteOptions::default()
     };
     let is_counted = existing != Existing::Replace;

@@ -240,10 +240,17 @@ impl Db {
     pub fn snapshot(&self, table: &str) -> Result<TableSnapshot> {
         let table = self.engine().table(table)?;
         table.check_whole()?;
-        // Rows first: the sensors and columns that they need are there before them.
-        let sources = table.sources()?;
-        let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
-        Ok(TableSnapshot::new(table.schema(), sensors, sources))
+        // Rows first: the sensors and columns that they need are there before them. But fields may get other types, and the
+        // rows with them.
+        loop {
+            let before = table.schema();
+            let sources = table.sources()?;
+            let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
+            let schema = table.schema();
+            if schema.fields.starts_with(&before.fields) {
+                return Ok(TableSnapshot::new(schema, sensors, sources));
+            }
+        }
     }
 
     // ---- moving readings ----

@@ -322,15 +322,16 @@ impl Engine {
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
     /// room for the names, or when nobody has tried to name them because an earlier commit has failed.
-    fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
-        let (is_named, outcome) = {
-            let mut manifest = self.manifest();
-            manifest.check_open()?;
-            let outcome = self.commit(&mut manifest, edits);
-            let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-            (!is_full, outcome)
-        };
-        if is_named {
+    pub(crate) fn commit_written(
+        &self,
+        manifest: &mut ManifestLog<State>,
+        written: Written,
+        edits: &[Edit],
+    ) -> Result<()> {
+        manifest.check_open()?;
+        let outcome = self.commit(manifest, edits);
+        let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+        if !is_full {
             written.hand_over();
         }
         outcome
@@ -350,7 +351,13 @@ impl Engine {
         if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
             self.add_what_the_log_holds(&mut edits, &written)?;
         }
-        self.commit_written(written, &edits)?;
+        self.commit_written(&mut self.manifest(), written, &edits)?;
+        self.show(table, edits, change);
+        Ok(())
+    }
+
+    /// Shows readers edits of one table that are committed, in one step, together with `change`.
+    pub(crate) fn show(&self, table: &Table, edits: Vec<Edit>, change: impl FnOnce(&mut Live)) {
         let mut live = table.live();
         change(&mut live);
         let mut removed = Vec::new();
@@ -371,7 +378,6 @@ impl Engine {
         drop(live);
         self.graveyard.watch(&removed);
         self.rows_left();
-        Ok(())
     }
 
     /// Adds edits that make new sensors and deletes durable outside of the log.
@@ -447,7 +453,7 @@ impl Engine {
         }
         let (mut edits, written) = (Vec::new(), self.written());
         self.add_what_the_log_holds(&mut edits, &written)?;
-        self.commit_written(written, &edits)
+        self.commit_written(&mut self.manifest(), written, &edits)
     }
 
     /// Cuts the log behind what is durable elsewhere.
@@ -472,7 +478,7 @@ impl Engine {
         let written = self.written();
         self.add_what_the_log_holds(&mut edits, &written)?;
         edits.push(Edit::WalFrom(from));
-        self.commit_written(written, &edits)?;
+        self.commit_written(&mut self.manifest(), written, &edits)?;
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;

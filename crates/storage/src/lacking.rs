@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use arrow_array::ArrayRef;
 use tidefall_types::{Error, FieldType, Result, RowError, TableId, TableSchema, WriteBatch};
 
 use crate::Db;
@@ -11,7 +12,8 @@ use crate::engine::Engine;
 use crate::ingest::sensors_of_rows;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
-use crate::options::{Ack, Existing, Unknown, WriteOptions};
+use crate::options::{Ack, Existing, FieldTypes, Unknown, WriteOptions};
+use crate::retype::wider_types;
 use crate::table::Table;
 use crate::write::{find_sensors, refuse_repeats};
 
@@ -73,37 +75,53 @@ impl Db {
         making.commit()
     }
 
-    /// The table with all columns that the batch needs. If it lacks any, `check` is asked before they are made whether the
-    /// write is refused, which would leave them behind. None if it says that nothing of the write is left.
+    /// The table with all fields and tags that the batch needs, and with types that can hold `columns`, all values that come for
+    /// fields. If it lacks any, `check` is asked before they are made whether the write is refused, which would leave them
+    /// behind. None if it says that nothing of the write is left.
     pub(crate) fn table_for(
         &self,
         name: &str,
         batch: &WriteBatch,
-        unknown: Unknown,
+        columns: &[(&str, &ArrayRef)],
+        options: &WriteOptions,
         check: impl FnOnce(&Planned) -> Result<bool>,
     ) -> Result<Option<Arc<Table>>> {
         let engine = self.engine();
+        let unknown = options.unknown;
         let table = match engine.table(name) {
-            Ok(table) => {
-                table.check_whole()?;
-                if unknown == Unknown::Refuse || !lacks_columns(&table.schema(), batch) {
-                    return Ok(Some(table));
-                }
-                Some(table)
-            }
+            Ok(table) => Some(table),
             Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
         };
+        let (mut lacks, mut wider) = (true, Vec::new());
         let schema = match &table {
             None => first_schema(name, batch)?,
             Some(table) => {
-                let mut schema = (*table.schema()).clone();
-                add_columns_of(batch, &mut schema)?;
-                schema
+                table.check_whole()?;
+                let mut schema = table.schema();
+                lacks = unknown == Unknown::Create && lacks_columns(&schema, batch);
+                if options.field_types == FieldTypes::Widen {
+                    wider = wider_types(table, columns)?;
+                }
+                if !lacks && wider.is_empty() {
+                    return Ok(Some(Arc::clone(table)));
+                }
+                let planned = Arc::make_mut(&mut schema);
+                wider.iter().for_each(|change| change.make(planned));
+                if lacks {
+                    add_columns_of(batch, planned)?;
+                }
+                Arc::unwrap_or_clone(schema)
             }
         };
         if !check(&Planned::of(table.clone(), schema))? {
             return Ok(None);
+        }
+        if let Some(table) = table.as_ref().filter(|_| !wider.is_empty()) {
+            self.widen(table, columns)?;
+        }
+        if !lacks {
+            return Ok(table);
         }
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;

@@ -18,6 +18,7 @@ mod db;
 mod engine;
 #[doc(hidden)]
 pub mod fuzz;
+mod gate;
 mod graveyard;
 mod ingest;
 mod inspect;
@@ -31,6 +32,7 @@ mod read;
 mod read_only;
 mod recovery;
 mod repair;
+mod retype;
 mod rows;
 mod search;
 mod segment;
@@ -50,8 +52,8 @@ pub use ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use inspect::{ModelReport, Stats, TableReport, Work};
 pub use manifest::Model;
 pub use options::{
-    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing, IfExists,
-    MEMORY_BYTES_MIN, Target, Unknown, WriteOptions, WriteReport,
+    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing,
+    FieldTypes, IfExists, MEMORY_BYTES_MIN, Rewriting, Target, Unknown, WriteOptions, WriteReport,
 };
 pub use parallel::{cores, spread, threads_for};
 pub use read::{

@@ -101,6 +101,27 @@ pub enum Existing {
     Refuse,
 }
 
+/// What happens when values of numbers come that do not fit into the type of their field, or values of any type for a field
+/// that holds nothing as yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldTypes {
+    /// They are bad: a field keeps its type.
+    #[default]
+    Keep,
+    /// The field gets a type that holds them, if what it holds fits, too, and is not too much to be written anew while the
+    /// write waits.
+    Widen,
+}
+
+/// How much may be written anew when a field gets another type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rewriting {
+    /// What takes some ten seconds at most.
+    Brief,
+    /// All that there is.
+    All,
+}
+
 /// How a batch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
@@ -112,6 +133,8 @@ pub struct WriteOptions {
     pub unknown: Unknown,
     /// What becomes of readings that are there already.
     pub existing: Existing,
+    /// What becomes of values that do not fit into the types of their fields.
+    pub field_types: FieldTypes,
 }
 
 /// What a write did.

@@ -252,6 +252,9 @@ fn take_rows(
     stored: Option<&TableState>,
     (seq, frame): (Seq, &[u8]),
 ) -> Result<u64> {
+    if stored.is_some_and(|stored| stored.has_drained(seq)) {
+        return Ok(0);
+    }
     let rows = decode_rows(&table.schema(), frame)?;
     let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
     if rows.sensor.iter().any(|sensor| *sensor >= count) {

@@ -273,9 +273,13 @@ impl Look {
             // They are written with the rows that need them.
             RecordKind::Sensors => return self.take_sensors(&table, body),
             RecordKind::Delete => self.delete(id, body)?,
+            RecordKind::Rows if self.has_drained(id, record.seq) => return Ok(()),
             RecordKind::Rows => self.rows(place, &table, body)?,
             RecordKind::RowsWithSensors => {
                 let rows = self.sensors_before_rows(place, &table, body)?;
+                if self.has_drained(id, record.seq) {
+                    return Ok(());
+                }
                 self.rows(place, &table, rows)?
             }
         };
@@ -284,6 +288,11 @@ impl Look {
         let sensors = self.sensors.entry(id).or_default();
         sensors.known = kept.complete(&table, sensors.known)?;
         kept.append(new.wal(), record.seq, id)
+    }
+
+    /// Whether the rows of a record are in objects: the log need not have them.
+    fn has_drained(&self, table: TableId, seq: Seq) -> bool {
+        self.state.tables.get(&table).is_some_and(|table| table.has_drained(seq))
     }
 
     fn delete(&self, table: TableId, json: &[u8]) -> Result<LogRecord> {

@@ -9,6 +9,7 @@ use tidefall_types::{Error, Result, TableId, TableSchema};
 
 use crate::cascade::{Claims, Failed};
 use crate::catalog::SensorDictionary;
+use crate::gate::Gate;
 use crate::kv::{Held, KvBytes, Newest, Run, Together};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Sources};
@@ -29,6 +30,8 @@ const GROWTH_MAX: usize = 4;
 pub(crate) struct Table {
     pub(crate) id: TableId,
     pub(crate) schema: RwLock<Arc<TableSchema>>,
+    /// What writers pass.
+    pub(crate) gate: Arc<Gate>,
     pub(crate) sensors: RwLock<SensorDictionary>,
     pub(crate) known: KnownSensors,
     live: Mutex<Live>,
@@ -95,6 +98,7 @@ impl Table {
         Self {
             id: schema.id,
             schema: RwLock::new(Arc::new(schema)),
+            gate: Arc::default(),
             sensors: RwLock::new(sensors),
             known: KnownSensors::default(),
             live: Mutex::new(Live::default()),

@@ -12,12 +12,14 @@ use tidefall_types::{
 };
 
 use crate::Db;
+use crate::gate::Pass;
 use crate::ingest::commit::{Change, Commit, Done, Watch};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
 use crate::lacking::lacks_columns;
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::{Repeats, Sources};
+use crate::retype::{columns_of, columns_of_series};
 use crate::rows::SensorRows;
 use crate::table::Table;
 use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
@@ -86,7 +88,7 @@ impl Db {
         let engine = self.engine();
         engine.wait_for_room()?;
         let mut bad = Vec::new();
-        let table = self.table_for(table, batch, options.unknown, |planned| {
+        let table = self.table_for(table, batch, &columns_of(batch), options, |planned| {
             self.check_write(planned, batch, options, &mut bad)
         })?;
         let Some(table) = table else {
@@ -95,12 +97,13 @@ impl Db {
             return Ok(());
         };
         bad.clear();
+        let pass = self.pass(&table)?;
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
         let mut report = WriteReport { rows: batch.rows(), replaced: None, bad };
         if batch.rows() == 0 {
             // It may close the database, which waits for all steps.
-            drop(step);
+            drop((pass, step));
             done(Ok((report, None)));
             return Ok(());
         }
@@ -124,7 +127,10 @@ impl Db {
             })
         });
         let rows = Prepared::new(sensor, batch.time.clone(), fields.clone());
-        let done = Box::new(move |outcome: Result<Seq>| done(outcome.map(|_| (report, written))));
+        let done = Box::new(move |outcome: Result<Seq>| {
+            drop(pass);
+            done(outcome.map(|_| (report, written)));
+        });
         match options.ack {
             Ack::Memory => self.keep(table, &rows, watch, done),
             Ack::Durable => {
@@ -136,6 +142,19 @@ impl Db {
                 engine.commits.submit(Commit { table, change, record, watch, done })
             }
         }
+    }
+
+    /// Lets a write pass the gate of its table. What is called when a write is done must not wait for others to be.
+    fn pass(&self, table: &Table) -> Result<Pass> {
+        if !self.engine().commits.is_committer() {
+            return Ok(table.gate.enter());
+        }
+        table.gate.try_enter().ok_or_else(|| {
+            Error::conflict(format!(
+                "table {}: its fields are getting other types; send the rows again",
+                table.schema().name
+            ))
+        })
     }
 
     /// Brings rows into memory without logging them: those with many long texts in parts, each of which waits for
@@ -214,7 +233,7 @@ impl Db {
     pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
         let engine = self.engine();
         let is_known = || match engine.table(table) {
-            Ok(table) => !lacks_columns(&table.schema(), batch),
+            Ok(table) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
             Err(_) => false,
         };
         engine.has_room() && engine.commits.has_room() && is_known()
@@ -228,10 +247,12 @@ impl Db {
     /// `Invalid` for a malformed batch, a sensor that appears twice or one whose tags are too long, `NotFound` and `Conflict`
     /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
-        self.load_with(table, batch, unknown, Existing::Count)
+        let existing = Existing::Count;
+        self.load_with(table, batch, &WriteOptions { unknown, existing, ..WriteOptions::default() })
     }
 
-    /// As [`Db::load`]; `existing` says what becomes of readings that are there already.
+    /// As [`Db::load`]; the options say what becomes of readings that are there already, and of values that do not fit into
+    /// the types of their fields. Whatever they say, a load is durable, and has no bad rows.
     ///
     /// # Errors
     /// As [`Db::load`], and `Conflict` for a reading that is there already, with [`Existing::Refuse`].
@@ -239,9 +260,9 @@ impl Db {
         &self,
         table: &str,
         batch: &SeriesBatch,
-        unknown: Unknown,
-        existing: Existing,
+        options: &WriteOptions,
     ) -> Result<WriteReport> {
+        let existing = options.existing;
         let _step = self.begin()?;
         self.engine().commits.check_may_wait()?;
         batch.check()?;
@@ -249,15 +270,17 @@ impl Db {
         let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
         // The rows in order, as the schema has them that the table is to get.
         let mut ordered = None;
-        let table = self.table_for(table, &heads, unknown, |planned| {
-            let schema = planned.made.schema();
-            check_heads(&planned.made, &schema, &heads)?;
-            let (sensors, rows) = (planned.sensors(&heads)?, order_all(&schema, batch)?);
-            check_series(planned.with_rows(), &heads, &sensors, &rows, came, existing)?;
-            ordered = Some((schema, rows));
-            Ok(true)
-        })?;
+        let table =
+            self.table_for(table, &heads, &columns_of_series(batch), options, |planned| {
+                let schema = planned.made.schema();
+                check_heads(&planned.made, &schema, &heads)?;
+                let (sensors, rows) = (planned.sensors(&heads)?, order_all(&schema, batch)?);
+                check_series(planned.with_rows(), &heads, &sensors, &rows, came, existing)?;
+                ordered = Some((schema, rows));
+                Ok(true)
+            })?;
         let table = table.ok_or_else(|| Error::internal("a load was taken for nothing"))?;
+        let _pass = self.pass(&table)?;
         // Another write may add fields meanwhile; this one does not have them.
         let schema = table.schema();
         check_heads(&table, &schema, &heads)?;

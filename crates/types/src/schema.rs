@@ -130,6 +130,40 @@ impl FieldType {
         !matches!(self, Self::Text | Self::Bool | Self::Timestamp)
     }
 
+    /// Whether it holds whole numbers alone.
+    pub const fn is_integer(self) -> bool {
+        self.is_numeric() && !matches!(self, Self::F32 | Self::F64)
+    }
+
+    /// The type to which a field of numbers of this type is widened when numbers of another type come that it cannot hold:
+    /// that which holds the numbers of both, or else those that are likely. None if there is no other, and for what is not a
+    /// number.
+    pub const fn wider(self, came: Self) -> Option<Self> {
+        use FieldType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        if !self.is_numeric() || !came.is_numeric() {
+            return None;
+        }
+        let wider = match (self, came) {
+            (F32 | F64, _) | (_, F32 | F64) => F64,
+            // Of both no type holds all numbers; what came is what lacks room.
+            (U64, I8 | I16 | I32 | I64) => I64,
+            (I8 | I16 | I32 | I64, U64) | (U8 | U16 | U32 | U64, U64) | (U64, U8 | U16 | U32) => {
+                U64
+            }
+            (U32, U8 | U16 | U32) | (U8 | U16, U32) => U32,
+            (U16, U8 | U16) | (U8, U16) => U16,
+            (U8, U8) => U8,
+            (I64 | U32, _) | (_, I64 | U32) => I64,
+            (I32 | U16, _) | (_, I32 | U16) => I32,
+            (I16 | U8, _) | (_, I16 | U8) => I16,
+            _ => I8,
+        };
+        match wider as u8 == self as u8 {
+            true => None,
+            false => Some(wider),
+        }
+    }
+
     /// Bytes of one value in memory; an estimate for text.
     pub const fn width_bytes(self) -> usize {
         match self {

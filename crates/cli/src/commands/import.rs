@@ -13,8 +13,10 @@ use arrow_array::Array;
 use arrow_cast::display::array_value_to_string;
 use indicatif::{ProgressBar, ProgressStyle};
 use tidefall_import::{BadLine, ParsedBatch, is_columnar, open_columnar, open_csv};
-use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, Unknown, WriteOptions};
-use tidefall_types::{Error, FieldColumn, FieldType, NO_TAG, Result, WriteBatch, format_time};
+use tidefall_storage::{BadRows, CascadeRequest, Db, Existing, FieldTypes, Unknown, WriteOptions};
+use tidefall_types::{
+    Error, FieldColumn, FieldType, NO_TAG, Result, TableSchema, WriteBatch, format_time,
+};
 
 use crate::args::{AckArg, ImportArgs, Missing};
 use crate::interrupt::Interrupt;
@@ -37,6 +39,7 @@ pub(crate) fn run(mut args: ImportArgs) -> Outcome {
     let mut inputs = Inputs::new(&args)?;
     let db = args.db.open(Missing::Create)?;
     let mut import = Import::new(&args)?;
+    let before = db.schema(&args.table).ok();
     let outcome = inputs.settle_types(&db).and_then(|notes| {
         notes.into_iter().for_each(|(file, text)| import.note(&file, &text));
         args.files.iter().try_for_each(|file| import.file(&db, &inputs, file))
@@ -48,6 +51,9 @@ pub(crate) fn run(mut args: ImportArgs) -> Outcome {
     };
     let outcome = outcome.and_then(|()| cascade(&db, &args, &import.interrupt));
     let table = db.schema(&args.table).ok();
+    if let (Some(before), Some(after)) = (&before, &table) {
+        note_types(before, after);
+    }
     let closed = db.close();
     let is_kept = closed.is_ok();
     let outcome = outcome.and(import.end_bad_file()).and(closed);
@@ -68,6 +74,18 @@ fn cascade(db: &Db, args: &ImportArgs, interrupt: &Interrupt) -> Result<()> {
     interrupt.check()?;
     db.cascade(&CascadeRequest { table: Some(args.table.clone()), target: target.into() })?;
     Ok(())
+}
+
+/// Says which fields have got other types.
+fn note_types(before: &TableSchema, after: &TableSchema) {
+    for (before, after) in before.fields.iter().zip(&after.fields) {
+        if before.ty != after.ty {
+            let (name, old, new) = (&after.name, before.ty.sql_name(), after.ty.sql_name());
+            note!(
+                "{name:?} was {old} and is {new} from now on, as values came that {old} cannot hold"
+            );
+        }
+    }
 }
 
 /// Whether a file can be read; a pipe can be opened only once, and is not.
@@ -217,6 +235,7 @@ impl Import {
             bad_rows: if self.sets_aside { BadRows::SetAside } else { BadRows::Reject },
             unknown: Unknown::Create,
             existing: if args.no_replace { Existing::Refuse } else { Existing::Count },
+            field_types: FieldTypes::Widen,
         };
         for parsed in batches {
             self.interrupt.check()?;

@@ -369,14 +369,65 @@ fn all_inputs_have_a_say_in_the_types() {
     place.done(&import(&["jan.csv", "feb.csv"], &["--type", "n=smallint"]));
     assert_eq!(place.rows("SELECT sum(v), arrow_typeof(first_value(n)) FROM t"), "2.5,Int16\n");
     let said = place.failed(&import(&["jan.csv"], &["--type", "v=BIGINT"]));
-    assert!(said.err.contains("it is DOUBLE in t, and a field keeps its type"), "{said:?}");
-    let whole = ["--db", "db", "--table", "whole"];
-    place.done(&[&["import", "jan.csv"], whole.as_slice()].concat());
-    let said = place.failed(&[&["import", "feb.csv"], whole.as_slice()].concat());
-    assert!(said.err.contains("feb.csv, line 2"), "{said:?}");
-    assert!(said.err.contains("a DOUBLE takes it, by --type in a new table"), "{said:?}");
+    let why = "field \"v\" cannot become BIGINT: it is DOUBLE, and holds 1.5";
+    assert!(said.err.contains(why), "{said:?}");
     let said = place.failed(&import(&["jan.csv"], &["--type", "x=DOUBLE"]));
     assert!(said.err.contains("no file has a field \"x\""), "{said:?}");
+}
+
+#[test]
+fn fields_of_a_table_become_wider_when_values_call_for_it() {
+    let place = Place::new();
+    let ty = || place.rows("SELECT arrow_typeof(first_value(v)) FROM t");
+    place.write("jan.csv", "time,v\n2024-01-01,1\n");
+    place.write("feb.csv", "time,v\n2024-02-01,1.5\n2024-02-02,2\n");
+    place.write("whole.csv", "time,v\n2024-03-01,3.0\n");
+    place.done(&import(&["jan.csv"], &[]));
+    // What fits changes nothing.
+    place.done(&import(&["whole.csv"], &[]));
+    assert_eq!(ty(), "Int64\n");
+    let said = place.done(&import(&["feb.csv"], &[]));
+    let what = "\"v\" was BIGINT and is DOUBLE from now on, as values came that BIGINT cannot hold";
+    assert!(said.err.contains(what), "{said:?}");
+    assert_eq!(place.rows("SELECT v FROM t ORDER BY time"), "1.0\n1.5\n2.0\n3.0\n");
+    // Far behind what is looked at first.
+    let rows: String = (0..300_000).map(|row| format!("{},{row}\n", 1_500_000_000 + row)).collect();
+    place.write("long.csv", &format!("time,w\n{rows}1600000000,0.25\n"));
+    place.write("short.csv", "time,w\n2024-01-01,1\n");
+    place.done(&import(&["short.csv"], &[]));
+    place.done(&import(&["long.csv"], &[]));
+    assert_eq!(place.rows("SELECT count(w), min(w), max(w) FROM t"), "300002,0.0,299999.0\n");
+    // What is told is made, too, and what does not fit is refused before anything is written.
+    place.done(&import(&["jan.csv"], &["--type", "v=REAL"]));
+    assert_eq!(ty(), "Float32\n");
+    place.write("big.csv", "time,n\n2024-01-01,9007199254740993\n");
+    place.write("half.csv", "time,n\n2024-01-02,0.5\n");
+    place.done(&import(&["big.csv"], &[]));
+    let said = place.failed(&import(&["half.csv"], &[]));
+    assert!(
+        said.err.contains("cannot become DOUBLE: it is BIGINT, and holds 9007199254740993"),
+        "{said:?}"
+    );
+    assert_eq!(place.rows("SELECT count(n), max(n) FROM t"), "1,9007199254740993\n");
+}
+
+#[test]
+fn a_field_without_values_takes_the_type_of_those_that_come() {
+    let place = Place::new();
+    let create = |sql| place.done(&["query", "--create", "--db", "db", sql]);
+    create("CREATE TABLE t (time TIMESTAMP, v BIGINT, w DOUBLE)");
+    place.write("a.csv", "time,v,w\n2024-01-01,,1\n");
+    place.write("b.csv", "time,v,w\n2024-01-02,high,2\n");
+    place.done(&import(&["a.csv"], &[]));
+    place.done(&import(&["b.csv"], &[]));
+    assert_eq!(place.rows("SELECT v, w FROM t ORDER BY time"), ",1.0\nhigh,2.0\n");
+    // Now it holds some.
+    create("CREATE TABLE u (time TIMESTAMP, v BIGINT)");
+    let into = |file| ["import", file, "--db", "db", "--table", "u", "--fields", "v"];
+    place.write("c.csv", "time,v\n2024-01-02,1\n");
+    place.done(&into("c.csv"));
+    let said = place.failed(&into("b.csv"));
+    assert!(said.err.contains("\"high\" is not a whole number"), "{said:?}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Values<'_, '_> {
         };
         let hint = match self.ty {
             FieldType::Bool | FieldType::Text | FieldType::Timestamp => String::new(),
-            _ if is_number => "; a DOUBLE takes it, by --type in a new table".to_owned(),
+            _ if is_number => format!("; a DOUBLE takes it, by --type {name}=DOUBLE"),
             _ if is_plain => scalar::marks_hint(text).to_owned(),
             _ => String::new(),
         };

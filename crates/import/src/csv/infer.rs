@@ -79,7 +79,7 @@ pub(super) struct Inferred {
 enum Evidence {
     /// The caller says it.
     Told,
-    /// The table has it; a sample of the values may call for another.
+    /// The table has it; the values may call for another.
     Kept(Seen),
     /// The values.
     Seen(Seen),
@@ -110,7 +110,11 @@ impl Inferred {
     /// Decides types anew by what a survey saw of all of the file.
     pub fn decide(&mut self, survey: &Survey, seen: Vec<Seen>, options: &CsvOptions) {
         for (&field, seen) in survey.fields.iter().zip(seen) {
-            self.evidence[field] = Evidence::Seen(seen);
+            let evidence = &mut self.evidence[field];
+            *evidence = match evidence {
+                Evidence::Kept(_) => Evidence::Kept(seen),
+                Evidence::Told | Evidence::Seen(_) => Evidence::Seen(seen),
+            };
         }
         settle_types(&mut self.plan, &self.evidence, options);
         self.settle_nulls(options);
@@ -216,8 +220,13 @@ impl Survey {
     /// The survey that a file needs, if it needs one.
     pub fn of(inferred: &Inferred) -> Option<Self> {
         let fields: Vec<usize> = (0..inferred.evidence.len())
-            .filter(|&field| {
-                matches!(&inferred.evidence[field], Evidence::Seen(seen) if seen.is_in_doubt())
+            .filter(|&field| match &inferred.evidence[field] {
+                Evidence::Seen(seen) => seen.is_in_doubt(),
+                // Others hold whatever numbers come, or take no other type.
+                Evidence::Kept(seen) => {
+                    inferred.plan.fields[field].ty.is_integer() && seen.is_in_doubt()
+                }
+                Evidence::Told => false,
             })
             .collect();
         (!fields.is_empty()).then(|| Self { plan: inferred.plan.clone(), fields })

@@ -175,7 +175,7 @@ fn a_table_gives_its_types_and_tags() {
         "2024-01-01T00:00:00Z s=7 i=1 t=1.50 new=1.5
         2024-01-04T00:00:00Z s=7 i=4 new=4.0
         line 3: column \"i\": \"2.0\" is not a whole number, and the column is BIGINT; correct it, \
-        or name the text as a missing value; a DOUBLE takes it, by --type in a new table
+        or name the text as a missing value; a DOUBLE takes it, by --type i=DOUBLE
         line 4: column \"i\": \"oops\" is not a whole number, and the column is BIGINT; correct it, \
         or name the text as a missing value",
     );

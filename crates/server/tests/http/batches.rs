@@ -116,16 +116,23 @@ fn batches_before_a_refused_one_are_counted_and_the_place_is_named() {
     let message = reply.json()["error"]["message"].to_string();
     assert!(message.contains("\"table m: 1 of 3 rows"), "{message}");
     metric("tidefall_rows_written_total", 6);
-    // A value that does not fit its table, and rows that replace others before it.
+    // A value that does not fit its table beside one that is there, and rows that replace others before it.
     server.sql("CREATE TABLE whole (time TIMESTAMP, v BIGINT, name TEXT)");
+    server.sql("INSERT INTO whole (time, v) VALUES ('2024-01-01', 9007199254740993)");
     let target = "/api/v1/write?table=whole";
     let batches = [batch(0..2, 1.0), batch(0..2, 3.0), batch(2..4, 0.5)];
     let reply = server.send("POST", target, "", &stream_of(&batches, None));
     assert_eq!(reply.status, 409, "{}", reply.text());
     let message = reply.json()["error"]["message"].to_string();
     assert!(message.contains("of the rows from 4 on: "), "{message}");
+    assert!(message.contains("cannot become DOUBLE"), "{message}");
     metric("tidefall_rows_written_total", 10);
     metric("tidefall_rows_replaced_total", 2);
+    // Without that one it becomes wider.
+    server.sql("CREATE TABLE free (time TIMESTAMP, v BIGINT, name TEXT)");
+    let reply = server.send("POST", "/api/v1/write?table=free", "", &stream_of(&batches, None));
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(server.sql("SELECT count(*), sum(v) FROM free"), json!([[4, 7.0]]));
 }
 
 #[test]

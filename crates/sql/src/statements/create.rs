@@ -13,7 +13,7 @@ use super::{TableChange, ident, table_name};
 
 /// The kinds of columns a statement can declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Declared {
+pub(super) enum Declared {
     Time,
     Field(FieldType),
 }
@@ -172,7 +172,7 @@ fn build(
     Ok(schema)
 }
 
-fn declared(data_type: &DataType) -> Result<Declared> {
+pub(super) fn declared(data_type: &DataType) -> Result<Declared> {
     let ty = match data_type {
         DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)
         | DataType::Datetime(_) => return Ok(Declared::Time),

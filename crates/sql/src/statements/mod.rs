@@ -1,5 +1,6 @@
 //! Statements that DataFusion does not run: those that define, change or describe tables.
 
+mod alter;
 mod create;
 mod delete;
 mod insert;
@@ -16,8 +17,8 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
 };
-use tidefall_storage::{Db, IfExists};
-use tidefall_types::{Error, Result, TableSchema};
+use tidefall_storage::{Db, IfExists, Rewriting};
+use tidefall_types::{Error, FieldType, Result, TableSchema};
 use tokio::task::JoinError;
 
 use crate::catalog::{CATALOG, READINGS};
@@ -45,7 +46,7 @@ pub(crate) enum Action {
     Plan(DfStatement),
 }
 
-/// A change to the set of tables.
+/// A change to tables.
 pub(crate) enum TableChange {
     /// `CREATE TABLE`.
     Create(Box<TableSchema>, IfExists),
@@ -54,6 +55,15 @@ pub(crate) enum TableChange {
         /// The tables.
         names: Vec<String>,
         /// Whether missing ones are left out silently.
+        if_exists: bool,
+    },
+    /// `ALTER TABLE`: fields get other types.
+    Retype {
+        /// The table.
+        table: String,
+        /// The fields and their types.
+        types: Vec<(String, FieldType)>,
+        /// Whether nothing is done without the table.
         if_exists: bool,
     },
 }
@@ -84,6 +94,7 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
     };
     Ok(match inner {
         Statement::CreateTable(create) => Action::Table(create::create_table(&create)?),
+        Statement::AlterTable(alter) => Action::Table(alter::alter_table(&alter)?),
         Statement::Drop { object_type: ObjectType::Table, if_exists, names, .. } => {
             let names = names.iter().map(table_name).collect::<Result<_>>()?;
             Action::Table(TableChange::Drop { names, if_exists })
@@ -171,6 +182,13 @@ impl TableChange {
                     true => status("there is no such table"),
                     false => status(&format!("table {} dropped", dropped.join(", "))),
                 }
+            }
+            Self::Retype { table, if_exists: true, .. } if db.schema(&table).is_err() => {
+                status("there is no such table")
+            }
+            Self::Retype { table, types, .. } => {
+                db.retype(&table, &types, Rewriting::All)?;
+                status(&format!("table {table} altered"))
             }
         })
         .await

@@ -19,14 +19,14 @@ pub(crate) struct Claims {
 
 /// Some objects that nobody else writes anew or removes while it is held.
 #[derive(Debug)]
-pub(super) struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     claims: &'a Claims,
     objects: Vec<ObjectId>,
 }
 
 impl Claims {
     /// Claims objects of a table, all or none: none if one of them is claimed or is not live any more.
-    pub(super) fn claim(&self, objects: &[Arc<LiveObject>], table: &Table) -> Option<Claim<'_>> {
+    pub(crate) fn claim(&self, objects: &[Arc<LiveObject>], table: &Table) -> Option<Claim<'_>> {
         let objects: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
         let mut claimed = self.lock();
         if objects.iter().any(|object| claimed.contains(object)) {

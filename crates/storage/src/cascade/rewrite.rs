@@ -257,7 +257,7 @@ pub(super) fn rewrite(
     Ok(report)
 }
 
-fn estimate(inputs: &[Arc<LiveObject>], time: &TimeRange, sensors: u64) -> Estimate {
+pub(super) fn estimate(inputs: &[Arc<LiveObject>], time: &TimeRange, sensors: u64) -> Estimate {
     let mut estimate = Estimate { rows: 0, sensors, time: TimeRange::new(i64::MAX, i64::MIN) };
     for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
         let shared = object.entry.time.intersect(time);
@@ -281,12 +281,12 @@ pub(super) fn share(all: &TimeRange, part: &TimeRange) -> f64 {
 const STRETCH_ROWS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 19 };
 const STRETCH_FIELDS: u64 = 8;
 
-fn stretch_rows(fields: usize) -> u64 {
+pub(super) fn stretch_rows(fields: usize) -> u64 {
     (STRETCH_ROWS * STRETCH_FIELDS / (fields as u64).max(STRETCH_FIELDS)).max(1)
 }
 
 /// The sensors in their order, and for each the stretches of `time` that are worked on apart.
-fn stretches(
+pub(super) fn stretches(
     inputs: &[Arc<LiveObject>],
     sensors: &RoaringBitmap,
     time: &TimeRange,
@@ -331,7 +331,7 @@ fn text_places(object: &Arc<LiveObject>) -> Result<Vec<usize>> {
 }
 
 /// The sensors that have rows in some objects.
-fn sensors_of(objects: &[Arc<LiveObject>]) -> Result<RoaringBitmap> {
+pub(super) fn sensors_of(objects: &[Arc<LiveObject>]) -> Result<RoaringBitmap> {
     let mut sensors = RoaringBitmap::new();
     for object in objects {
         for position in 0..object.segment.index_block_count()? {

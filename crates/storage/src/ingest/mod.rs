@@ -11,7 +11,7 @@ mod prepare;
 pub(crate) mod record;
 
 pub(crate) use prepare::{
-    Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows, tag_value, unknown_column,
-    without_rows,
+    Prepared, all_fit, coerce, order_series, recast, refuse_long_tags, sensors_of_rows, tag_value,
+    unknown_column, without_rows,
 };
 pub use prepare::{TAG_BYTES_MAX, TAGS_BYTES_MAX};

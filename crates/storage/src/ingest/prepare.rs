@@ -11,7 +11,7 @@ use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
 use hashbrown::HashMap;
 use tidefall_types::{
-    Error, FieldColumn, FieldType, NO_TAG, Result, RowError, Series, TableSchema, TagColumn,
+    Error, Field, FieldColumn, FieldType, NO_TAG, Result, RowError, Series, TableSchema, TagColumn,
     WriteBatch, one_form,
 };
 
@@ -181,6 +181,75 @@ fn convert(
     Ok(converted)
 }
 
+/// Whether all values may be stored in a field of another type; none if no value of theirs can be.
+pub(crate) fn all_fit(values: &ArrayRef, from: FieldType, to: FieldType) -> Result<Option<bool>> {
+    if !may_convert(from, to) {
+        return Ok(None);
+    }
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
+    let fits = fits(values, &converted, from, to)?;
+    Ok(Some((0..values.len()).all(|row| values.is_null(row) || fits.value(row))))
+}
+
+/// The values of a field in another type.
+///
+/// # Errors
+/// `Conflict` for the first one that is not the same there.
+pub(crate) fn recast(
+    schema: &TableSchema,
+    field: &Field,
+    to: FieldType,
+    values: &ArrayRef,
+) -> Result<ArrayRef> {
+    let (name, from) = (&field.name, field.ty);
+    let cannot = |what: &str| {
+        Error::conflict(format!(
+            "table {}: field {name:?} cannot become {}: it is {}, and holds {what}",
+            schema.name,
+            to.sql_name(),
+            from.sql_name()
+        ))
+    };
+    if values.null_count() == values.len() {
+        return Ok(arrow_array::new_null_array(&to.arrow(), values.len()));
+    }
+    if !may_convert(from, to) || from == FieldType::Timestamp {
+        return Err(cannot("values"));
+    }
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
+    let fits = fits(values, &converted, from, to)?;
+    let exact = match is_float(from) && is_float(to) {
+        // They may be near to each other only.
+        true => are_same_floats(values, &converted)?,
+        false => fits,
+    };
+    let misfit = (0..values.len()).find(|&row| values.is_valid(row) && !exact.value(row));
+    match misfit {
+        None => Ok(one_form(&converted).unwrap_or(converted)),
+        Some(row) => {
+            let value = array_value_to_string(values, row).map_err(arrow_error)?;
+            Err(cannot(&format!("{value}, which is not the same there")))
+        }
+    }
+}
+
+/// Which floats are the same as their converted ones.
+fn are_same_floats(values: &ArrayRef, converted: &ArrayRef) -> Result<BooleanArray> {
+    let wide = |array: &ArrayRef| {
+        let wide = cast_with_options(array, &FieldType::F64.arrow(), &CastOptions::default());
+        wide.map_err(arrow_error)
+    };
+    let (old, new) = (wide(values)?, wide(converted)?);
+    let pairs = old.as_primitive::<Float64Type>().iter().zip(new.as_primitive::<Float64Type>());
+    let is_same = |(old, new): (Option<f64>, Option<f64>)| match (old, new) {
+        (Some(old), Some(new)) => old == new || (old.is_nan() && new.is_nan()),
+        (old, new) => old.is_none() && new.is_none(),
+    };
+    Ok(pairs.map(|pair| Some(is_same(pair))).collect())
+}
+
 /// The error of a value of one type that is not to be had in another.
 fn misfit(
     schema: &TableSchema,
@@ -199,8 +268,8 @@ fn misfit(
                  missing, too"
         }
         false => {
-            "write it to a field of the type DOUBLE, as of a table made by CREATE TABLE; integers beside missing \
-                  values are of the type Int64 in pandas"
+            "ALTER TABLE ... ALTER COLUMN ... TYPE DOUBLE makes it a field that can; integers beside missing values are of \
+                  the type Int64 in pandas"
         }
     };
     Error::conflict(format!("{field} is of type {ty}, which cannot hold {value}: {why}"))

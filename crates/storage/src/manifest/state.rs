@@ -147,6 +147,11 @@ impl TableState {
         self.sensors.last().map_or(0, |part| part.first + part.count)
     }
 
+    /// Whether all rows of a write are in objects. Fields of theirs may have had other types.
+    pub(crate) fn has_drained(&self, seq: Seq) -> bool {
+        self.drained.iter().any(|drained| drained.covers(seq, i64::MAX))
+    }
+
     /// Whether a delete is recorded.
     pub(crate) fn has_delete(&self, seq: Seq) -> bool {
         self.place_of_delete(seq).is_ok()

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
+use arrow_cast::cast;
+use arrow_schema::DataType;
 use tidefall_storage::store::Disk;
 use tidefall_storage::{
     AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, ReadStats,
-    ScanRequest, TableSnapshot, TagFilter, Unknown, WriteOptions,
+    Rewriting, ScanRequest, TableSnapshot, TagFilter, Unknown, WriteOptions,
 };
 use tidefall_types::{
     Error, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, Result, Series, SeriesBatch,
@@ -64,6 +66,14 @@ pub fn ask(db: &Db, op: &Op) -> Option<Result<()>> {
         Op::Flush => db.flush().map(drop),
         Op::Cascade(target) => {
             db.cascade(&CascadeRequest { table: None, target: *target }).map(drop)
+        }
+        Op::Retype(table, ty) => {
+            let schema = db.schema(table).ok()?;
+            let field = schema.fields.iter().find(|field| field.name == "count")?;
+            if field.ty == *ty {
+                return None;
+            }
+            db.retype(table, &[("count".into(), *ty)], Rewriting::All)
         }
         Op::Wait(_) | Op::Reopen => return None,
     })
@@ -140,10 +150,12 @@ pub fn read(db: &Db, table: &str) -> Result<Rows> {
     let mut rows = Rows::new();
     for batch in snapshot.scan(&request)? {
         let batch = batch?;
+        // Whatever type it has by now.
+        let ints = batch.fields.get(1).map(|field| cast(field, &DataType::Int64).unwrap());
         for row in 0..batch.rows() {
             let key = (sensor_number(&snapshot, batch.sensors[row])?, batch.time[row]);
             let float = batch.fields.first().map(|field| field.as_primitive::<Float64Type>());
-            let int = batch.fields.get(1).map(|field| field.as_primitive::<Int64Type>());
+            let int = ints.as_ref().map(|field| field.as_primitive::<Int64Type>());
             let float = float.filter(|field| field.is_valid(row)).map(|field| field.value(row));
             let int = int.filter(|field| field.is_valid(row)).map(|field| field.value(row));
             if rows.insert(key, (float, int)).is_some() {

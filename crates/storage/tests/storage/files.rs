@@ -16,6 +16,7 @@ const MEMORY: WriteOptions = WriteOptions {
     unknown: Unknown::Create,
     bad_rows: tidefall_storage::BadRows::Reject,
     existing: tidefall_storage::Existing::Replace,
+    field_types: tidefall_storage::FieldTypes::Keep,
 };
 const DURABLE: WriteOptions = WriteOptions { ack: Ack::Durable, ..MEMORY };
 /// Rows of a write that fills memory after a few of its kind.

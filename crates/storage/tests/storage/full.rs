@@ -159,6 +159,7 @@ const MEMORY: WriteOptions = WriteOptions {
     unknown: Unknown::Create,
     bad_rows: tidefall_storage::BadRows::Reject,
     existing: tidefall_storage::Existing::Replace,
+    field_types: tidefall_storage::FieldTypes::Keep,
 };
 
 /// Rows of long texts, which come into memory in many parts.

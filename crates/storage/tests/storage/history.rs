@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{Ack, Target};
-use tidefall_types::{NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, TimeRange};
+use tidefall_types::{FieldType, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, TimeRange};
 
 /// 2024-03-10: the last 70 days reach into all three models.
 pub const START_NS: i64 = 19_792 * NS_PER_DAY;
@@ -31,6 +31,8 @@ pub enum Op {
     Delete(&'static str, Option<u8>, TimeRange),
     Flush,
     Cascade(Target),
+    /// The field `count` gets another type.
+    Retype(&'static str, FieldType),
     /// Time passes.
     Wait(i64),
     /// An orderly close, and an open.
@@ -51,7 +53,7 @@ pub fn requests(seed: u64, length: usize) -> Vec<Op> {
     (0..length)
         .map(|_| {
             let table = TABLES[rng.random_range(0..TABLES.len())];
-            match rng.random_range(0..40) {
+            match rng.random_range(0..42) {
                 0..13 => Op::Write(table, rows(&mut rng, now_ns), Ack::Durable),
                 13..18 => Op::Write(table, rows(&mut rng, now_ns), Ack::Memory),
                 18..21 => Op::Load(table, rows(&mut rng, now_ns)),
@@ -74,6 +76,10 @@ pub fn requests(seed: u64, length: usize) -> Vec<Op> {
                     let pause = rng.random_range(0..3 * NS_PER_DAY);
                     now_ns += pause;
                     Op::Wait(pause)
+                }
+                38..40 => {
+                    let types = [FieldType::I16, FieldType::I64, FieldType::F64];
+                    Op::Retype(table, types[rng.random_range(0..types.len())])
                 }
                 _ => Op::Reopen,
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use arrow_array::{ArrayRef, Int64Array};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    Db, DbOptions, Existing, TAG_BYTES_MAX, Unknown, WriteOptions, WriteReport,
+    Db, DbOptions, Existing, FieldTypes, TAG_BYTES_MAX, Unknown, WriteOptions, WriteReport,
 };
 use tidefall_types::{ErrorKind, FieldColumn, Result, Series, SeriesBatch, TagColumn, WriteBatch};
 
@@ -18,6 +18,7 @@ const CREATE: WriteOptions = WriteOptions {
     ack: tidefall_storage::Ack::Durable,
     bad_rows: tidefall_storage::BadRows::Reject,
     existing: Existing::Replace,
+    field_types: FieldTypes::Keep,
 };
 
 fn options() -> DbOptions {

@@ -37,6 +37,7 @@ mod sharing;
 mod small;
 mod steady;
 mod times;
+mod types;
 mod upkeep;
 
 use arrow_array::StringArray;

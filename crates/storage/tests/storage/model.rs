@@ -9,16 +9,18 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_cast::cast;
+use arrow_schema::DataType;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, Extreme, FieldMetrics,
-    IfExists, Keep, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries, TableSnapshot, TagFilter,
-    Target, Unknown, WriteOptions,
+    IfExists, Keep, ReadStats, Rewriting, RowBatch, Scan, ScanRequest, SensorSeries, TableSnapshot,
+    TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
-    SeriesBatch, TableSchema, TagColumn, TagId, TimeRange, WriteBatch,
+    ErrorKind, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR,
+    NS_PER_MINUTE, Series, SeriesBatch, TableSchema, TagColumn, TagId, TimeRange, WriteBatch,
 };
 
 use crate::{checked, rounds};
@@ -45,11 +47,13 @@ fn to_model(
         schema.fields.iter().position(|field| field.name == name).map(|place| &fields[place])
     };
     let (floats, ints) = (column("value"), column("count"));
+    // Whatever type it has by now.
+    let ints = ints.map(|column| cast(column, &DataType::Int64).unwrap());
     (0..time.len())
         .map(|row| {
             let name = names.value(keys[sensors[row] as usize] as usize).to_owned();
             let float = floats.map(|column| column.as_primitive::<Float64Type>());
-            let int = ints.map(|column| column.as_primitive::<Int64Type>());
+            let int = ints.as_ref().map(|column| column.as_primitive::<Int64Type>());
             let values = (
                 float.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
                 int.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
@@ -209,7 +213,11 @@ impl World {
             fields: batch.fields.iter().map(|field| field.name.clone()).collect(),
             series: series.collect(),
         };
-        let load = |existing| self.db().load_with(TABLE, &series_batch, Unknown::Create, existing);
+        let load = |existing| {
+            let options =
+                WriteOptions { unknown: Unknown::Create, existing, ..WriteOptions::default() };
+            self.db().load_with(TABLE, &series_batch, &options)
+        };
         let report = match load(Existing::Refuse) {
             Err(error) => {
                 let place = format!("{replaced} of {rows} rows would take the place");
@@ -224,8 +232,9 @@ impl World {
     }
 
     fn step(&mut self) -> String {
-        match self.rng.random_range(0..22) {
+        match self.rng.random_range(0..24) {
             19..21 => self.load(),
+            21..23 => self.retype(),
             0..11 => {
                 let rows = self.some_rows();
                 let (batch, replaced) = self.batch(rows);
@@ -283,6 +292,17 @@ impl World {
                 "reopen".into()
             }
         }
+    }
+
+    /// Gives the whole numbers another type.
+    fn retype(&mut self) -> String {
+        let types = [FieldType::I16, FieldType::I32, FieldType::I64, FieldType::F64];
+        let ty = types[self.rng.random_range(0..types.len())];
+        let Ok(schema) = self.db().schema(TABLE) else { return "no table".into() };
+        if schema.fields.iter().any(|field| field.name == "count") {
+            self.db().retype(TABLE, &[("count".into(), ty)], Rewriting::All).unwrap();
+        }
+        format!("retype to {}", ty.sql_name())
     }
 
     /// Takes over which of the old readings are gone, or have lost values that were written long before the others.

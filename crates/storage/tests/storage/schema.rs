@@ -231,7 +231,9 @@ fn refused_loads_leave_no_columns_behind() {
                 fields: fields.iter().map(|(name, _)| (*name).to_owned()).collect(),
                 series: vec![series; rooms.len()],
             };
-            db.load_with(table, &batch, Unknown::Create, existing)
+            let options =
+                WriteOptions { unknown: Unknown::Create, existing, ..WriteOptions::default() };
+            db.load_with(table, &batch, &options)
         };
     let names = || {
         let schema = db.schema("plant").unwrap();

@@ -9,8 +9,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
-    Ack, BadRows, CascadeRequest, Db, DbOptions, Existing, MEMORY_BYTES_MIN, TAG_BYTES_MAX,
-    TAGS_BYTES_MAX, TagFilter, Target, Unknown, WriteOptions,
+    Ack, BadRows, CascadeRequest, Db, DbOptions, Existing, FieldTypes, MEMORY_BYTES_MIN,
+    TAG_BYTES_MAX, TAGS_BYTES_MAX, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, Result, Series, SeriesBatch, TagColumn, TimeRange, WriteBatch,
@@ -25,6 +25,7 @@ const DURABLE: WriteOptions = WriteOptions {
     bad_rows: BadRows::Reject,
     unknown: Unknown::Create,
     existing: Existing::Replace,
+    field_types: FieldTypes::Keep,
 };
 const MEMORY: WriteOptions = WriteOptions { ack: Ack::Memory, ..DURABLE };
 

@@ -9,8 +9,8 @@ use tidefall_import::{
     ColumnarOptions, CsvOptions, Header, Layout, LocalZone, TimeFormat, TimeSource, Together,
     is_columnar, look_together,
 };
-use tidefall_storage::Db;
-use tidefall_types::{Error, FieldType, Result, TableSchema};
+use tidefall_storage::{Db, Rewriting};
+use tidefall_types::{Error, Field, FieldType, Result, TableSchema};
 
 use crate::args::{ImportArgs, all_of};
 
@@ -20,8 +20,10 @@ pub(super) struct Inputs<'a> {
     csv: CsvOptions,
     columnar: ColumnarOptions,
     file_tags: Vec<FileTag>,
-    /// Types that hold the values of all files.
+    /// Types of new fields, which hold the values of all files.
     types: BTreeMap<String, FieldType>,
+    /// The types in which texts of fields are read that the table has.
+    known_types: BTreeMap<String, FieldType>,
     /// Fields of text, most of whose values are numbers.
     mixed: BTreeSet<String>,
 }
@@ -38,6 +40,7 @@ impl<'a> Inputs<'a> {
             columnar: ColumnarOptions { zone, ..columnar_options(args, time_format) },
             file_tags: file_tags.collect::<Result<_>>()?,
             types: BTreeMap::new(),
+            known_types: BTreeMap::new(),
             mixed: BTreeSet::new(),
         };
         for file in &args.files {
@@ -87,18 +90,43 @@ impl<'a> Inputs<'a> {
         let file_tags = self.file_tags.iter().map(|tag| (tag.name.clone(), String::new()));
         csv.constant_tags.extend(file_tags.clone());
         columnar.constant_tags.extend(file_tags);
-        let Together { types, mixed, notes } = look_together(&self.args.files, &csv, &columnar)?;
-        if let Some(table) = &table {
-            self.check_told_types(table)?;
-        }
-        // The table keeps its types.
-        let is_kept = |name: &String| {
-            let mut fields = table.iter().flat_map(|table| &table.fields);
-            fields.any(|field| field.name == *name)
-        };
+        let Together { types, mixed, empty, notes } =
+            look_together(&self.args.files, &csv, &columnar)?;
         self.mixed = mixed;
-        self.types = types.into_iter().filter(|(name, _)| !is_kept(name)).collect();
+        for (name, seen) in types {
+            let mut fields = table.iter().flat_map(|table| &table.fields);
+            let Some(field) = fields.find(|field| field.name == name) else {
+                self.types.insert(name, seen);
+                continue;
+            };
+            let told = self.args.types.iter().find(|(told, _)| *told == name);
+            if let Some(told) = told {
+                db.retype(&self.args.table, std::slice::from_ref(told), Rewriting::All)?;
+            }
+            let ty = match told {
+                Some((_, told)) => *told,
+                None if empty.contains(&name) => field.ty,
+                None => self.type_to_read(db, field, seen)?,
+            };
+            self.known_types.insert(name, ty);
+        }
         Ok(notes)
+    }
+
+    /// The type in which the texts of a field are read that the table has: one that is as wide as its values call for. What fits
+    /// into the type of the table goes there, and else that becomes wider.
+    fn type_to_read(&self, db: &Db, field: &Field, seen: FieldType) -> Result<FieldType> {
+        let ty = field.ty;
+        let is_wider = match ty.is_numeric() && seen.is_numeric() {
+            true => ty.is_integer() && ty.wider(seen).is_some(),
+            // Texts hold whatever stands in a file.
+            false => {
+                ty != seen
+                    && ty != FieldType::Text
+                    && db.is_field_empty(&self.args.table, &field.name)?
+            }
+        };
+        Ok(if is_wider { seen } else { ty })
     }
 
     /// Whether a field is text although most of its values are numbers, so that it names nothing.
@@ -106,26 +134,10 @@ impl<'a> Inputs<'a> {
         self.mixed.contains(field)
     }
 
-    /// A type that is told must be that of the table.
-    fn check_told_types(&self, table: &TableSchema) -> Result<()> {
-        let of_table = |name: &str| table.fields.iter().find(|field| field.name == name);
-        for (name, told) in &self.args.types {
-            if let Some(field) = of_table(name).filter(|field| field.ty != *told) {
-                return Err(Error::conflict(format!(
-                    "--type {name}={}: it is {} in {}, and a field keeps its type; import into another \
-                     table with --type, and bring the rows of this one over with INSERT INTO ... SELECT",
-                    told.sql_name(),
-                    field.ty.sql_name(),
-                    table.name
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// How to read a CSV file.
     pub(super) fn csv(&self, file: &Path, table: Option<Arc<TableSchema>>) -> Result<CsvOptions> {
         let mut options = CsvOptions { table, types: self.types.clone(), ..self.csv.clone() };
+        options.types.extend(self.known_types.clone());
         options.constant_tags.extend(self.tags_of(file)?);
         Ok(options)
     }
