@@ -306,6 +306,16 @@ def test_rows_without_a_tag_of_their_table_are_refused(both):
     assert ask_both(both, "of no sensor", lambda db: db.write("t", data.assign(sensor=None, room="r"), tags=["site", "sensor", "room"])) == 3
 
 
+def test_inserts_tell_what_they_replaced(both):
+    ask_both(both, "create", lambda db: db.sql("CREATE TABLE t (time TIMESTAMP, sensor TEXT, v DOUBLE, PRIMARY KEY (sensor, time))"))
+    rows = "('2024-01-01', 'a', 1), ('2024-01-02', 'a', 2), ('2024-01-02', 'b', 3)"
+    for replaced in (0, 3):
+        told = ask_both(both, "insert", lambda db: db.sql(f"INSERT INTO t VALUES {rows}")).to_arrow()
+        assert told.to_pylist() == [{"count": 3, "replaced": replaced}] and told.schema.types == [pyarrow.uint64()] * 2
+    told = ask_both(both, "select", lambda db: db.sql("INSERT INTO t SELECT time + INTERVAL '1 day', sensor, v FROM t"))
+    assert told.to_pandas()["replaced"].tolist() == [1]
+
+
 def test_errors_are_of_the_same_kind(both):
     data = readings(numpy.random.default_rng(7), pyarrow.float64(), 50, 0)
     ask_both(both, "write", lambda db: db.write("t", data, tags="sensor"))

@@ -8,11 +8,13 @@ use arrow_cast::display::FormatOptions;
 use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
-use tidefall_sql::{QueryStream, Reads, UniqueNames, check_times, write_csv, write_csv_header};
+use tidefall_sql::{
+    Inserted, QueryStream, Reads, UniqueNames, check_times, write_csv, write_csv_header,
+};
 use tidefall_types::{Error, ErrorKind, text_bytes};
 
 use crate::args::Format;
-use crate::size::{show_bytes, show_count};
+use crate::size::{show_bytes, show_count, show_number_of};
 
 /// Rows that a table for people shows; more scroll past anyway, and they must all be in memory to
 /// be aligned.
@@ -81,7 +83,16 @@ pub(crate) async fn print(answer: &mut QueryStream, format: Format) -> Outcome<u
         }
     }
     printer.finish()?;
+    note_replaced(answer);
     Ok(rows)
+}
+
+/// Says of an `INSERT` how many of its rows took the place of others, if any did: its answer is easily passed over.
+fn note_replaced(answer: &QueryStream) {
+    if let Some(Inserted { rows, replaced: Some(replaced @ 1..) }) = answer.inserted() {
+        let (rows, replaced) = (show_number_of(rows, "row"), show_count(replaced));
+        note!("{rows} inserted, {replaced} of them replaced earlier ones");
+    }
 }
 
 enum Printer {

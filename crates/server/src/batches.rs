@@ -130,10 +130,8 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Writ
             // Rows are named as they are counted in the batch.
             Err(error) => return Ok((written, Err(from_row(written.rows, error)))),
         };
-        // An empty batch replaces nothing.
-        let replaced = report.replaced.or((report.rows == 0).then_some(0));
         written.rows += report.rows;
-        written.replaced = written.replaced.zip(replaced).map(|(sum, more)| sum + more);
+        written.replaced = written.replaced.zip(report.replaced).map(|(sum, more)| sum + more);
     }
     Ok((written, Ok(())))
 }

@@ -146,7 +146,7 @@ impl Metrics {
         page.counter("tidefall_rows_written_total", "Rows written.", get(&self.rows_written));
         let help = "Lines that were refused: malformed, or not fitting their table.";
         page.counter("tidefall_rows_dropped_total", help, get(&self.rows_dropped));
-        let help = "Rows that took the place of others, of those written as Arrow.";
+        let help = "Rows that took the place of others, of those written as Arrow or as lines.";
         page.counter("tidefall_rows_replaced_total", help, get(&self.rows_replaced));
         let help = "Bytes of bodies received, as they came.";
         page.counter("tidefall_received_bytes_total", help, get(&self.bytes_received));

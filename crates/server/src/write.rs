@@ -2,17 +2,19 @@
 //! need to start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
-use tidefall_storage::{Ack, BadRows, Db, Unknown, WriteOptions, WriteReport};
+use tidefall_storage::{Ack, BadRows, Db, Existing, Uncounted, Unknown, WriteOptions, WriteReport};
 use tidefall_types::{Error, ErrorKind, Result};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::body::{self, Received};
@@ -47,23 +49,31 @@ pub(crate) async fn v2(
     answer(&app, place, request, Dialect::InfluxV2).await
 }
 
+/// The header that says how many rows of a write took the place of others, where that is known. InfluxDB has no such
+/// thing, and its answer no body.
+const REPLACED: &str = "x-tidefall-replaced";
+
 async fn answer(app: &Arc<App>, place: Place, request: Request, dialect: Dialect) -> Response {
-    let mut response = match write(app, place, request).await {
-        Ok(outcome) => match outcome.into_failure(dialect) {
-            None => StatusCode::NO_CONTENT.into_response(),
-            Some(failure) => failure.into_response(dialect),
+    let (mut response, replaced) = match write(app, place, request).await {
+        Ok((outcome, replaced)) => match outcome.into_failure(dialect) {
+            None => (StatusCode::NO_CONTENT.into_response(), replaced),
+            Some(failure) => (failure.into_response(dialect), replaced),
         },
-        Err(failure) => failure.into_response(dialect),
+        Err(failure) => (failure.into_response(dialect), None),
     };
+    if let Some(replaced) = replaced {
+        response.headers_mut().insert(REPLACED, HeaderValue::from(replaced));
+    }
     add_influx_headers(response.headers_mut());
     response
 }
 
+/// Writes a body. Returns what became of its lines, and how many of them took the place of others, if that is known.
 async fn write(
     app: &Arc<App>,
     place: Place,
     request: Request,
-) -> std::result::Result<Outcome, Failure> {
+) -> std::result::Result<(Outcome, Option<u64>), Failure> {
     let (parts, body) = request.into_parts();
     let parameters: WriteParameters = parameters(&parts.uri)?;
     let precision = Precision::parse(parameters.precision.as_deref().unwrap_or_default())?;
@@ -74,26 +84,53 @@ async fn write(
         Some(writes) => writes,
         None => {
             // A write that has begun is finished also when its client is gone.
+            let held = place.clone();
             let task = tokio::task::spawn_blocking(move || {
-                let _place = place;
+                let _place = held;
                 write.submit()
             });
             task.await??
         }
     };
     let mut outcome = Outcome::default();
+    let mut uncounted = Vec::new();
     outcome.add_lines(&writes.parsed);
     for (table, pending) in writes.parsed.batches.iter().zip(writes.pending) {
-        let report = match pending {
+        let written = match pending {
             Pending::Submitted(receiver) => receiver
                 .await
                 .unwrap_or_else(|_| Err(Error::closed("the database was closed during the write"))),
             Pending::Refused(error) => Err(error),
         };
+        let report = written.map(|(report, more)| {
+            uncounted.extend(more);
+            report
+        });
         outcome.add_batch(table, report);
     }
     app.metrics.written(outcome.rows, outcome.dropped);
-    Ok(outcome)
+    let replaced = count(app, place, uncounted).await;
+    Ok((outcome, replaced))
+}
+
+/// How long a client waits for what its rows replaced to be counted, once they are written: far less than clients wait
+/// before they send a body again.
+const COUNT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Counts what rows replaced that are not newer than all of their sensors; none where that fails or takes too long.
+async fn count(app: &Arc<App>, place: Place, uncounted: Vec<Uncounted>) -> Option<u64> {
+    if uncounted.is_empty() {
+        return Some(0);
+    }
+    let app = Arc::clone(app);
+    let task = tokio::task::spawn_blocking(move || {
+        // A client that does not wait for it may not ask for more of it without bounds.
+        let _place = place;
+        let replaced = uncounted.iter().map(Uncounted::count).sum::<Option<u64>>();
+        app.metrics.replaced(replaced.unwrap_or(0));
+        replaced
+    });
+    timeout(COUNT_TIME_MAX, task).await.ok()?.ok()?
 }
 
 /// Bodies up to this length are parsed on the thread of their connection: that takes less time than
@@ -150,6 +187,7 @@ impl Write {
             ack: self.ack,
             bad_rows: BadRows::SetAside,
             unknown: Unknown::Create,
+            existing: Existing::Count,
             ..WriteOptions::default()
         }
     }
@@ -162,7 +200,7 @@ struct Writes {
 }
 
 enum Pending {
-    Submitted(oneshot::Receiver<Result<WriteReport>>),
+    Submitted(oneshot::Receiver<Result<(WriteReport, Option<Uncounted>)>>),
     Refused(Error),
 }
 

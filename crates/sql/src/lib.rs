@@ -32,6 +32,7 @@ mod functions;
 mod grouped_join;
 mod groupwise;
 mod hints;
+mod inserted;
 mod json;
 mod keys;
 mod layers;
@@ -83,6 +84,7 @@ mod window_limits;
 mod with_names;
 
 pub use csv::{write_csv, write_csv_header};
+pub use inserted::Inserted;
 pub use json::{UniqueNames, check_times};
 pub use reads::Reads;
 pub use script::Script;

@@ -28,6 +28,7 @@ use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
 use crate::hints::with_hint;
+use crate::inserted::Inserted;
 use crate::layers::{Layer, LayerFunction};
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
@@ -117,7 +118,8 @@ impl Session {
     /// runtime; the answer is computed as the stream is read, and dropping it stops the query.
     ///
     /// Statements that define something answer with one row with the column `status`, those that
-    /// change rows with one row with the column `count`.
+    /// change rows with one row with the column `count`, to which `INSERT` adds `replaced`: how many of its rows took the
+    /// place of others, or NULL where that is not known.
     ///
     /// # Errors
     /// `Invalid` for what cannot be parsed or planned, `NotFound` and `Conflict` for tables,
@@ -329,6 +331,11 @@ impl QueryStream {
     /// What the query has read from tables so far; complete when the stream has ended.
     pub fn reads(&self) -> Reads {
         self.plan.as_ref().map(Reads::of_plan).unwrap_or_default()
+    }
+
+    /// What an `INSERT` has written, once its answer was read; none for other statements.
+    pub fn inserted(&self) -> Option<Inserted> {
+        self.plan.as_ref().and_then(Inserted::of_plan)
     }
 }
 

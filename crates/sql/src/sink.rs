@@ -1,8 +1,7 @@
-//! `INSERT`: record batches on their way into the storage.
+//! `INSERT`: record batches on their way into the storage. `inserted.rs` is the plan node around it.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array,
 };
@@ -10,17 +9,16 @@ use datafusion::arrow::compute::{cast, concat};
 use datafusion::arrow::datatypes::{
     DataType, Field, Schema, SchemaRef, TimestampNanosecondType, UInt32Type,
 };
-use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
-use tidefall_storage::{Db, WriteOptions};
+use tidefall_storage::{Db, Existing, WriteOptions};
 use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TagColumn, WriteBatch, text_bytes};
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
+use crate::inserted::Inserted;
 use crate::over::bytes_of;
 use crate::table::View;
 
@@ -64,22 +62,27 @@ impl Sink {
             .map_err(|error| from_datafusion(error.into()))
     }
 
-    async fn write(&self, batches: Vec<Rows>) -> Result<u64> {
+    /// The table that it goes into.
+    pub(crate) fn table(&self) -> &str {
+        &self.view.schema().name
+    }
+
+    async fn write(&self, batches: Vec<Rows>) -> Result<Inserted> {
         let write = self.write_batch(&batches)?;
         drop(batches);
         let (db, table) = (self.db.clone(), self.view.schema().name.clone());
         let written = tokio::task::spawn_blocking(move || {
+            let options = WriteOptions { existing: Existing::Count, ..WriteOptions::default() };
+            let mut inserted = Inserted::NOTHING;
             // A batch may have many long texts alone.
-            let parts = write.parts(TEXT_BYTES_PER_WRITE).into_iter();
-            let rows =
-                parts.map(|part| Ok(db.write(&table, &part, &WriteOptions::default())?.rows));
-            rows.sum::<tidefall_types::Result<usize>>()
+            for part in write.parts(TEXT_BYTES_PER_WRITE) {
+                let report = db.write(&table, &part, &options)?;
+                inserted += Inserted { rows: report.rows as u64, replaced: report.replaced };
+            }
+            Ok(inserted)
         });
-        let rows = written
-            .await
-            .map_err(|error| DataFusionError::External(Box::new(error)))?
-            .map_err(to_datafusion)?;
-        Ok(rows as u64)
+        let inserted = written.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        inserted.map_err(to_datafusion)
     }
 }
 
@@ -120,25 +123,16 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-impl DisplayAs for Sink {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TidefallInsert: table={}", self.view.schema().name)
-    }
-}
-
-#[async_trait]
-impl DataSink for Sink {
-    fn schema(&self) -> &SchemaRef {
-        &self.arrow
-    }
-
-    async fn write_all(
+impl Sink {
+    /// Writes all rows, piece by piece.
+    pub(crate) async fn write_all(
         &self,
         mut data: SendableRecordBatchStream,
-        context: &Arc<TaskContext>,
-    ) -> Result<u64> {
+        context: &TaskContext,
+    ) -> Result<Inserted> {
         let charged = MemoryConsumer::new("insert").register(context.memory_pool());
-        let (mut waiting, mut rows, mut texts, mut written, mut row) = (Vec::new(), 0, 0, 0, 1);
+        let (mut waiting, mut rows, mut texts, mut row) = (Vec::new(), 0, 0, 1);
+        let mut written = Inserted::NOTHING;
         while let Some(batch) = data.next().await.transpose()? {
             let fitted = self.fit(&batch, row).map_err(|error| {
                 to_datafusion(error.context(format_args!("table {}", self.view.schema().name)))

@@ -9,7 +9,6 @@ use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringBuilder, UInt32A
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{HashMap, ScalarValue};
-use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -21,6 +20,7 @@ use tidefall_types::{
 
 use crate::error::to_datafusion;
 use crate::fit::Slot;
+use crate::inserted::InsertNode;
 use crate::pushdown::{Conditions, Support, select_sensors};
 use crate::scan::{self, Wanted};
 use crate::sink::Sink;
@@ -321,6 +321,6 @@ impl TableProvider for Table {
         }
         // Replacing is what every insert does: a later write of the same identity wins.
         let sink = Sink::new(self.db.clone(), Arc::clone(&self.view));
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+        Ok(Arc::new(InsertNode::new(input, Arc::new(sink))))
     }
 }

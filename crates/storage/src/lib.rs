@@ -40,6 +40,7 @@ mod steps;
 pub mod store;
 mod table;
 mod texts;
+mod uncounted;
 mod upkeep;
 mod verify;
 mod wal;
@@ -62,4 +63,5 @@ pub use read::{
     SensorValues, Sensors, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
 };
 pub use repair::{Loss, Repair, RepairReport};
+pub use uncounted::Uncounted;
 pub use verify::VerifyReport;

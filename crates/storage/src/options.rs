@@ -94,7 +94,7 @@ pub enum Existing {
     /// It replaces them, field by field.
     #[default]
     Replace,
-    /// It replaces them, and says how many.
+    /// It replaces them, and says how many. Rows that are newer than all of their sensors cost nothing for that.
     Count,
     /// It is refused if there are any when it arrives, with `Conflict`; nothing is written then. Other writes that
     /// are on their way at the same time are not seen.

@@ -230,7 +230,7 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
                 true => Change::Mark(commit::Mark::default()),
                 false => Change::Delete(to_live(&decode_delete(body)?)?),
             };
-            apply(&table, seq, change)?;
+            apply(&table, seq, change, None)?;
             Ok(0)
         }
         RecordKind::Rows => take_rows(engine, &table, state.tables.get(&id), (seq, body)),
@@ -265,7 +265,7 @@ fn take_rows(
         None => rows,
     };
     let added = rows.time.len() as u64;
-    engine.rows_came(apply(table, seq, Change::Rows(rows))?);
+    engine.rows_came(apply(table, seq, Change::Rows(rows), None)?);
     Ok(added)
 }
 

@@ -22,6 +22,10 @@ const TAIL_ROWS: usize = 8192;
 /// and again when a reader comes.
 const TAIL_BYTES: usize = 8 << 20;
 
+/// Runs of the tail that are looked through as they are before a write: to lay them together for each of many would
+/// take longer.
+const APART_MAX: usize = 64;
+
 /// Runs stay apart when together they would take more than so many times the memory.
 const GROWTH_MAX: usize = 4;
 
@@ -143,6 +147,16 @@ impl Table {
         let mut live = self.live();
         live.lay_tail_together()?;
         Ok(live.sources())
+    }
+
+    /// What readers may see now at the sensors and the times of some rows.
+    pub(crate) fn sources_near(&self, rows: &Run) -> Result<Sources> {
+        let mut live = self.live();
+        if live.tail.len() > APART_MAX {
+            live.lay_tail_together()?;
+        }
+        let place = (&rows.sensors, &rows.range);
+        Ok(Sources::near(live.all_runs(), &live.objects, &live.deletes, place))
     }
 }
 

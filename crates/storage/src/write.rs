@@ -13,16 +13,17 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::gate::Pass;
-use crate::ingest::commit::{Change, Commit, Done, Watch};
+use crate::ingest::commit::{Change, Commit, Done};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
 use crate::lacking::lacks_columns;
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
-use crate::read::{Repeats, Sources};
+use crate::read::Repeats;
 use crate::retype::{columns_of, columns_of_series};
 use crate::rows::SensorRows;
 use crate::table::Table;
 use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
+use crate::uncounted::{Uncounted, Watch, rows_of};
 
 /// Bytes of texts that come into memory at once: a small part of the least share that rows have there.
 const PART_TEXT_BYTES: usize = 2 * PIECE_TEXT_BYTES;
@@ -43,20 +44,21 @@ impl Db {
     ) -> Result<WriteReport> {
         self.engine().commits.check_may_wait()?;
         let (send, receive) = mpsc::sync_channel(1);
-        self.enqueue(table, batch, options, move |outcome| {
+        self.submit(table, batch, options, move |outcome| {
             // The receiver waits below; it is gone only if this thread is.
             let _ = send.send(outcome);
         })?;
         let closed = |_| Error::closed("the database was closed during a write");
-        let (mut report, written) = receive.recv().map_err(closed)??;
-        if let Some(written) = written.filter(|_| options.existing == Existing::Count) {
-            report.replaced = count(written.repeats());
+        let (mut report, uncounted) = receive.recv().map_err(closed)??;
+        if let Some(uncounted) = uncounted {
+            report.replaced = uncounted.count();
         }
         Ok(report)
     }
 
     /// Writes rows; `done` is called with the outcome, from another thread, once they are
-    /// acknowledged. It does not count what they replace, as all writes behind it would wait.
+    /// acknowledged. With [`Existing::Count`] the report says that none was replaced where that is known at once; where
+    /// it is not, `done` gets what is to be counted, on a thread of its own, as all writes behind it would wait.
     ///
     /// # Errors
     /// As [`Db::write`]; `done` is not called then.
@@ -65,23 +67,7 @@ impl Db {
         table: &str,
         batch: &WriteBatch,
         options: &WriteOptions,
-        done: impl FnOnce(Result<WriteReport>) + Send + 'static,
-    ) -> Result<()> {
-        let existing = match options.existing {
-            Existing::Count => Existing::Replace,
-            existing => existing,
-        };
-        let done = |outcome: Result<(WriteReport, _)>| done(outcome.map(|(report, _)| report));
-        self.enqueue(table, batch, &WriteOptions { existing, ..*options }, done)
-    }
-
-    /// As [`Db::submit`]; `done` also gets what was written where what it replaced shall be counted.
-    fn enqueue(
-        &self,
-        table: &str,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-        done: impl FnOnce(Result<(WriteReport, Option<Written>)>) + Send + 'static,
+        done: impl FnOnce(Result<(WriteReport, Option<Uncounted>)>) + Send + 'static,
     ) -> Result<()> {
         let step = self.begin()?;
         batch.check()?;
@@ -91,16 +77,17 @@ impl Db {
         let table = self.table_for(table, batch, &columns_of(batch), options, |planned| {
             self.check_write(planned, batch, options, &mut bad)
         })?;
+        let replaced = (options.existing != Existing::Replace).then_some(0);
         let Some(table) = table else {
             drop(step);
-            done(Ok((WriteReport { rows: 0, replaced: None, bad }, None)));
+            done(Ok((WriteReport { rows: 0, replaced, bad }, None)));
             return Ok(());
         };
         bad.clear();
         let pass = self.pass(&table)?;
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
-        let mut report = WriteReport { rows: batch.rows(), replaced: None, bad };
+        let report = WriteReport { rows: batch.rows(), replaced, bad };
         if batch.rows() == 0 {
             // It may close the database, which waits for all steps.
             drop((pass, step));
@@ -113,23 +100,13 @@ impl Db {
         let sensor: ScalarBuffer<u32> = find_sensors(&table, batch)?.into();
         if options.existing == Existing::Refuse {
             refuse_repeats(&table, batch, &sensor)?;
-            report.replaced = Some(0);
         }
-        let before = Arc::new(OnceLock::new());
-        let written = (options.existing == Existing::Count).then(|| {
-            let (sensor, time) = (sensor.clone(), batch.time.clone());
-            Written { sensor, time, before: Arc::clone(&before) }
-        });
-        let watch = written.as_ref().map(|_| -> Watch {
-            Box::new(move |sources| {
-                // It is called once.
-                let _ = before.set(sources);
-            })
-        });
+        let watch = (options.existing == Existing::Count).then(Watch::default);
+        let watched = watch.clone();
         let rows = Prepared::new(sensor, batch.time.clone(), fields.clone());
         let done = Box::new(move |outcome: Result<Seq>| {
             drop(pass);
-            done(outcome.map(|_| (report, written)));
+            done(outcome.map(|_| with_doubts(report, watched.as_ref())));
         });
         match options.ack {
             Ack::Memory => self.keep(table, &rows, watch, done),
@@ -165,7 +142,7 @@ impl Db {
         &self,
         table: Arc<Table>,
         rows: &Prepared,
-        mut watch: Option<Watch>,
+        watch: Option<Watch>,
         done: Done,
     ) -> Result<()> {
         let engine = self.engine();
@@ -201,7 +178,7 @@ impl Db {
                 table: Arc::clone(&table),
                 change: Change::Rows(part),
                 record: None,
-                watch: watch.take(),
+                watch: watch.clone(),
                 done: Box::new(move |outcome| {
                     // After the rows are visible, or a flush that misses them could clear it.
                     unlogged.has_unlogged.store(true, Ordering::Release);
@@ -300,7 +277,7 @@ impl Db {
             return Ok(report);
         }
         let found = before.map_or(Ok(Repeats::default()), |before| before.repeats_of_series(times));
-        let replaced = count(found).map(|found| found + of_its_own);
+        let replaced = rows_of(found).map(|found| found + of_its_own);
         Ok(WriteReport { replaced, ..report })
     }
 
@@ -350,27 +327,12 @@ pub(crate) fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>
     found.ok_or_else(|| Error::invalid("a sensor was not found"))
 }
 
-/// Rows that were written, and what was there just before.
-struct Written {
-    sensor: ScalarBuffer<u32>,
-    time: ScalarBuffer<i64>,
-    before: Arc<OnceLock<Sources>>,
-}
-
-impl Written {
-    fn repeats(&self) -> Result<Repeats> {
-        let before = self.before.get();
-        let before = before.ok_or_else(|| Error::internal("a write was not watched"))?;
-        before.repeats_of_rows(&self.sensor, &self.time)
+/// The report of a write that is done, which does not say what was replaced where that is to be counted.
+fn with_doubts(report: WriteReport, watch: Option<&Watch>) -> (WriteReport, Option<Uncounted>) {
+    match watch.and_then(Watch::end) {
+        Some(uncounted) => (WriteReport { replaced: None, ..report }, Some(uncounted)),
+        None => (report, None),
     }
-}
-
-/// A count of rows that are written already, so that only the count can fail.
-fn count(repeats: Result<Repeats>) -> Option<u64> {
-    repeats
-        .inspect_err(|error| tracing::warn!(%error, "replaced readings could not be counted"))
-        .ok()
-        .map(|repeats| repeats.rows)
 }
 
 pub(crate) fn refuse_repeats(table: &Table, batch: &WriteBatch, sensor: &[u32]) -> Result<()> {

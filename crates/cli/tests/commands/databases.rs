@@ -150,5 +150,5 @@ fn who_cannot_write_is_told_who_does() {
         assert!(!said.err.contains("read-only"), "{said:?}");
     }
     drop(holder);
-    assert_eq!(place.rows("INSERT INTO t VALUES ('2024-01-01', 1)"), "1\n");
+    assert_eq!(place.rows("INSERT INTO t VALUES ('2024-01-01', 1)"), "1,0\n");
 }

@@ -81,6 +81,34 @@ fn csv_has_lists_as_text() {
 }
 
 #[test]
+fn an_insert_tells_what_it_replaced() {
+    let place = place();
+    let insert = "INSERT INTO t VALUES ('2024-01-01', 'a', 1), ('2024-01-01', 'c', 2), ('2024-01-02', 'a', 3)";
+    let said = place.done(&[&ASK[..], &[insert]].concat());
+    assert_eq!(said.out, "count,replaced\n3,1\n");
+    assert_eq!(said.err, "3 rows inserted, 1 of them replaced earlier ones\n");
+    let said = place.done(&["query", "--db", "db", insert]);
+    assert!(said.out.contains("| count | replaced |\n"), "{said:?}");
+    assert!(said.out.contains("| 3     | 3        |\n"), "{said:?}");
+    assert_eq!(said.err, "3 rows inserted, 3 of them replaced earlier ones\n");
+    // What replaces nothing, and what only looks like it.
+    let new = "INSERT INTO t VALUES ('2024-01-03', 'a', 1)";
+    for (sql, expected) in [(new, "1,0\n"), ("SELECT 3 AS count, 1 AS replaced", "3,1\n")] {
+        let said = place.done(&[&ASK[..], &[sql]].concat());
+        assert_eq!(
+            (said.out.as_str(), said.err.as_str()),
+            (format!("count,replaced\n{expected}").as_str(), "")
+        );
+    }
+    let mut shell = place.command(&["shell", "--db", "db"]);
+    let mut shell = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut shell.stdin.take().unwrap(), format!("{new};\n").as_bytes())
+        .unwrap();
+    let output = shell.wait_with_output().unwrap();
+    assert!(err(&output).contains("1 row inserted, 1 of them replaced earlier ones"), "{output:?}");
+}
+
+#[test]
 fn an_answer_without_rows_has_its_columns() {
     let place = place();
     let none = "SELECT s, v AS \"a,b\", make_array(v) AS l FROM t WHERE v > 9";

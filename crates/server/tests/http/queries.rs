@@ -229,3 +229,20 @@ fn kinds_of_errors_are_labels_of_one_word() {
     let metrics = server.get("/metrics").text();
     assert!(metrics.contains("tidefall_errors_total{kind=\"not_found\"} 1"), "{metrics}");
 }
+
+#[test]
+fn an_insert_says_how_many_rows_it_replaced() {
+    let server = TestServer::start();
+    server.sql("CREATE TABLE t (time TIMESTAMP, v BIGINT)");
+    let insert = b"INSERT INTO t VALUES ('2024-01-01', 1), ('2024-01-02', 2), ('2024-01-02', 3)";
+    let send =
+        |format: &str| server.send("POST", &format!("/api/v1/sql?format={format}"), "", insert);
+    let expected = json!({
+        "columns": ["count", "replaced"],
+        "types": ["BIGINT UNSIGNED", "BIGINT UNSIGNED"],
+        "rows": [[3, 1]],
+    });
+    assert_eq!(send("json").json(), expected);
+    assert_eq!(send("csv").text(), "count,replaced\n3,3\n");
+    assert_eq!(send("ndjson").text(), "{\"count\":3,\"replaced\":3}\n");
+}

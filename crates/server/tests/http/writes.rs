@@ -75,6 +75,43 @@ fn precision_and_acknowledgement_are_obeyed() {
     assert_eq!(reply.status, 400);
 }
 
+/// Line protocol told nothing of them.
+#[test]
+fn lines_that_replace_others_are_counted() {
+    let server = TestServer::start();
+    let many = |value: u32| -> String {
+        (0..5_000).map(|at| format!("many,t=s{} v={value} {}\n", at % 50, at / 50)).collect()
+    };
+    let writes = [
+        ("/write", "m,t=a v=1 10\nm,t=b v=1 10\n", 0),
+        ("/write", "m,t=a v=2 20\nm,t=c v=2 5\n", 0),
+        // Late, but the only ones of their times.
+        ("/write", "m,t=a v=3 15\nm,t=b v=3 5\n", 0),
+        ("/write", "m,t=a v=4 15\nm,t=b v=4 10\nm,t=b v=4 11\n", 2),
+        // A line that repeats one of its own request, also with another field.
+        ("/api/v2/write", "m,t=d v=1 10\nm,t=d v=2 10\nm,t=d w=2 10\n", 2),
+        ("/api/v2/write?ack=memory", "m,t=d v=1 10\nn v=1 1\nn v=1 1\no v=1 1\n", 2),
+        ("/write", "", 0),
+        ("/write", &many(1), 0),
+        ("/write", &many(2), 5_000),
+    ];
+    for (target, body, replaced) in writes {
+        let reply = server.send("POST", target, "", body.as_bytes());
+        assert_eq!((reply.status, reply.body.len()), (204, 0), "{target} {body}");
+        let replaced = replaced.to_string();
+        assert_eq!(reply.header("x-tidefall-replaced"), Some(&*replaced), "{target} {body}");
+    }
+    // Lines that are stored beside wrong ones count, too.
+    let reply = server.write("m,t=a v=5 20\nm,t=a v=bad 21\nm,t=a v=5 22\n");
+    assert_eq!((reply.status, reply.header("x-tidefall-replaced")), (400, Some("1")));
+    let reply = server.send("POST", "/write?precision=fortnight", "", b"m,t=a v=5 20");
+    assert_eq!((reply.status, reply.header("x-tidefall-replaced")), (400, None));
+    assert_eq!(server.sql("SELECT sum(v) FROM many"), json!([[10_000.0]]));
+    let metrics = server.get("/metrics").text();
+    let line = "tidefall_rows_replaced_total 5007";
+    assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+}
+
 #[test]
 fn a_line_without_time_gets_the_servers() {
     let server = TestServer::start();

@@ -7,6 +7,7 @@ mod asof;
 mod compare;
 mod docs;
 mod faults;
+mod inserts;
 mod joins;
 mod layers;
 mod limits;

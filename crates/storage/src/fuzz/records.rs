@@ -62,7 +62,7 @@ fn replay(kind: u8, payload: &[u8]) -> Result<()> {
             let tombstone = to_live(&decode_delete(body)?)?;
             let stored = to_stored(&tombstone)?;
             assert_eq!(to_live(&stored)?.sensors, tombstone.sensors, "a delete has changed");
-            apply(&table, Seq(1), Change::Delete(tombstone)).map(drop)
+            apply(&table, Seq(1), Change::Delete(tombstone), None).map(drop)
         }
         RecordKind::Rows => take_rows(&table, body),
         RecordKind::RowsWithSensors => {
@@ -78,7 +78,7 @@ fn take_rows(table: &Table, frame: &[u8]) -> Result<()> {
     if rows.sensor.iter().any(|sensor| *sensor >= SENSORS) {
         return Ok(());
     }
-    apply(table, Seq(1), Change::Rows(rows))?;
+    apply(table, Seq(1), Change::Rows(rows), None)?;
     read(table)
 }
 

@@ -12,9 +12,10 @@ use super::Prepared;
 use super::record::LogRecord;
 use crate::kv::Run;
 use crate::panics::caught;
-use crate::read::{LiveTombstone, Sources};
+use crate::read::LiveTombstone;
 use crate::store::SyncFailure;
 use crate::table::Table;
+use crate::uncounted::Watch;
 use crate::wal::{Wal, check_record_bytes};
 
 /// Bytes of rows and records that may wait; writers wait beyond. Four groups of the log's own size.
@@ -26,7 +27,7 @@ pub(crate) struct Commit {
     pub(crate) change: Change,
     /// What the log on disk gets before the change is acknowledged; none for writes that are so from memory.
     pub(crate) record: Option<LogRecord>,
-    /// Called with what readers saw just before the change, where somebody wants to know.
+    /// Where rows that may take the place of others are kept for somebody who wants to count them.
     pub(crate) watch: Option<Watch>,
     /// Called once with the outcome.
     pub(crate) done: Done,
@@ -34,9 +35,6 @@ pub(crate) struct Commit {
 
 /// Called with the outcome of a change.
 pub(crate) type Done = Box<dyn FnOnce(Result<Seq>) + Send>;
-
-/// Called with what readers saw just before a change.
-pub(crate) type Watch = Box<dyn FnOnce(Sources) + Send>;
 
 /// What a commit changes.
 pub(crate) enum Change {
@@ -218,10 +216,7 @@ impl CommitQueue {
                 let taken = refused.remove(&seq).map_or(Ok(()), Err);
                 let outcome = logged.clone().and(taken).and_then(|()| {
                     caught(|| {
-                        if let Some(watch) = watch {
-                            watch(table.sources()?);
-                        }
-                        on_rows(apply(&table, seq, change)?);
+                        on_rows(apply(&table, seq, change, watch.as_ref())?);
                         Ok(seq)
                     })
                 });
@@ -318,7 +313,12 @@ fn log_group(wal: &mut Wal, group: &mut [(Seq, Commit)]) -> Result<Refused> {
 }
 
 /// Makes a change visible, and returns the bytes that it added to memory.
-pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
+pub(crate) fn apply(
+    table: &Table,
+    seq: Seq,
+    change: Change,
+    watch: Option<&Watch>,
+) -> Result<usize> {
     match change {
         Change::Mark(mark) => {
             table.live().seal()?;
@@ -333,6 +333,9 @@ pub(crate) fn apply(table: &Table, seq: Seq, change: Change) -> Result<usize> {
                 run = run.with_order(order);
             }
             run.is_distinct = table.newest().take(&run);
+            if let Some(watch) = watch.filter(|_| !run.is_distinct) {
+                watch.keep(&run, table.sources_near(&run));
+            }
             let bytes = run.size_bytes;
             table.live().push(run)?;
             Ok(bytes)

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{Result, TimeRange};
 
+use super::deletes::Deletes;
 use super::fetch::Fetched;
-use super::parts::Sources;
+use super::parts::{LiveObject, Sources};
 use super::request::ReadStats;
-use crate::kv::order_of;
+use crate::kv::{Run, order_of};
 
 /// Sensors are remembered by place up to so many for each row; of more, sorting is cheaper.
 const SENSORS_PER_ROW_MAX: usize = 8;
@@ -49,7 +50,7 @@ impl Sources {
             }
         }
         let (Some(known), Some(time)) = (span(sensors), span(times)) else { return Ok(repeats) };
-        let near = self.near(&known, &TimeRange::new(*time.start(), *time.end()));
+        let near = self.only_near(&known, &TimeRange::new(*time.start(), *time.end()));
         let Some(places) = near.extent() else { return Ok(repeats) };
         let mut rows: Vec<(u32, i64)> =
             sensors.iter().copied().zip(times.iter().copied()).collect();
@@ -76,7 +77,7 @@ impl Sources {
         let times = series.iter().filter_map(|(_, times)| span_of_sorted(times));
         let time = times.reduce(|one, other| one.union(&other));
         let (Some(known), Some(time)) = (span(&sensors), time) else { return Ok(repeats) };
-        let near = self.near(&known, &time);
+        let near = self.only_near(&known, &time);
         let mut found = Found::new(&near);
         for (sensor, times) in &series {
             found.look(*sensor, times, &mut repeats)?;
@@ -84,22 +85,30 @@ impl Sources {
         Ok(repeats)
     }
 
-    /// The places that may hold rows of some sensors within a stretch of time.
-    fn near(&self, sensors: &RangeInclusive<u32>, time: &TimeRange) -> Self {
+    /// Of some places those that may hold rows of some sensors within a stretch of time.
+    pub(crate) fn near<'a>(
+        runs: impl Iterator<Item = &'a Arc<Run>>,
+        objects: &[Arc<LiveObject>],
+        deletes: &Arc<Deletes>,
+        (sensors, time): (&RangeInclusive<u32>, &TimeRange),
+    ) -> Self {
         let overlaps = |other: &RangeInclusive<u32>| {
             other.start() <= sensors.end() && sensors.start() <= other.end()
         };
-        let runs =
-            self.runs.iter().filter(|run| run.range.overlaps(time) && overlaps(&run.sensors));
-        let objects = self.objects.iter().filter(|object| {
+        let runs = runs.filter(|run| run.range.overlaps(time) && overlaps(&run.sensors));
+        let objects = objects.iter().filter(|object| {
             let entry = &object.entry;
             entry.time.overlaps(time) && overlaps(&(entry.first_sensor..=entry.last_sensor))
         });
         Self {
             runs: runs.cloned().collect(),
             objects: objects.cloned().collect(),
-            deletes: Arc::clone(&self.deletes),
+            deletes: Arc::clone(deletes),
         }
+    }
+
+    fn only_near(&self, sensors: &RangeInclusive<u32>, time: &TimeRange) -> Self {
+        Self::near(self.runs.iter(), &self.objects, &self.deletes, (sensors, time))
     }
 
     /// What the places cover together; nothing when there are none.

@@ -65,7 +65,9 @@ fn write_all(db: &Db, tables: &[String], rows: &WriteBatch) -> Vec<Result<WriteR
         .iter()
         .map(|(table, rows)| {
             let (send, receive) = mpsc::sync_channel(1);
-            let done = move |outcome| send.send(outcome).unwrap();
+            let done = move |outcome: Result<(WriteReport, _)>| {
+                send.send(outcome.map(|(report, _)| report)).unwrap();
+            };
             db.submit(table, rows, &CREATE, done).map(|()| receive)
         })
         .collect();

@@ -5,6 +5,7 @@ mod asking;
 mod bins;
 mod blocks;
 mod closing;
+mod counting;
 mod damage;
 mod deletes;
 mod faults;

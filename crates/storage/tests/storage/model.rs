@@ -242,13 +242,17 @@ impl World {
                 let unknown = Unknown::Create;
                 let refuse =
                     WriteOptions { ack, unknown, existing: Existing::Refuse, ..Default::default() };
-                match self.db().write(TABLE, &batch, &refuse) {
+                let count = WriteOptions { existing: Existing::Count, ..refuse };
+                let is_counted = self.rng.random_bool(0.5);
+                match self.db().write(TABLE, &batch, if is_counted { &count } else { &refuse }) {
+                    Ok(report) if is_counted => {
+                        assert_eq!((report.rows, report.replaced), (rows, Some(replaced)));
+                    }
                     Ok(report) => assert_eq!((report.replaced, replaced), (Some(0), 0)),
                     Err(error) => {
                         let place = format!("{replaced} of {rows} rows would take the place");
                         assert_eq!(error.kind(), ErrorKind::Conflict);
                         assert!(replaced > 0 && error.message().contains(&place), "{error}");
-                        let count = WriteOptions { existing: Existing::Count, ..refuse };
                         let report = self.db().write(TABLE, &batch, &count).unwrap();
                         assert_eq!((report.rows, report.replaced), (rows, Some(replaced)));
                     }

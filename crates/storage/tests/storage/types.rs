@@ -14,10 +14,11 @@ use tidefall_storage::{
     Unknown, WriteOptions, WriteReport,
 };
 use tidefall_types::{
-    ErrorKind, FieldColumn, FieldId, FieldType, NS_PER_DAY, Result, Series, SeriesBatch, TimeRange,
-    WriteBatch,
+    ErrorKind, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, Result, Series,
+    SeriesBatch, TimeRange, WriteBatch,
 };
 
+use crate::history::START_NS;
 use crate::rounds;
 
 const TABLE: &str = "plant";
@@ -79,8 +80,12 @@ fn cascade(db: &Db) {
     db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
 }
 
+fn flush(db: &Db) {
+    db.flush().unwrap();
+}
+
 /// Where the rows are that came before.
-const PLACES: [fn(&Db); 3] = [|_| {}, |db| drop(db.flush().unwrap()), cascade];
+const PLACES: [fn(&Db); 3] = [|_| {}, flush, cascade];
 
 #[test]
 fn a_field_gets_a_type_that_holds_all_that_came() {
@@ -352,9 +357,10 @@ fn types_change_while_others_write_and_read() {
 #[test]
 fn a_row_of_tomorrow_is_of_the_new_type() {
     // Short columns of the days to come, and rows that are not of age, are written anew as well.
-    let db = open(&MemDisk::new());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let now_ns = now.as_nanos() as i64;
+    let now_ns = START_NS;
+    let clock = Arc::new(ManualClock::new(now_ns));
+    let options = DbOptions { clock, ..DbOptions::default() };
+    let db = Db::open_on(Arc::new(MemDisk::new()), options).unwrap();
     for day in -40..3 {
         write(&db, now_ns + day * NS_PER_DAY, &ints(&[day]), FieldTypes::Keep).unwrap();
     }
