@@ -666,3 +666,26 @@ class Asking:
     def __getattr__(self, name):
         self.questions.append(name)
         return getattr(self.core, name)
+
+
+def test_fields_become_wider(both):
+    """Numbers that do not fit make a field one that holds them, and a field without values takes any type."""
+    times = lambda first, count: pandas.date_range(START + pandas.Timedelta(first, "D"), periods=count, freq="D")
+    write = lambda name, first, values: ask_both(both, name, lambda db: db.write(name, pandas.DataFrame({"time": times(first, len(values)), "v": values}), time="time"))
+    types = lambda name: ask_both(both, name, lambda db: db.table(name).fields)
+    rows = lambda name: ask_both(both, name, lambda db: db.sql(f"SELECT v FROM {name} ORDER BY time").to_arrow().column("v"))
+    for chunks, name in ((1, "once"), (4, "often")):
+        for chunk in range(chunks):
+            assert write(name, chunk, [chunk]) == 1
+        assert write(name, 10, [1.5, float("nan")]) == 2
+        assert types(name) == {"v": "DOUBLE"} and rows(name).to_pylist()[:chunks] == list(map(float, range(chunks)))
+    write("beyond", 0, [2**53 + 1])
+    assert isinstance(write("beyond", 1, [0.5]), tidefall.ConflictError)
+    assert types("beyond") == {"v": "BIGINT"} and rows("beyond").to_pylist() == [2**53 + 1]
+    wide = lambda first, values: ask_both(both, "wide", lambda db: db.write_wide("wide", pandas.DataFrame({"a": values, "b": values}, times(first, 2)), tag="sensor", field="v"))
+    assert wide(0, [1, 2]) == 4 and wide(2, [0.5, 3]) == 4
+    assert types("wide") == {"v": "DOUBLE"}
+    assert ask_both(both, "wide", lambda db: db.sql("SELECT sum(v) FROM wide").to_arrow().to_pylist()[0]) == {"sum(wide.v)": 13.0}
+    ask_both(both, "none", lambda db: db.sql("CREATE TABLE none (time TIMESTAMP, v BIGINT)").to_arrow())
+    assert write("none", 0, ["high", "low"]) == 2
+    assert types("none") == {"v": "TEXT"}

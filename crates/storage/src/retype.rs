@@ -10,7 +10,7 @@
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
-use tidefall_types::{Error, FieldType, Result, Seq, SeriesBatch, TableSchema, WriteBatch};
+use tidefall_types::{ColumnKind, Error, FieldType, Result, Seq, SeriesBatch, TableSchema, WriteBatch};
 
 use crate::Db;
 use crate::cascade::{Boundaries, Take, drain, retype};
@@ -169,7 +169,14 @@ fn changes(schema: &TableSchema, types: &[(String, FieldType)]) -> Result<Vec<Ch
     let mut changes = Vec::with_capacity(types.len());
     for (name, to) in types {
         let place = schema.fields.iter().position(|field| field.name == *name);
-        let place = place.ok_or_else(|| unknown_column(schema, name))?;
+        let place = place.ok_or_else(|| match schema.column(name).map(|column| column.kind) {
+            None => unknown_column(schema, name),
+            Some(kind) => Error::invalid(format!(
+                "table {}: {name:?} is {}, and only fields get other types",
+                schema.name,
+                if kind == ColumnKind::Time { "the time" } else { "a tag" }
+            )),
+        })?;
         if schema.fields[place].ty != *to {
             changes.push(Change { place, to: *to });
         }
