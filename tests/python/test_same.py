@@ -273,13 +273,13 @@ def test_what_does_not_fit_is_named_with_column_row_and_value(both):
     times = pandas.date_range(START, periods=3, freq="1min")
     frame = lambda values: pandas.DataFrame({"n": values}, index=times)
     ask_both(both, "integers", lambda db: db.write("t", frame([1, 2, 3])))
-    for values, said in (([1, None, 2.5], ["row 2", '"n"', "2.5", "BIGINT", "DOUBLE", "Int64"]), ([1, 1e300, None], ["row 1", '"n"', "1e300", "Int64"]), (["1", "2", "3"], ["row 0", '"n"', "TEXT"])):
+    for values, said in (([1, None, 2.5], ["row 3", '"n"', "2.5", "BIGINT", "DOUBLE", "Int64"]), ([1, 1e300, None], ["row 2", '"n"', "1e300", "Int64"]), (["1", "2", "3"], ["row 1", '"n"', "TEXT"])):
         for db in both:
             with pytest.raises(tidefall.ConflictError) as error:
                 db.write("t", frame(values))
             assert all(part in str(error.value) for part in said), error.value
     for db in both:
-        with pytest.raises(tidefall.InvalidError, match="column 'i', row 1: 9007199254740993 is beyond"):
+        with pytest.raises(tidefall.InvalidError, match="column 'i', row 2: 9007199254740993 is beyond"):
             db.write_wide("w", pandas.DataFrame({"i": [1, 2**53 + 1, 3], "f": 0.5}, index=times))
         with pytest.raises(tidefall.InvalidError, match="'i' is of type int64 and 't' of type (large_)?string"):
             db.write_wide("w", pandas.DataFrame({"i": [1, 2, 3], "t": list("abc")}, index=times))

@@ -72,12 +72,15 @@ impl ArrowOptions {
 /// # Errors
 /// `Invalid` when a column is missing, appears twice, or has a type that is not stored, when it is not
 /// clear which is the time, or when a row has no time, or one in any column that 64-bit nanoseconds do
-/// not reach; the row is named from 0.
+/// not reach; the row is counted from 1.
 pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<WriteBatch> {
     let (batch, bad) = convert(batch, options, None)?;
     match bad.into_iter().min_by_key(|bad| bad.row) {
         None => Ok(batch),
-        Some(RowError { row, error }) => Err(error.context(format!("row {row}"))),
+        Some(bad) => {
+            let number = bad.number();
+            Err(bad.error.context(format_args!("row {number}")))
+        }
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn write_all(
         caught(|| write_pieces(&mut sum, batches, options)).map_err(|error| match sum.rows {
             0 => error,
             // Rows are named as they are counted in a piece, or nobody knows which are meant.
-            before => error.context(format_args!("of the rows from {before} on")),
+            before => error.context(format_args!("of the rows from {} on", before + 1)),
         });
     match sum.is_long {
         true => db.flush_after(work),

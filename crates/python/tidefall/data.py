@@ -294,7 +294,7 @@ def _check_whole(name: str, column: pyarrow.ChunkedArray) -> None:
     row = pyarrow.compute.index(within, False).as_py()
     if row >= 0:
         raise _tidefall.InvalidError(
-            f"column {name!r}, row {row}: {column[row]} is beyond 2^53, where floats leave out whole numbers, and another column holds "
+            f"column {name!r}, row {row + 1}: {column[row]} is beyond 2^53, where floats leave out whole numbers, and another column holds "
             f"floats: give all columns one type, or write them as two frames, with another `field` each")
 
 

@@ -415,7 +415,7 @@ class Database:
                 # Rows are named as they are counted in the piece.
                 if rows == 0:
                     raise
-                raise type(error)(f"of the rows from {rows} on: {error}") from None
+                raise type(error)(f"of the rows from {rows + 1} on: {error}") from None
             written = json.loads(answer.read())
             rows += written["rows"]
             # A server of an earlier version does not count.

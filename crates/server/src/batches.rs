@@ -136,10 +136,10 @@ fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Writ
     Ok((written, Ok(())))
 }
 
-/// An error of the batch that begins with this row of the body.
+/// An error of the batch that begins behind so many rows of the body; messages count them from 1.
 fn from_row(row: usize, error: Error) -> Error {
     match row {
         0 => error,
-        row => error.context(format_args!("of the rows from {row} on")),
+        row => error.context(format_args!("of the rows from {} on", row + 1)),
     }
 }

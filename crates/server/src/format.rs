@@ -4,11 +4,11 @@ use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
 use arrow_json::StructMode;
 use arrow_json::writer::{JsonFormat, LineDelimited};
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{ArrowError, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use tidefall_sql::{UniqueNames, UniqueValues, check_times, write_csv, write_csv_header};
-use tidefall_types::{Error, FieldType, Result};
+use tidefall_types::{Error, Result, sql_type_name};
 
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
@@ -221,25 +221,13 @@ fn unwritable(error: ArrowError) -> Error {
 fn json_head(schema: &Schema) -> Result<Vec<u8>> {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let types: Vec<String> =
-        schema.fields().iter().map(|field| type_name(field.data_type())).collect();
+        schema.fields().iter().map(|field| sql_type_name(field.data_type())).collect();
     let text = |list: serde_json::Result<String>| {
         list.map_err(|error| Error::invalid(format!("the names of the columns: {error}")))
     };
     let names = text(serde_json::to_string(&names))?;
     let types = text(serde_json::to_string(&types))?;
     Ok(format!("{{\"columns\":{names},\"types\":{types},\"rows\":[\n").into_bytes())
-}
-
-/// The name of a type as SQL has it; Arrow's own for those that SQL cannot declare.
-fn type_name(ty: &DataType) -> String {
-    match ty {
-        DataType::Timestamp(_, _) => "TIMESTAMP".to_owned(),
-        DataType::Dictionary(_, values) => type_name(values),
-        _ => match FieldType::from_arrow(ty) {
-            Some(field) => field.sql_name().to_owned(),
-            None => ty.to_string(),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,25 @@
 //! Errors of DataFusion as errors of Tidefall.
+//!
+//! What DataFusion says is told in words of SQL: columns that are not there in `columns.rs`, calls with wrong arguments in
+//! `calls.rs`, everything else in `words.rs`.
 
-use std::cmp::Reverse;
+mod calls;
+mod columns;
+mod words;
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use tidefall_types::{Error, FieldType};
+use tidefall_types::Error;
+
+pub(crate) use calls::with_arguments;
+use words::plain;
+pub(crate) use words::{NO_FUNCTION, in_sql};
+
+use crate::catalog::{CATALOG, READINGS};
+
+/// How the error of a table that is not there ends.
+pub(crate) const LISTS_TABLES: &str = "SHOW TABLES lists what there is";
 
 /// Finds the kind that tells the caller what to do. Errors of Tidefall that went through
 /// DataFusion come out as they went in; what DataFusion adds about its own workings is left out.
@@ -31,9 +45,10 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
             "the query engine cannot run this statement: {}",
             plain(&message)
         )),
-        DataFusionError::Plan(message) if names_missing_table(&message) => {
-            Error::not_found(format!("{message}; SHOW TABLES lists what there is"))
-        }
+        DataFusionError::Plan(message) => match missing_table(&message) {
+            Some(name) => Error::not_found(format!("there is no table {name:?}; {LISTS_TABLES}")),
+            None => Error::invalid(plain(&message)),
+        },
         DataFusionError::SQL(source, _) => {
             let why = match *source {
                 ParserError::ParserError(why) | ParserError::TokenizerError(why) => why,
@@ -42,7 +57,15 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
             Error::invalid(format!("the statement cannot be read: {}", lower_first(&why)))
         }
         // Planning, schema and run-time errors all come from what the statement says.
-        other => Error::invalid(plain(&other.strip_backtrace())),
+        other => Error::invalid(told(&other)),
+    }
+}
+
+/// What is wrong with a statement.
+fn told(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::SchemaError(error, _) => columns::told(error),
+        other => plain(&other.strip_backtrace()),
     }
 }
 
@@ -63,90 +86,6 @@ fn from_exhausted(message: &str) -> Error {
     ))
 }
 
-/// A message without the places in DataFusion where it comes from.
-fn plain(message: &str) -> String {
-    if message.contains("logical expression WindowFunction") {
-        return "a window function stands where rows are not known yet, as in WHERE; write QUALIFY"
-            .to_owned();
-    }
-    if message.contains("logical expression ScalarSubquery")
-        || message.contains("must be aggregated")
-    {
-        return "a subquery as a value looks at columns of the query around it otherwise than by =, or has several rows for \
-                one of them; write an aggregate WHERE inner.sensor = outer.sensor, a window function, ASOF JOIN for the \
-                row before, or LEFT JOIN ... ON ... with GROUP BY"
-            .to_owned();
-    }
-    if let Some((_, name)) = message.split_once("and unqualified field name ")
-        && let Some((name, _)) = name.split_once(" which would be ambiguous")
-    {
-        return format!(
-            "two columns of the answer are called {name}, one of them as one of all columns; give the other one another name \
-             with AS, or name the columns"
-        );
-    }
-    if let Some((_, name)) = message.split_once("Ambiguous reference to unqualified field ") {
-        return format!(
-            "Ambiguous reference to unqualified field {name}: more than one table has it; write a table before it, as in a.{name}, \
-             and for * EXCLUDE a.* EXCLUDE ({name}), b.* EXCLUDE ({name})"
-        );
-    }
-    if message.contains("Conflicting ordering requirements") {
-        return "aggregates that gather rows in different orders cannot stand side by side; write first_value(x ORDER BY y), or \
-                each in a query of its own"
-            .to_owned();
-    }
-    if message.contains("OuterReferenceColumn") {
-        return "a subquery looks at columns of the query around it in a way that cannot be run, as beside LIMIT; a join may say the same"
-            .to_owned();
-    }
-    if message.contains("Cannot access field at argument") {
-        return "a name with a dot stands for a part of a column that has no parts; if it is a column of a table of the query \
-                around, give that table an alias that is not the name of a column"
-            .to_owned();
-    }
-    const PLACES: [&str; 11] = [
-        "Error during planning: ",
-        "Execution error: ",
-        "Schema error: ",
-        "Internal error: ",
-        "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
-        "type_coercion\ncaused by\n",
-        "This feature is not implemented: ",
-        "Arrow error: ",
-        "Compute error: ",
-        "Cast error: ",
-        "Parser error: ",
-    ];
-    let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
-    let message =
-        PLACES.iter().fold(message.to_owned(), |message, place| message.replace(place, ""));
-    with_sql_types(&message)
-}
-
-/// A message that calls types as statements do.
-fn with_sql_types(message: &str) -> String {
-    /// Types that expressions have and no field.
-    const OTHERS: [(&str, &str); 10] = [
-        ("Dictionary(UInt32, Utf8)", "TEXT"),
-        ("Timestamp(s)", "TIMESTAMP(0)"),
-        ("Timestamp(ms)", "TIMESTAMP(3)"),
-        ("Timestamp(µs)", "TIMESTAMP(6)"),
-        ("Interval(MonthDayNano)", "INTERVAL"),
-        ("Duration(ns)", "INTERVAL"),
-        ("LargeUtf8", "TEXT"),
-        ("Utf8View", "TEXT"),
-        ("Date32", "DATE"),
-        ("Time64(ns)", "TIME"),
-    ];
-    let of_fields = FieldType::ALL.map(|ty| (ty.arrow().to_string(), ty.sql_name()));
-    let others = OTHERS.map(|(name, sql)| (name.to_owned(), sql));
-    let mut names: Vec<_> = of_fields.into_iter().chain(others).collect();
-    // A name may be the end of a longer one, as `Int64` is of `UInt64`.
-    names.sort_by_key(|(name, _)| Reverse(name.len()));
-    names.iter().fold(message.to_owned(), |message, (name, sql)| message.replace(name, sql))
-}
-
 fn lower_first(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| first.to_lowercase().chain(rest).collect())
@@ -157,9 +96,12 @@ pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// DataFusion has no error of its own for a missing table, only a text.
-fn names_missing_table(message: &str) -> bool {
-    message.starts_with("table '") && message.ends_with("' not found")
+/// The table that is missing, without the names of the catalog and of the schema that need not be written. DataFusion has
+/// no error of its own for that, only a text.
+fn missing_table(message: &str) -> Option<&str> {
+    let name = message.strip_prefix("table '")?.strip_suffix("' not found")?;
+    let name = name.strip_prefix(CATALOG).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
+    Some(name.strip_prefix(READINGS).and_then(|name| name.strip_prefix('.')).unwrap_or(name))
 }
 
 fn from_box(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
@@ -192,7 +134,7 @@ fn from_shared(error: &DataFusionError) -> Error {
         DataFusionError::Shared(source) => from_shared(source),
         DataFusionError::ResourcesExhausted(message) => from_exhausted(message),
         DataFusionError::ExecutionJoin(source) if source.is_panic() => from_panic(source),
-        other => Error::invalid(plain(&other.strip_backtrace())),
+        other => Error::invalid(told(other)),
     }
 }
 

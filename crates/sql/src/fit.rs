@@ -15,7 +15,7 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature};
-use tidefall_types::{Error, Result, one_form};
+use tidefall_types::{Error, Result, one_form, sql_type_name};
 
 use crate::amend::{any_one, is_text, time_form};
 use crate::error::{from_datafusion, to_datafusion};
@@ -137,7 +137,8 @@ fn mismatch(values: &ArrayRef, slot: &Slot, example: Option<usize>) -> Option<St
     let is_number = to.is_numeric() || *to == DataType::Boolean;
     if (from.is_temporal() && is_number) || !can_cast_types(from, to) {
         return Some(format!(
-            "{value} is of type {from}, which does not fit into {}",
+            "{value} is of type {}, which does not fit into {}",
+            sql_type_name(from),
             slot.type_name
         ));
     }

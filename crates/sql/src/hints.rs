@@ -1,12 +1,18 @@
-//! What to write instead, for people who know other databases.
+//! What to write instead, for people who know other databases, and for those who misspell names.
 //!
-//! A statement that fails is looked through for words of InfluxQL, QuestDB, TimescaleDB and ClickHouse. Nothing is
-//! looked at in one that runs.
+//! A statement that fails is looked through for words of InfluxQL, QuestDB, TimescaleDB and ClickHouse. Where it has none of
+//! them, the names of functions and tables are told that look like one that is not there. Nothing is looked at in one that
+//! runs.
 
+use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidefall_types::{Error, ErrorKind};
 
 use crate::dialect::TidefallDialect;
+use crate::error::{LISTS_TABLES, NO_FUNCTION, with_arguments};
+use crate::functions::{INNER, SHORT_FORMS};
+use crate::nearest::{did_you_mean, nearest};
+use crate::session::parse_plain;
 
 /// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
 const HINTS: &[(&str, &str)] = &[
@@ -143,19 +149,67 @@ const UNITS: [(&str, &str); 10] = [
     ("y", "years"),
 ];
 
-/// An error, with what to write instead where the statement has words of another database.
-pub(crate) fn with_hint(error: Error, sql: &str) -> Error {
+/// What there is to be named.
+pub(crate) struct Known<'a> {
+    pub(crate) state: &'a SessionState,
+    pub(crate) tables: &'a dyn Fn() -> Vec<String>,
+}
+
+/// An error, with the arguments of the call that it is about, and with what to write instead where the statement has words
+/// of another database or names that are not there.
+pub(crate) fn with_hint(error: Error, sql: &str, known: &Known<'_>) -> Error {
     let may_help =
         matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::NotFound);
+    if !may_help {
+        return error;
+    }
     // A name that is not there is told by the error.
     let knows_names = error.kind() != ErrorKind::NotFound;
-    match may_help.then(|| hint(sql, knows_names)).flatten() {
-        Some(hint) => {
-            // The nearest name of a function is seldom the one that was meant.
-            let what = error.message().split(".\nDid you mean").next().unwrap_or_default();
-            Error::new(error.kind(), format!("{what}; {hint}"))
+    let message = with_written(error.message(), sql);
+    let told = match hint(sql, knows_names) {
+        Some(hint) => Some(format!("{message}; {hint}")),
+        None => known.told(&message),
+    };
+    Error::new(error.kind(), told.unwrap_or(message))
+}
+
+/// A message about a call with its arguments as they are written.
+fn with_written(message: &str, sql: &str) -> String {
+    let is_about_call = message.split_once("): ").is_some_and(|(_, rest)| rest.contains(" takes "));
+    if !is_about_call || sql.len() > BYTES_MAX {
+        return message.to_owned();
+    }
+    with_arguments(message, &parse_plain(sql)).unwrap_or_else(|| message.to_owned())
+}
+
+impl Known<'_> {
+    /// What an error about a name that is not there says to who knows all of them.
+    fn told(&self, message: &str) -> Option<String> {
+        if let Some(name) = message.strip_prefix(NO_FUNCTION) {
+            return self.function(name).map(|told| format!("{message}; {told}"));
         }
-        None => error,
+        let start = message.strip_suffix(LISTS_TABLES)?;
+        let name = start.strip_prefix("there is no table \"")?.strip_suffix("\"; ")?;
+        let tables = (self.tables)();
+        let asked = did_you_mean(&nearest(name, tables.iter().map(String::as_str)))?;
+        Some(format!("{start}{asked}"))
+    }
+
+    fn function(&self, name: &str) -> Option<String> {
+        let small = name.to_lowercase();
+        if self.state.window_functions().contains_key(&small) {
+            return Some(format!(
+                "it looks at rows of a window: write {small}(...) OVER (ORDER BY time)"
+            ));
+        }
+        let scalar = self.state.scalar_functions().keys();
+        let known = scalar
+            .chain(self.state.aggregate_functions().keys())
+            .chain(self.state.window_functions().keys())
+            .map(String::as_str)
+            .chain(SHORT_FORMS)
+            .filter(|other| !INNER.contains(other));
+        did_you_mean(&nearest(name, known))
     }
 }
 

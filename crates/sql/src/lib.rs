@@ -42,6 +42,7 @@ mod marks;
 mod metrics;
 mod named_windows;
 mod names;
+mod nearest;
 mod null_keys;
 mod operators;
 mod orders;

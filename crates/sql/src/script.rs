@@ -6,7 +6,6 @@ use tidefall_types::{Error, Result};
 
 use crate::dialect;
 use crate::error::from_datafusion;
-use crate::hints::with_hint;
 use crate::session::{QueryStream, Session};
 
 /// The statements of a text, run one after the other; see [`Session::script`].
@@ -35,7 +34,7 @@ impl<'a> Script<'a> {
             Ok(statement) => self.session.run_boxed(statement).await,
             Err(error) => Err(error),
         };
-        Some(answer.map_err(|error| with_hint(error, &self.sql)))
+        Some(answer.map_err(|error| self.session.with_hint(error, &self.sql)))
     }
 
     fn parse(&mut self) -> Result<Option<Statement>> {

@@ -16,6 +16,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -27,7 +28,7 @@ use crate::catalog::{CATALOG, Catalog, READINGS};
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
-use crate::hints::with_hint;
+use crate::hints::{Known, with_hint};
 use crate::inserted::Inserted;
 use crate::layers::{Layer, LayerFunction};
 use crate::planner::Planner;
@@ -127,7 +128,7 @@ impl Session {
     /// the errors of the storage as they are. Errors may also come later, out of the stream.
     // Boxed, so that callers do not compile planning again.
     pub fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<QueryStream>> {
-        Box::pin(async move { self.run_all(sql).await.map_err(|error| with_hint(error, sql)) })
+        Box::pin(async move { self.run_all(sql).await.map_err(|error| self.with_hint(error, sql)) })
     }
 
     async fn run_all(&self, sql: &str) -> Result<QueryStream> {
@@ -176,6 +177,13 @@ impl Session {
     /// `Invalid` for what cannot be parsed.
     pub fn is_read_only(sql: &str) -> Result<bool> {
         Ok(parse(sql)?.iter().all(statements::is_read_only))
+    }
+
+    /// An error of a statement, with what to write instead.
+    pub(crate) fn with_hint(&self, error: Error, sql: &str) -> Error {
+        let state = self.context.state_ref();
+        let tables = || self.db.tables().iter().map(|table| table.name.clone()).collect::<Vec<_>>();
+        with_hint(error, sql, &Known { state: &state.read(), tables: &tables })
     }
 
     /// Boxed, so that those who run scripts do not compile planning again either.
@@ -283,6 +291,19 @@ fn parse(sql: &str) -> Result<VecDeque<Statement>> {
     let mut parser = parser(sql)?;
     dialect::begin(sql);
     parser.parse_statements().map_err(from_datafusion)
+}
+
+/// The statements of a text that is SQL without words of DataFusion; none if it cannot be read.
+pub(crate) fn parse_plain(sql: &str) -> Vec<SqlStatement> {
+    let plain = |statement| match statement {
+        Statement::Statement(statement) => Some(*statement),
+        Statement::Explain(explain) => match *explain.statement {
+            Statement::Statement(statement) => Some(*statement),
+            _ => None,
+        },
+        _ => None,
+    };
+    parse(sql).unwrap_or_default().into_iter().filter_map(plain).collect()
 }
 
 /// Refuses plans that reach beyond the database: files, functions, tables of DataFusion's own.

@@ -10,7 +10,9 @@
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
-use tidefall_types::{ColumnKind, Error, FieldType, Result, Seq, SeriesBatch, TableSchema, WriteBatch};
+use tidefall_types::{
+    ColumnKind, Error, FieldType, Result, Seq, SeriesBatch, TableSchema, WriteBatch,
+};
 
 use crate::Db;
 use crate::cascade::{Boundaries, Take, drain, retype};

@@ -305,7 +305,7 @@ impl Db {
         bad.dedup_by_key(|error| error.row);
         if options.bad_rows == BadRows::Reject {
             let first = &bad[0];
-            return Err(first.error.clone().context(format_args!("row {}", first.row)));
+            return Err(first.error.clone().context(format_args!("row {}", first.number())));
         }
         let good = crate::ingest::without_rows(batch, bad)?;
         let fields = coerce(&schema, &good, &mut Vec::new())?;

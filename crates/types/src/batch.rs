@@ -207,6 +207,13 @@ pub struct RowError {
     pub error: Error,
 }
 
+impl RowError {
+    /// The row as messages name it, counted from 1 as those of statements and files are.
+    pub const fn number(&self) -> usize {
+        self.row + 1
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Tables: their columns, types and options.
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, FieldRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, FieldId, NS_PER_DAY, NS_PER_HOUR, Result, TableId, TagId};
@@ -25,6 +25,38 @@ pub enum FieldType {
     Text,
     /// Nanoseconds since 1970 UTC.
     Timestamp,
+}
+
+/// The name of a type as SQL has it, also of those that no column of a table has: `TIMESTAMP` whatever its unit and zone,
+/// `DATE`, `TIME`, `INTERVAL`, `DECIMAL(10,2)`, `DOUBLE[]` for a list and `STRUCT("a" BIGINT)`. Tags are `TEXT`. What SQL has no name
+/// for has that of Arrow.
+pub fn sql_type_name(arrow: &DataType) -> String {
+    match arrow {
+        DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
+        DataType::Date32 | DataType::Date64 => "DATE".to_owned(),
+        DataType::Time32(_) | DataType::Time64(_) => "TIME".to_owned(),
+        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".to_owned(),
+        DataType::Decimal32(digits, scale)
+        | DataType::Decimal64(digits, scale)
+        | DataType::Decimal128(digits, scale)
+        | DataType::Decimal256(digits, scale) => format!("DECIMAL({digits},{scale})"),
+        DataType::Dictionary(_, values) => sql_type_name(values),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => format!("{}[]", sql_type_name(item.data_type())),
+        DataType::Struct(fields) => {
+            let part = |field: &FieldRef| {
+                format!("{:?} {}", field.name(), sql_type_name(field.data_type()))
+            };
+            format!("STRUCT({})", fields.iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        other => match FieldType::from_arrow(other) {
+            Some(field) => field.sql_name().to_owned(),
+            None => other.to_string(),
+        },
+    }
 }
 
 impl FieldType {
@@ -362,4 +394,32 @@ impl TableSchema {
 
 fn too_many(table: &str) -> Error {
     Error::limit(format!("table {table}: more than 65,536 tags or fields; use a tag instead"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_types_have_names_of_sql() {
+        let list = DataType::new_list(DataType::Float64, true);
+        let dictionary = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+        let parts = [("a", DataType::Int64), ("b", list.clone())];
+        let parts = parts.map(|(name, ty)| arrow_schema::Field::new(name, ty, true));
+        for (ty, name) in [
+            (DataType::UInt64, "BIGINT UNSIGNED"),
+            (DataType::LargeUtf8, "TEXT"),
+            (dictionary, "TEXT"),
+            (DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), "TIMESTAMP"),
+            (DataType::Date32, "DATE"),
+            (DataType::Time64(TimeUnit::Nanosecond), "TIME"),
+            (DataType::Duration(TimeUnit::Nanosecond), "INTERVAL"),
+            (DataType::Decimal128(10, 2), "DECIMAL(10,2)"),
+            (DataType::new_list(list, true), "DOUBLE[][]"),
+            (DataType::Struct(parts.to_vec().into()), "STRUCT(\"a\" BIGINT, \"b\" DOUBLE[])"),
+            (DataType::Null, "Null"),
+        ] {
+            assert_eq!(sql_type_name(&ty), name);
+        }
+    }
 }

@@ -132,15 +132,15 @@ fn wrong_batches_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.message().contains(expected), "{error}");
     };
-    check(vec![("t", Arc::clone(&time)), ("v", value.clone())], &[], "row 1: the time is missing");
-    check(vec![("t", late), ("v", value.clone())], &[], "row 1");
+    check(vec![("t", Arc::clone(&time)), ("v", value.clone())], &[], "row 2: the time is missing");
+    check(vec![("t", late), ("v", value.clone())], &[], "row 2");
     // Of 1500-01-01; it was shown as a number of an unknown unit.
     let early: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![0, -14_831_769_600_000]));
     let outside = "1500-01-01 00:00:00 lies outside of 1677-09-21 .. 2262-04-11";
-    let expected = format!("row 1: the time {outside}");
+    let expected = format!("row 2: the time {outside}");
     check(vec![("t", Arc::clone(&early)), ("v", value.clone())], &[], &expected);
     let there: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
-    check(vec![("t", there), ("v", early)], &[], &format!("row 1: column \"v\": {outside}"));
+    check(vec![("t", there), ("v", early)], &[], &format!("row 2: column \"v\": {outside}"));
     let never: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
     check(vec![("t", never), ("v", value.clone())], &[], "9223372036854775807 seconds from 1970");
     check(vec![("v", value.clone())], &[], "no column is a timestamp");

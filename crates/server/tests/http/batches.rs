@@ -108,7 +108,7 @@ fn batches_before_a_refused_one_are_counted_and_the_place_is_named() {
     );
     assert_eq!((reply.status, &reply.json()["error"]["kind"]), (409, &json!("conflict")));
     let message = reply.json()["error"]["message"].to_string();
-    assert!(message.contains("of the rows from 5 on: table m: 1 of 3 rows"), "{message}");
+    assert!(message.contains("of the rows from 6 on: table m: 1 of 3 rows"), "{message}");
     assert_eq!(server.sql("SELECT count(*), sum(v) FROM m"), json!([[6, 11.0]]));
     metric("tidefall_rows_written_total", 6);
     // Of the first batch all is as it is counted there.
@@ -124,7 +124,7 @@ fn batches_before_a_refused_one_are_counted_and_the_place_is_named() {
     let reply = server.send("POST", target, "", &stream_of(&batches, None));
     assert_eq!(reply.status, 409, "{}", reply.text());
     let message = reply.json()["error"]["message"].to_string();
-    assert!(message.contains("of the rows from 4 on: "), "{message}");
+    assert!(message.contains("of the rows from 5 on: "), "{message}");
     assert!(message.contains("cannot become DOUBLE"), "{message}");
     metric("tidefall_rows_written_total", 10);
     metric("tidefall_rows_replaced_total", 2);

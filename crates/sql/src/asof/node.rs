@@ -20,6 +20,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::cast;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use tidefall_types::sql_type_name;
 
 use super::Nearest;
 use super::exec::AsOfExec;
@@ -155,6 +156,10 @@ fn of_one_type(
     match comparison_coercion(&types.0, &types.1) {
         _ if types.0 == types.1 => Ok((on_left, on_right)),
         Some(ty) => Ok((cast(on_left, left, ty.clone())?, cast(on_right, right, ty)?)),
-        None => plan_err!("{} cannot be compared with {} in an ASOF JOIN", types.0, types.1),
+        None => plan_err!(
+            "{} cannot be compared with {} in an ASOF JOIN",
+            sql_type_name(&types.0),
+            sql_type_name(&types.1)
+        ),
     }
 }

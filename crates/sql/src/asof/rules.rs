@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Extension, Join, LogicalPlan, LogicalPlanBuilder, Operator,
 };
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
+use tidefall_types::{Error, sql_type_name};
 
 use super::Nearest;
 use super::node::AsOfNode;
@@ -20,7 +21,7 @@ use super::syntax::MARK;
 use crate::error::to_datafusion;
 
 fn invalid(why: String) -> DataFusionError {
-    to_datafusion(tidefall_types::Error::invalid(why))
+    to_datafusion(Error::invalid(why))
 }
 
 /// Turns left joins with a mark into as-of joins.
@@ -121,7 +122,8 @@ impl Sides<'_> {
         let Some(ty) = comparison_coercion(&types.0, &types.1) else {
             return Err(invalid(format!(
                 "{left} ({}) cannot be compared with {right} ({})",
-                types.0, types.1
+                sql_type_name(&types.0),
+                sql_type_name(&types.1)
             )));
         };
         Ok(((left.cast_to(&ty, self.left)?, right.cast_to(&ty, self.right)?), is_swapped))

@@ -31,8 +31,18 @@ impl ScalarUDFImpl for DateBin {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let width = args.args.first().and_then(Width::of);
-        if width.is_some_and(|width| width.is_negative()) {
+        if width.is_some_and(|width| !width.is_positive()) {
             return Err(to_datafusion(Error::invalid("the width of bins must be above 0")));
+        }
+        if let Some(ColumnarValue::Array(_)) = args.args.first() {
+            return Err(to_datafusion(Error::unsupported(
+                "the width of bins cannot differ from row to row; write it as a constant, as in INTERVAL '5 minutes'",
+            )));
+        }
+        if args.args.first().is_some_and(is_mixed) {
+            return Err(to_datafusion(Error::unsupported(
+                "the width of bins is one of months, or one of days and less, not of both",
+            )));
         }
         let (times, origin_ns) = (args.args.get(1).cloned(), origin_ns(args.args.get(2)));
         let starts = self.0.invoke_with_args(args)?;
@@ -87,11 +97,21 @@ impl Width {
         }
     }
 
-    const fn is_negative(self) -> bool {
+    const fn is_positive(self) -> bool {
         match self {
-            Self::Nanoseconds(width_ns) => width_ns < 0,
-            Self::Months(months) => months < 0,
+            Self::Nanoseconds(width_ns) => width_ns > 0,
+            Self::Months(months) => months > 0,
         }
+    }
+}
+
+/// Whether a width is one of months and of what is less, which is longer in some months than in others.
+fn is_mixed(width: &ColumnarValue) -> bool {
+    match width {
+        ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(width))) => {
+            width.months != 0 && (width.days != 0 || width.nanoseconds != 0)
+        }
+        _ => false,
     }
 }
 

@@ -50,11 +50,14 @@ pub(crate) use inner_names::InnerNames;
 pub(crate) use listed::amend as listed;
 pub(crate) use nested_order::{EXTREMES, amend as nested_order};
 use plain::Plain;
-pub(crate) use short_forms::ShortForms;
+pub(crate) use short_forms::{SHORT_FORMS, ShortForms};
 use time_bucket::TimeBucket;
 use windows::{Answers, Window};
 use years::Years;
 pub(crate) use years::with_whole_years;
+
+/// Functions that statements are rewritten with, and that nobody calls.
+pub(crate) const INNER: [&str; 2] = ["named", "panic_where"];
 
 /// Makes all functions known.
 pub(crate) fn register(context: &SessionContext) {

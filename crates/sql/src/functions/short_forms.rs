@@ -23,6 +23,10 @@ use tidefall_types::{Error, Result};
 use crate::ast::put;
 use crate::tuples::filled;
 
+/// The names of the short forms that are no functions of their own.
+pub(crate) const SHORT_FORMS: [&str; 6] =
+    ["first", "last", "percentile", "approx_percentile", "moving_average", "locf"];
+
 /// Writes the short forms in a statement out; wrong are those with other arguments.
 pub(crate) struct ShortForms;
 

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_types::{Error, parse_duration, parse_time};
 
 use super::Layer;
-use crate::error::to_datafusion;
+use crate::error::{in_sql, to_datafusion};
 
 impl Layer {
     /// The arguments behind the table, in their order.
@@ -46,7 +46,9 @@ impl<'a> Arguments<'a> {
     pub(super) fn new(layer: Layer, exprs: &'a [Expr]) -> Result<Self> {
         match exprs.get(layer.arguments().len() + 1) {
             None => Ok(Self { layer, exprs }),
-            Some(more) => Err(to_datafusion(layer.misused(&format!("has no argument for {more}")))),
+            Some(more) => {
+                Err(to_datafusion(layer.misused(&in_sql(&format!("has no argument for {more}")))))
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use tidefall_types::Error;
+use tidefall_types::{Error, sql_type_name};
 
 use crate::amend::is_text;
 use crate::error::to_datafusion;
@@ -124,8 +124,10 @@ fn divide_whole(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Resu
         true if is_mixed(left, right) => Ok(divide_mixed(expr)),
         true => Ok(binary_expr(expr.left.clone(), Operator::Divide, expr.right.clone())),
         false => Err(to_datafusion(Error::unsupported(format!(
-            "{} divides whole numbers, not {left} by {right}; write floor(a / b)",
-            expr.op
+            "{} divides whole numbers, not {} by {}; write floor(a / b)",
+            expr.op,
+            sql_type_name(left),
+            sql_type_name(right)
         )))),
     }
 }

@@ -345,7 +345,8 @@ pub(crate) fn order_series(
     let mut bad = Vec::new();
     let fields = coerce(schema, &batch, &mut bad)?;
     if let Some(first) = bad.into_iter().min_by_key(|error| error.row) {
-        return Err(first.error.context(format_args!("row {} of a series", first.row)));
+        let number = first.number();
+        return Err(first.error.context(format_args!("row {number} of a series")));
     }
     let times = batch.time;
     if times.windows(2).all(|pair| pair[0] < pair[1]) {

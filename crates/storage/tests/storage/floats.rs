@@ -150,7 +150,7 @@ fn whole_floats_go_into_fields_of_integers() {
                 let error = written.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Conflict);
                 let message = error.message();
-                assert!(message.contains("row 0") && message.contains("field \"n\""), "{message}");
+                assert!(message.contains("row 1") && message.contains("field \"n\""), "{message}");
                 assert!(message.contains("Int64"), "{message}");
             }
         }

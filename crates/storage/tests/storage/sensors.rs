@@ -228,7 +228,7 @@ fn tags_that_are_too_long_are_bad_rows_that_name_tag_length_and_limit() {
     write(&db, &[&longest], 1, &DURABLE).unwrap();
     let error = write(&db, &["a", &too_long], 2, &DURABLE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    for part in ["row 1", "tag \"sensor\"", "16385 bytes", "up to 16384", "\"yyy"] {
+    for part in ["row 2", "tag \"sensor\"", "16385 bytes", "up to 16384", "\"yyy"] {
         assert!(error.message().contains(part), "{error}");
     }
     assert_eq!(times(&db, "a"), [0; 0]);
