@@ -271,7 +271,7 @@ def test_statements_run_whether_or_not_they_are_read(db):
     db.sql("INSERT INTO plant VALUES ('2024-01-01', 1.5)")
     written = db.sql("INSERT INTO plant VALUES ('2024-01-02', 2.5)")
     assert db.sql("SELECT value FROM plant ORDER BY time").to_dict() == {"value": [1.5, 2.5]}
-    assert written.to_dict() == {"count": [1]}
+    assert written.to_dict() == {"count": [1], "replaced": [0]}
     assert db.sql("SELECT count(*) AS n FROM plant").to_dict() == {"n": [2]}
 
 

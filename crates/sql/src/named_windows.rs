@@ -2,13 +2,15 @@
 //!
 //! DataFusion knows a name that stands alone, and passes over one that something is added to. Here each window is written
 //! out where it is used.
+//!
+//! How far a window reaches is a number or an interval, as DataFusion knows it. Casts of such are these themselves here.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, NamedWindowDefinition, NamedWindowExpr, OrderBy, Query, Select, VisitorMut,
-    WindowSpec, WindowType,
+    DataType, Expr, Ident, Interval, NamedWindowDefinition, NamedWindowExpr, OrderBy, Query,
+    Select, Value, VisitorMut, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 use tidefall_types::{Error, Result};
 
@@ -54,7 +56,7 @@ fn write_out(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
                 Some(WindowType::NamedWindow(name)) => find(&known, &name).cloned(),
                 Some(WindowType::WindowSpec(window)) => completed(&known, window),
             };
-            match window {
+            match window.and_then(with_offsets) {
                 Ok(window) => call.over = Some(WindowType::WindowSpec(window)),
                 Err(error) => return ControlFlow::Break(error),
             }
@@ -101,5 +103,67 @@ fn completed(known: &HashMap<String, WindowSpec>, window: WindowSpec) -> Result<
         partition_by: base.partition_by,
         order_by: if order_by.is_empty() { base.order_by } else { order_by },
         window_frame: window_frame.or(base.window_frame),
+    })
+}
+
+/// A window whose offsets are written as DataFusion knows them.
+fn with_offsets(mut window: WindowSpec) -> Result<WindowSpec> {
+    let Some(frame) = &mut window.window_frame else { return Ok(window) };
+    let units = frame.units;
+    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten() {
+        if let WindowFrameBound::Preceding(Some(offset))
+        | WindowFrameBound::Following(Some(offset)) = bound
+        {
+            let written = settled(offset, units);
+            let instead = match units {
+                WindowFrameUnits::Range => {
+                    "RANGE 1.5 PRECEDING, or RANGE INTERVAL '1 hour' PRECEDING"
+                }
+                WindowFrameUnits::Rows => "ROWS 5 PRECEDING",
+                WindowFrameUnits::Groups => "GROUPS 5 PRECEDING",
+            };
+            **offset = written.ok_or_else(|| {
+                Error::invalid(format!(
+                    "a window reaches as far as a number from zero on, or an interval, that is written out, not {offset}; write \
+                     {instead}"
+                ))
+            })?;
+        }
+    }
+    Ok(window)
+}
+
+/// An offset without its cast, if it is one that is written out.
+fn settled(offset: &Expr, units: WindowFrameUnits) -> Option<Expr> {
+    match offset {
+        Expr::Nested(inner) => settled(inner, units),
+        Expr::Value(_) | Expr::Interval(_) => Some(offset.clone()),
+        Expr::Cast { expr, data_type, .. } => {
+            let Expr::Value(value) = &**expr else { return None };
+            let is_range = units == WindowFrameUnits::Range;
+            let is_same = match (&value.value, data_type) {
+                (Value::Number(..), DataType::Double(_) | DataType::DoublePrecision) => is_range,
+                (
+                    Value::Number(digits, _),
+                    DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_),
+                ) => digits.parse::<i32>().is_ok(),
+                (Value::SingleQuotedString(_), DataType::Interval { .. }) => {
+                    return is_range.then(|| interval(expr));
+                }
+                _ => false,
+            };
+            is_same.then(|| (**expr).clone())
+        }
+        _ => None,
+    }
+}
+
+fn interval(text: &Expr) -> Expr {
+    Expr::Interval(Interval {
+        value: Box::new(text.clone()),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
     })
 }

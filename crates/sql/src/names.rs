@@ -8,6 +8,8 @@
 //! - Where `sum(a)` and `sum(a::DOUBLE)`, or `sum((a - b) - c)` and `sum(a - (b - c))`, differ in nothing but casts or
 //!   parentheses, each cast and each operation within another one is written as a function that has a name, until the names
 //!   are given.
+//! - Casts of the rows of `VALUES` and of `WITH RECURSIVE` are written so, too: DataFusion puts others there, to types that are amended
+//!   (`amend/nodes.rs`, `amend/recursions.rs`).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,8 +25,8 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, Expr, Ident, OrderBy, Query, Select, SelectItem, UnaryOperator,
-    Value, VisitorMut,
+    BinaryOperator, CastKind, Expr, Ident, OrderBy, Query, Select, SelectItem, SetExpr,
+    UnaryOperator, Value, VisitorMut,
 };
 use tidefall_types::Error;
 
@@ -64,6 +66,12 @@ impl VisitorMut for UniqueNames {
             name_parts(select, order.as_mut());
         }
         query.order_by = order;
+        name_casts_of_rows(&mut query.body);
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            for select in with.cte_tables.iter_mut().flat_map(|cte| selects(&mut cte.query.body)) {
+                name_casts_of_items(&mut select.projection);
+            }
+        }
         ControlFlow::Continue(())
     }
 }
@@ -137,6 +145,38 @@ fn name_parts(select: &mut Select, order: Option<&mut OrderBy>) {
                 ControlFlow::<std::convert::Infallible>::Continue(())
             });
         }
+    }
+}
+
+fn name_casts_of_rows(body: &mut SetExpr) {
+    let mut waiting = vec![body];
+    while let Some(next) = waiting.pop() {
+        match next {
+            SetExpr::Values(values) => {
+                values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(name_cast);
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                waiting.extend([&mut **left, &mut **right]);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn name_casts_of_items(items: &mut [SelectItem]) {
+    for item in items {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            name_cast(expr);
+        }
+    }
+}
+
+fn name_cast(expr: &mut Expr) {
+    while let Expr::Nested(inner) = expr {
+        *expr = take(inner);
+    }
+    if let Expr::Cast { .. } = expr {
+        *expr = named(take(expr));
     }
 }
 

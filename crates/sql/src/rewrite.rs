@@ -11,6 +11,7 @@ use crate::asof::AsOfSyntax;
 use crate::calls::Calls;
 use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
+use crate::intervals::Intervals;
 use crate::layers::NamedArguments;
 use crate::long_numbers::LongNumbers;
 use crate::named_windows::NamedWindows;
@@ -34,6 +35,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     };
     visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
+    visit(statement, Intervals)?;
     visit(statement, NamedWindows)?;
     visit(statement, Clauses::default())?;
     visit(statement, Quantified)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -31,6 +32,7 @@ use crate::planning::Timed;
 use crate::projection::PushProjections;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
+use crate::same_windows::SameWindows;
 use crate::sort::BoundedSorts;
 use crate::tuple_keys::PartsOfTuples;
 use crate::unnested::RepeatedKeys;
@@ -70,7 +72,7 @@ pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// What puts a plan right before it is optimised.
 pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
-        vec![Arc::new(SubqueryOrders), Arc::new(AsOfJoins), Arc::new(AmendBefore)];
+        vec![Arc::new(SubqueryOrders), Arc::new(AmendBefore), Arc::new(AsOfJoins)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(AmendAfter));
     rules.push(Arc::new(CorrelatedSubqueries));
@@ -92,6 +94,9 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     // Before projections come between the conditions and the joins.
     let filters = rules.iter().position(|rule| rule.name() == PushDownFilter::new().name());
     rules.insert(filters.map_or(rules.len(), |at| at + 1), Arc::new(AsOfFilters));
+    // Before DataFusion looks for what is computed twice.
+    let common = rules.iter().position(|rule| rule.name() == CommonSubexprEliminate::new().name());
+    rules.insert(common.unwrap_or(rules.len()), Arc::new(SameWindows));
     rules.push(Arc::new(PartsOfTuples));
     rules.push(Arc::new(KeysOnce));
     rules.push(Arc::new(SameKeys::default()));
@@ -180,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Likewise of the rules for logical plans in whose place one of ours stands.
+    /// Likewise of the rules for logical plans beside which one of ours stands, or in whose place.
     #[test]
     fn replaced_rules_are_there() {
         let known = Optimizer::new().rules;
@@ -190,6 +195,7 @@ mod tests {
             ExtractEquijoinPredicate::new().name(),
             EliminateCrossJoin::new().name(),
             SimplifyExpressions::new().name(),
+            CommonSubexprEliminate::new().name(),
         ] {
             assert_eq!(known.iter().filter(|rule| rule.name() == name).count(), 1, "{name}");
         }

@@ -25,6 +25,10 @@ const DEPTH_MAX: u64 = 600;
 /// Subqueries in expressions within each other: the time for planning doubles with each of them.
 const SUBQUERIES_MAX: u64 = 12;
 
+/// Calls within `CASE` within each other: the time for planning doubles with each of them, as DataFusion asks each `CASE` for its type and
+/// for NULL, and each call for both at once.
+const CASES_MAX: u64 = 14;
+
 /// Names of a `WITH`: to plan each of them, all before it are copied.
 const NAMES_MAX: usize = 1_000;
 
@@ -53,7 +57,8 @@ pub(crate) fn check_size(statement: &DfStatement) -> Result<()> {
 }
 
 fn check(statement: &Statement) -> Result<()> {
-    let mut sizes = Sizes { open: vec![Open::default()], subqueries: 0, written: 0 };
+    let mut sizes =
+        Sizes { open: vec![Open::default()], subqueries: 0, cases: Cases::default(), written: 0 };
     match walk(statement, &mut sizes) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => {
@@ -88,6 +93,7 @@ struct Sizes {
     open: Vec<Open>,
     /// The subqueries in expressions around what is read.
     subqueries: u64,
+    cases: Cases,
     /// Expressions of the statement as it is.
     written: u64,
 }
@@ -203,6 +209,13 @@ impl Visitor for Sizes {
         if is_subquery(expr) {
             self.subqueries += 1;
         }
+        self.cases.enter(expr);
+        if self.cases.asked > CASES_MAX {
+            return ControlFlow::Break(Box::new(Error::limit(format!(
+                "functions of CASE are within each other more than {CASES_MAX} deep; name the inner ones in a subquery: SELECT ... FROM \
+                 (SELECT CASE ... END AS x, ... FROM ...)"
+            ))));
+        }
         match self.subqueries > SUBQUERIES_MAX {
             true => ControlFlow::Break(Box::new(Error::limit(format!(
                 "subqueries in expressions are within each other more than {SUBQUERIES_MAX} deep; join their tables"
@@ -215,7 +228,48 @@ impl Visitor for Sizes {
         if is_subquery(expr) {
             self.subqueries = self.subqueries.saturating_sub(1);
         }
+        self.cases.leave(expr);
         ControlFlow::Continue(())
+    }
+}
+
+/// The `CASE`s and calls around what is read.
+#[derive(Debug, Default)]
+struct Cases {
+    /// Whether each of them is a call.
+    around: Vec<bool>,
+    /// The calls of which a `CASE` is around, with no other call in between.
+    asked: u64,
+}
+
+impl Cases {
+    fn enter(&mut self, expr: &Expr) {
+        let Some(is_call) = is_call(expr) else { return };
+        self.asked += u64::from(is_call && self.around.last() == Some(&false));
+        self.around.push(is_call);
+    }
+
+    fn leave(&mut self, expr: &Expr) {
+        if is_call(expr).is_some() {
+            let is_call = self.around.pop() == Some(true);
+            self.asked -= u64::from(is_call && self.around.last() == Some(&false));
+        }
+    }
+}
+
+/// Whether an expression is a call; nothing of one that is no `CASE` either.
+fn is_call(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Case { .. } => Some(false),
+        Expr::Function(_)
+        | Expr::Extract { .. }
+        | Expr::Substring { .. }
+        | Expr::Trim { .. }
+        | Expr::Position { .. }
+        | Expr::Overlay { .. }
+        | Expr::Ceil { .. }
+        | Expr::Floor { .. } => Some(true),
+        _ => None,
     }
 }
 

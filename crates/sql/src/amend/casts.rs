@@ -224,6 +224,22 @@ fn floats_of_decimals(given: &ColumnarValue, to: &DataType) -> Result<Option<Col
     }
 }
 
+/// Digits behind the point with which the least decimal is no zero as any float.
+const SCALE_OF_FLOATS: i8 = 38;
+
+/// Whether an expression makes a float of a decimal: there is one zero, and no NaN.
+pub(crate) fn is_of_decimal(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    let Some((inner, to)) = kept(expr) else { return Ok(false) };
+    Ok(to.is_floating()
+        && match inner.get_type(schema)? {
+            DataType::Decimal32(_, scale)
+            | DataType::Decimal64(_, scale)
+            | DataType::Decimal128(_, scale)
+            | DataType::Decimal256(_, scale) => scale <= SCALE_OF_FLOATS,
+            _ => false,
+        })
+}
+
 /// What is cast, and to what, if `expr` is a cast that stays on its column.
 pub(crate) fn kept(expr: &Expr) -> Option<(&Expr, &DataType)> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };

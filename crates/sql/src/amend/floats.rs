@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use tidefall_types::{OneForm, one_form};
 
-use super::casts::{any_one, cast_of};
+use super::casts::{any_one, cast_of, is_of_decimal};
 
 /// Functions that give one of their arguments, or what has no other form.
 const FAITHFUL: [&str; 8] =
@@ -90,7 +90,9 @@ fn may_make_other_forms(expr: &Expr, schema: &DFSchema) -> Result<bool> {
         Expr::BinaryExpr(binary) => is_arithmetic(binary.op),
         Expr::Negative(_) => true,
         Expr::ScalarFunction(ScalarFunction { func, .. }) => {
-            !func.inner().is::<InOneForm>() && !FAITHFUL.contains(&func.name())
+            !func.inner().is::<InOneForm>()
+                && !FAITHFUL.contains(&func.name())
+                && !is_of_decimal(expr, schema)?
         }
         expr => match cast_of(expr) {
             // A tiny number becomes 0 in a narrower type and keeps its sign; texts may be anything.

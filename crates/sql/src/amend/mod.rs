@@ -23,6 +23,9 @@
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
+//! `plans.rs` walks through plans, in which what is above a column whose type is another now has other types, too: `outer.rs` renews
+//! those of the columns around subqueries, and `recursions.rs` those of `WITH RECURSIVE`.
+//!
 //! `compared.rs` tells which parts of an expression are compared with each other, `chosen.rs` of which of them one is its answer, and
 //! `nodes.rs` what nodes of a plan compare by themselves.
 
@@ -36,19 +39,19 @@ mod frames;
 mod nodes;
 mod numbers;
 mod offsets;
+mod outer;
+mod plans;
+mod recursions;
 mod similar;
 mod spans;
 mod subqueries;
 mod texts;
 mod zones;
 
-use std::sync::Arc;
-
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
@@ -58,7 +61,7 @@ use crate::functions::{
 };
 use crate::names::unnamed;
 
-pub(crate) use casts::{any_one, is_utc, kept};
+pub(crate) use casts::{any_one, is_of_decimal, is_utc, kept};
 pub(crate) use spans::length_ns;
 pub(crate) use texts::{is_text, time_form};
 
@@ -76,7 +79,7 @@ impl AnalyzerRule for AmendBefore {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        amend_plan(plan, before_coercion, nodes::amend)
+        plans::amended(plan, Stage::Before)
     }
 }
 
@@ -87,7 +90,31 @@ impl AnalyzerRule for AmendAfter {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         aggregates::check_orders(&plan)?;
-        amend_plan(plan, after_coercion, |node| Ok(Transformed::no(node)))
+        plans::amended(plan, Stage::After)
+    }
+}
+
+/// When a plan is amended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Before its types are coerced.
+    Before,
+    After,
+}
+
+impl Stage {
+    fn amend(self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        match self {
+            Self::Before => before_coercion(expr, schema),
+            Self::After => after_coercion(expr, schema),
+        }
+    }
+
+    fn amend_node(self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match self {
+            Self::Before => nodes::amend(node),
+            Self::After => Ok(Transformed::no(node)),
+        }
     }
 }
 
@@ -150,66 +177,6 @@ pub(crate) fn after_coercion(expr: Expr, schema: &DFSchema) -> Result<Transforme
         kept.transform_data(|node| nested_order(node, schema))
     })?;
     amended.transform_data(|expr| floats::amend_whole(expr, schema))
-}
-
-fn amend_plan(
-    plan: LogicalPlan,
-    amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
-    amend_node: fn(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
-) -> Result<LogicalPlan> {
-    // What is above a column whose type is another now has other types, too.
-    let mut has_other_types = false;
-    let amended = plan.transform_up_with_subqueries(|node| {
-        let before = Arc::clone(node.schema());
-        let node = if has_other_types { node.recompute_schema()? } else { node };
-        let node = amend_node(node)?;
-        let node = node.transform_data(|node| amend_expressions(node, amend))?;
-        has_other_types |= node.transformed && !has_same_types(&before, node.data.schema());
-        Ok(node)
-    })?;
-    Ok(amended.data)
-}
-
-fn has_same_types(one: &DFSchema, other: &DFSchema) -> bool {
-    let (one, other) = (one.fields(), other.fields());
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(one, other)| one.data_type() == other.data_type())
-}
-
-/// Amends the expressions of one node.
-fn amend_expressions(
-    node: LogicalPlan,
-    amend: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<LogicalPlan>> {
-    if !has_more_than_columns(&node)? {
-        return Ok(Transformed::no(node));
-    }
-    let schema = schema_below(&node)?;
-    let names = NamePreserver::new(&node);
-    let named = |expr: Expr| {
-        let name = names.save(&expr);
-        Ok(amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
-    };
-    let amended = node.map_expressions(|expr| match expr {
-        // Its parts have names, and it has none.
-        Expr::GroupingSet(_) => expr.map_children(named),
-        expr => named(expr),
-    })?;
-    match amended.transformed {
-        true => amended.map_data(LogicalPlan::recompute_schema),
-        false => Ok(amended),
-    }
-}
-
-/// Whether there is something to be looked at: layers have projections of ten thousand columns.
-fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_expressions(|expr| {
-        let inner = if let Expr::Alias(alias) = expr { &alias.expr } else { expr };
-        found |= !matches!(inner, Expr::Column(_));
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-    })?;
-    Ok(found)
 }
 
 /// The columns that the expressions of a node look at.

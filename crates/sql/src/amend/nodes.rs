@@ -1,4 +1,5 @@
-//! What nodes of a plan compare without saying so: keys of sorts and joins, and rows of which each is wanted once.
+//! What nodes of a plan compare without saying so: keys of sorts and joins, and rows of which each is wanted once. Rows of sets and of
+//! `VALUES` have the types that all of them have in common.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use datafusion::common::{Column, DFSchema, JoinConstraint, JoinType, NullEqualit
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection,
-    Union,
+    Aggregate, Cast, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
+    Projection, Union, Values, cast,
 };
 
 use super::{numbers, spans, zones};
@@ -40,6 +41,7 @@ pub(super) fn amend(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         LogicalPlan::Join(join) => keys(join),
         LogicalPlan::Union(union) => sets(union),
+        LogicalPlan::Values(values) => written_rows(values),
         plan => Ok(Transformed::no(plan)),
     }
 }
@@ -147,6 +149,33 @@ fn with_own_types(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         }
         _ => input,
     })
+}
+
+/// Rows of `VALUES` with decimals beside floats, of which DataFusion makes decimals. The casts to these are its own: those that are
+/// written have a name (`../names.rs`).
+fn written_rows(mut values: Values) -> Result<Transformed<LogicalPlan>> {
+    let no_columns = DFSchema::empty();
+    let mut is_amended = false;
+    for (at, field) in values.schema.fields().iter().enumerate() {
+        if !field.data_type().is_decimal() {
+            continue;
+        }
+        let given = |cell: &Expr| match cell {
+            Expr::Cast(Cast { expr, .. }) => (**expr).clone(),
+            cell => cell.clone(),
+        };
+        let types = values.values.iter().map(|row| given(&row[at]).get_type(&no_columns));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let Some(float) = numbers::beside_float(&types) else { continue };
+        for row in &mut values.values {
+            row[at] = cast(given(&row[at]), float.clone());
+        }
+        is_amended = true;
+    }
+    if !is_amended {
+        return Ok(Transformed::no(LogicalPlan::Values(values)));
+    }
+    Ok(Transformed::yes(LogicalPlanBuilder::values(values.values)?.build()?))
 }
 
 fn groups(mut aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {

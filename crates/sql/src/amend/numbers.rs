@@ -6,15 +6,22 @@
 //! What one of several numbers is chosen of, and the columns of sets (`nodes.rs`), are of the type that all of them have in
 //! common from here on. DataFusion says before the types are coerced that they are of the first one's, and so of all that is
 //! compared with them.
+//!
+//! Whole numbers beside one that their type does not reach are compared with the last one of it, which scans look at.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
-use datafusion::logical_expr::{Expr, ExprSchemable, cast};
+use datafusion::logical_expr::{
+    BinaryExpr, Cast, Expr, ExprSchemable, Operator, binary_expr, cast,
+};
 
 use super::{chosen, compared};
+
+/// The type of whole numbers beyond 64 bits.
+const LONG: DataType = DataType::Decimal128(38, 0);
 
 /// A comparison of decimals with floats as one of floats, and what one of several numbers is chosen of in one type.
 pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -31,10 +38,110 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
         }
         is_amended = true;
     }
+    let reached = within_reach(expr, schema)?;
+    is_amended |= reached.transformed;
+    let expr = reached.data;
     match beside_float(&compared::types(&expr, schema)) {
         Some(float) => compared::map(expr, schema, &|part, schema| as_float(part, schema, &float)),
         None if is_amended => Ok(Transformed::yes(expr)),
         None => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A comparison of whole numbers with one beyond their type as one with the first or the last number of it.
+fn within_reach(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (value, op, number) = match (written(left), op.swap(), written(right)) {
+                (None, _, Some(number)) => (left, *op, number),
+                (Some(number), Some(op), None) => (right, op, number),
+                _ => return Ok(Transformed::no(expr)),
+            };
+            let Some(reach) = Reach::of(&value.get_type(schema)?) else {
+                return Ok(Transformed::no(expr));
+            };
+            let Some((op, last)) = reach.beside(op, number) else {
+                return Ok(Transformed::no(expr));
+            };
+            let last = Expr::Literal(last, None);
+            Ok(Transformed::yes(binary_expr(std::mem::take(value), op, last)))
+        }
+        Expr::Between(between) => {
+            let (low, high) = (written(&between.low), written(&between.high));
+            let reach = match low.or(high) {
+                Some(_) => Reach::of(&between.expr.get_type(schema)?),
+                None => None,
+            };
+            let Some(reach) = reach else { return Ok(Transformed::no(expr)) };
+            let is_lower = low.is_some_and(|low| low < reach.numbers.0);
+            let is_higher = high.is_some_and(|high| high > reach.numbers.1);
+            if is_lower {
+                *between.low = Expr::Literal(reach.first, None);
+            }
+            if is_higher {
+                *between.high = Expr::Literal(reach.last, None);
+            }
+            Ok(Transformed::new_transformed(expr, is_lower || is_higher))
+        }
+        _ => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A whole number that is written out, also one beyond 64 bits (`../long_numbers.rs`).
+fn written(expr: &Expr) -> Option<i128> {
+    match expr {
+        Expr::Literal(number, _) if number.data_type().is_integer() => whole(number),
+        Expr::Cast(Cast { expr, field }) if *field.data_type() == LONG => match &**expr {
+            Expr::Literal(digits, _) => digits.try_as_str().flatten()?.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn whole(number: &ScalarValue) -> Option<i128> {
+    match number.cast_to(&LONG) {
+        Ok(ScalarValue::Decimal128(number, ..)) => number,
+        _ => None,
+    }
+}
+
+/// The first and the last number of a type.
+struct Reach {
+    first: ScalarValue,
+    last: ScalarValue,
+    numbers: (i128, i128),
+}
+
+impl Reach {
+    /// Those of whole numbers.
+    fn of(data_type: &DataType) -> Option<Self> {
+        if !data_type.is_integer() {
+            return None;
+        }
+        let (first, last) = (ScalarValue::min(data_type)?, ScalarValue::max(data_type)?);
+        let numbers = (whole(&first)?, whole(&last)?);
+        Some(Self { first, last, numbers })
+    }
+
+    /// What is true of the same numbers of the type as a comparison with one beyond it.
+    fn beside(self, op: Operator, number: i128) -> Option<(Operator, ScalarValue)> {
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        if number > self.numbers.1 {
+            match op {
+                Lt | LtEq | NotEq => Some((LtEq, self.last)),
+                Gt | GtEq | Eq => Some((Gt, self.last)),
+                _ => None,
+            }
+        } else if number < self.numbers.0 {
+            match op {
+                Gt | GtEq | NotEq => Some((GtEq, self.first)),
+                Lt | LtEq | Eq => Some((Lt, self.first)),
+                _ => None,
+            }
+        } else {
+            None
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 };
 
 use super::has_subquery;
+use crate::amend::is_of_decimal;
 
 /// What keeps the columns of a condition apart from all others.
 #[derive(Debug, Default)]
@@ -76,7 +77,7 @@ pub(super) fn taken(
         };
         if is_parting {
             let (inner, is_left) = if sides.0 { (left, true) } else { (right, false) };
-            let is_float = inner.get_type(schema)?.is_floating() && !was_integer(inner, schema)?;
+            let is_float = inner.get_type(schema)?.is_floating() && !was_exact(inner, schema)?;
             let parts = match op {
                 Operator::Eq if is_column(inner, schema)? => Some(Parts::Column),
                 // Computed zeros and NaN are equal without being the same to groups.
@@ -112,10 +113,12 @@ fn is_column(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     })
 }
 
-/// Whether a number comes from an integer.
-fn was_integer(expr: &Expr, schema: &DFSchema) -> Result<bool> {
-    let Expr::Cast(Cast { expr: inner, .. }) = expr else { return Ok(false) };
-    Ok(inner.get_type(schema)?.is_integer())
+/// Whether a number comes from an integer or a decimal.
+fn was_exact(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(match expr {
+        Expr::Cast(Cast { expr: inner, .. }) => inner.get_type(schema)?.is_integer(),
+        _ => is_of_decimal(expr, schema)?,
+    })
 }
 
 /// Whether a cast never makes one value of two.

@@ -10,18 +10,22 @@
 //! | `moving_average(x, n) OVER (w)` | `avg(x) OVER (w ROWS n - 1 PRECEDING)` |
 //! | `nvl2(x, a, b)` | `CASE WHEN x IS NOT NULL THEN a ELSE b END`: DataFusion looks for a type that all three have in common |
 //! | `locf(x) OVER (w)` | `last_value(x) IGNORE NULLS OVER (w ROWS UNBOUNDED PRECEDING)` |
+//! | `lag(x, n, y) OVER (w)` where `y` looks at columns | `CASE WHEN count(*) OVER (w ROWS BETWEEN n PRECEDING AND n PRECEDING) = 0 THEN y ELSE lag(x, n) OVER (w) END`, and so for `lead`: DataFusion takes constants |
+//! | `-(a - b)` | `(b - a)`: DataFusion takes no spans of time below zero |
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr, OrderByOptions, Value,
-    VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr,
+    OrderByOptions, UnaryOperator, Value, VisitorMut, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 use tidefall_types::{Error, Result};
 
 use crate::ast::put;
 use crate::tuples::filled;
+use crate::walk::visit_expressions;
 
 /// The names of the short forms that are no functions of their own.
 pub(crate) const SHORT_FORMS: [&str; 6] =
@@ -34,10 +38,18 @@ impl VisitorMut for ShortForms {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr {
+            let written = swapped(inner);
+            return put(expr, Ok(written));
+        }
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let name = call.name.to_string().to_ascii_lowercase();
         if name == "nvl2" {
             let written = chosen(call).map(Some);
+            return put(expr, written);
+        }
+        if name == "lag" || name == "lead" {
+            let written = shifted(call, &name);
             return put(expr, written);
         }
         let written = match name.as_str() {
@@ -62,6 +74,57 @@ fn chosen(call: &Function) -> Result<Expr> {
     };
     let parts: [Expr; 3] = arguments(call, why)?;
     filled("(CASE WHEN __p0 IS NOT NULL THEN __p1 ELSE __p2 END)", &[(&parts, "__p")])
+}
+
+/// What is below zero by as much as a difference is above.
+fn swapped(difference: &mut Expr) -> Option<Expr> {
+    let Expr::Nested(inner) = difference else { return None };
+    let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = &mut **inner else {
+        return None;
+    };
+    std::mem::swap(left, right);
+    Some(std::mem::replace(difference, Expr::Value(Value::Null.into())))
+}
+
+/// What stands for a row that is not there, if it is another thing in each row.
+fn shifted(call: &Function, name: &str) -> Result<Option<Expr>> {
+    let why = || format!("{name} wants a value, a number of rows, and what stands for none");
+    let (Ok([value, rows, otherwise]), None) = (arguments(call, why), &call.null_treatment) else {
+        return Ok(None);
+    };
+    let looks = visit_expressions(&otherwise, |part| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    let is_number = rows.to_string().parse::<u64>().is_ok();
+    let Some(WindowType::WindowSpec(window)) = &call.over else { return Ok(None) };
+    if looks.is_continue() || !is_number {
+        return Ok(None);
+    }
+    let mut shifted = call.clone();
+    set_arguments(&mut shifted, vec![value, rows.clone()], Vec::new());
+    let bound = || match name {
+        "lag" => WindowFrameBound::Preceding(Some(Box::new(rows.clone()))),
+        _ => WindowFrameBound::Following(Some(Box::new(rows.clone()))),
+    };
+    let frame = WindowFrame {
+        units: WindowFrameUnits::Rows,
+        start_bound: bound(),
+        end_bound: Some(bound()),
+    };
+    let mut count = call.clone();
+    rename(&mut count, "count");
+    let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+    count.args = FunctionArguments::List(FunctionArgumentList {
+        duplicate_treatment: None,
+        args: vec![all],
+        clauses: Vec::new(),
+    });
+    let window = WindowSpec { window_frame: Some(frame), ..window.clone() };
+    count.over = Some(WindowType::WindowSpec(window));
+    let parts = [Expr::Function(count), otherwise, Expr::Function(shifted)];
+    let written = "(CASE WHEN __p0 = 0 THEN __p1 ELSE __p2 END)";
+    filled(written, &[(&parts, "__p")]).map(Some)
 }
 
 fn edge(call: &mut Function, long: &str) -> Result<()> {
