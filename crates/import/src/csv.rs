@@ -89,6 +89,8 @@ fn read_in_blocks(mut input: Input, options: &CsvOptions, sizes: Sizes) -> Resul
 pub(crate) struct SeenFields {
     /// By name what the values call for.
     pub types: Vec<(String, SeenType)>,
+    /// Those with whole numbers that a float does not hold.
+    pub inexact: Vec<String>,
     /// As in [`CsvSchema::notes`].
     pub notes: Vec<String>,
 }
@@ -97,7 +99,8 @@ pub(crate) struct SeenFields {
 pub(crate) fn seen_fields(path: &Path, options: &CsvOptions) -> Result<SeenFields> {
     let sizes = Sizes { sample: SAMPLE_BYTES, block: BLOCK_BYTES };
     let Looked { inferred, .. } = look(&mut Input::open(path)?, options, sizes)?;
-    Ok(SeenFields { types: inferred.seen_types(), notes: inferred.schema.notes })
+    let (types, inexact) = (inferred.seen_types(), inferred.inexact_fields());
+    Ok(SeenFields { types, inexact, notes: inferred.schema.notes })
 }
 
 /// What is known of a file before its rows are read.

@@ -16,6 +16,8 @@ pub struct Together {
     pub types: BTreeMap<String, FieldType>,
     /// Those that are text, though half of the values and more are numbers.
     pub mixed: BTreeSet<String>,
+    /// Those with whole numbers, as texts, that a float does not hold.
+    pub inexact: BTreeSet<String>,
     /// Those without a value, so that any type holds them.
     pub empty: BTreeSet<String>,
     /// What was chosen where a file left a choice; each is said of the first such file alone.
@@ -41,6 +43,7 @@ pub fn look_together(
                 let types = file_types(file, columnar)?.into_iter();
                 SeenFields {
                     types: types.map(|(n, ty)| (n, SeenType::Sure(ty))).collect(),
+                    inexact: Vec::new(),
                     notes: Vec::new(),
                 }
             }
@@ -50,6 +53,7 @@ pub fn look_together(
             let known = types.entry(name).or_default();
             *known = known.with(ty);
         }
+        together.inexact.extend(seen.inexact);
         for note in seen.notes {
             if !together.notes.iter().any(|(_, known)| *known == note) {
                 together.notes.push((file.clone(), note));

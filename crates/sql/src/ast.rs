@@ -80,6 +80,22 @@ pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
     found
 }
 
+/// As [`selects`], those of queries between parentheses as well.
+pub(crate) fn all_selects(body: &mut SetExpr) -> Vec<&mut Select> {
+    let (mut found, mut waiting) = (Vec::new(), vec![body]);
+    while let Some(next) = waiting.pop() {
+        match next {
+            SetExpr::Select(select) => found.push(&mut **select),
+            SetExpr::SetOperation { left, right, .. } => {
+                waiting.extend([&mut **left, &mut **right])
+            }
+            SetExpr::Query(query) => waiting.push(&mut *query.body),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The expressions of a query that have names, or contain what has, with those that order its rows.
 pub(crate) fn expressions<'a>(
     select: &'a mut Select,

@@ -30,7 +30,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::Error;
 
-use crate::ast::{call, expressions, plain, selects};
+use crate::ast::{all_selects, call, expressions, plain, selects};
 use crate::walk::{visit_expressions, visit_expressions_mut};
 
 const NAME: &str = "named";
@@ -68,7 +68,8 @@ impl VisitorMut for UniqueNames {
         query.order_by = order;
         name_casts_of_rows(&mut query.body);
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
-            for select in with.cte_tables.iter_mut().flat_map(|cte| selects(&mut cte.query.body)) {
+            let bodies = with.cte_tables.iter_mut().map(|cte| &mut *cte.query.body);
+            for select in bodies.flat_map(all_selects) {
                 name_casts_of_items(&mut select.projection);
             }
         }

@@ -26,8 +26,8 @@ const DEPTH_MAX: u64 = 600;
 const SUBQUERIES_MAX: u64 = 12;
 
 /// Calls within `CASE` within each other: the time for planning doubles with each of them, as DataFusion asks each `CASE` for its type and
-/// for NULL, and each call for both at once.
-const CASES_MAX: u64 = 14;
+/// for NULL, and each call for both at once. Operators may become calls (`amend`), and `coalesce` is both.
+const CASES_MAX: u64 = 12;
 
 /// Names of a `WITH`: to plan each of them, all before it are copied.
 const NAMES_MAX: usize = 1_000;
@@ -233,43 +233,77 @@ impl Visitor for Sizes {
     }
 }
 
+/// How an expression is asked for its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// First for its type, then for NULL.
+    Twice,
+    /// For both at once.
+    Once,
+    /// As a call, which asks its arguments as a `CASE` does.
+    Both,
+}
+
+impl Asked {
+    /// How it is asked, if that matters.
+    fn of(expr: &Expr) -> Option<Self> {
+        match expr {
+            Expr::Case { .. } => Some(Self::Twice),
+            Expr::Function(call) => {
+                let name = call.name.0.last().and_then(|part| part.as_ident()).map(ident);
+                let is_both = name.is_some_and(|name| CHOOSING.contains(&name.as_str()));
+                Some(if is_both { Self::Both } else { Self::Once })
+            }
+            Expr::Extract { .. }
+            | Expr::Substring { .. }
+            | Expr::Trim { .. }
+            | Expr::Position { .. }
+            | Expr::Overlay { .. }
+            | Expr::Ceil { .. }
+            | Expr::Floor { .. }
+            | Expr::BinaryOp { .. }
+            | Expr::UnaryOp { .. }
+            | Expr::Between { .. }
+            | Expr::Like { .. }
+            | Expr::ILike { .. }
+            | Expr::RLike { .. }
+            | Expr::SimilarTo { .. }
+            | Expr::Array(_)
+            | Expr::Cast { .. } => Some(Self::Once),
+            _ => None,
+        }
+    }
+
+    /// Whether it doubles the time for what is directly around it.
+    fn doubles(self, around: Option<&Self>) -> bool {
+        self != Self::Twice && matches!(around, Some(Self::Twice | Self::Both))
+    }
+}
+
+/// Functions that become a `CASE`.
+const CHOOSING: [&str; 6] = ["coalesce", "nvl", "nvl2", "ifnull", "nullif", "if"];
+
 /// The `CASE`s and calls around what is read.
 #[derive(Debug, Default)]
 struct Cases {
-    /// Whether each of them is a call.
-    around: Vec<bool>,
+    around: Vec<Asked>,
     /// The calls of which a `CASE` is around, with no other call in between.
     asked: u64,
 }
 
 impl Cases {
     fn enter(&mut self, expr: &Expr) {
-        let Some(is_call) = is_call(expr) else { return };
-        self.asked += u64::from(is_call && self.around.last() == Some(&false));
-        self.around.push(is_call);
+        let Some(asked) = Asked::of(expr) else { return };
+        self.asked += u64::from(asked.doubles(self.around.last()));
+        self.around.push(asked);
     }
 
     fn leave(&mut self, expr: &Expr) {
-        if is_call(expr).is_some() {
-            let is_call = self.around.pop() == Some(true);
-            self.asked -= u64::from(is_call && self.around.last() == Some(&false));
+        if Asked::of(expr).is_some()
+            && let Some(asked) = self.around.pop()
+        {
+            self.asked -= u64::from(asked.doubles(self.around.last()));
         }
-    }
-}
-
-/// Whether an expression is a call; nothing of one that is no `CASE` either.
-fn is_call(expr: &Expr) -> Option<bool> {
-    match expr {
-        Expr::Case { .. } => Some(false),
-        Expr::Function(_)
-        | Expr::Extract { .. }
-        | Expr::Substring { .. }
-        | Expr::Trim { .. }
-        | Expr::Position { .. }
-        | Expr::Overlay { .. }
-        | Expr::Ceil { .. }
-        | Expr::Floor { .. } => Some(true),
-        _ => None,
     }
 }
 

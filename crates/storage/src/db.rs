@@ -240,14 +240,13 @@ impl Db {
     pub fn snapshot(&self, table: &str) -> Result<TableSnapshot> {
         let table = self.engine().table(table)?;
         table.check_whole()?;
-        // Rows first: the sensors and columns that they need are there before them. But fields may get other types, and the
-        // rows with them.
         loop {
-            let before = table.schema();
-            let sources = table.sources()?;
+            // Rows first: the sensors and columns that they need are there before them. But fields may get other types
+            // meanwhile.
+            let (sources, shown) = table.sources_and_schema()?;
             let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
             let schema = table.schema();
-            if schema.fields.starts_with(&before.fields) {
+            if schema.fields.starts_with(&shown.fields) {
                 return Ok(TableSnapshot::new(schema, sensors, sources));
             }
         }

@@ -322,19 +322,26 @@ impl Engine {
 
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
     /// room for the names, or when nobody has tried to name them because an earlier commit has failed.
-    pub(crate) fn commit_written(
-        &self,
-        manifest: &mut ManifestLog<State>,
-        written: Written,
-        edits: &[Edit],
-    ) -> Result<()> {
-        manifest.check_open()?;
-        let outcome = self.commit(manifest, edits);
-        let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-        if !is_full {
+    fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
+        let (is_named, outcome) = self.name(&mut self.manifest(), edits);
+        if is_named {
             written.hand_over();
         }
         outcome
+    }
+
+    /// Commits edits that name what was written, and says whether they may name it now.
+    pub(crate) fn name(
+        &self,
+        manifest: &mut ManifestLog<State>,
+        edits: &[Edit],
+    ) -> (bool, Result<()>) {
+        if let Err(error) = manifest.check_open() {
+            return (false, Err(error));
+        }
+        let outcome = self.commit(manifest, edits);
+        let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+        (!is_full, outcome)
     }
 
     /// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together
@@ -351,7 +358,7 @@ impl Engine {
         if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
             self.add_what_the_log_holds(&mut edits, &written)?;
         }
-        self.commit_written(&mut self.manifest(), written, &edits)?;
+        self.commit_written(written, &edits)?;
         self.show(table, edits, change);
         Ok(())
     }
@@ -453,7 +460,7 @@ impl Engine {
         }
         let (mut edits, written) = (Vec::new(), self.written());
         self.add_what_the_log_holds(&mut edits, &written)?;
-        self.commit_written(&mut self.manifest(), written, &edits)
+        self.commit_written(written, &edits)
     }
 
     /// Cuts the log behind what is durable elsewhere.
@@ -478,7 +485,7 @@ impl Engine {
         let written = self.written();
         self.add_what_the_log_holds(&mut edits, &written)?;
         edits.push(Edit::WalFrom(from));
-        self.commit_written(&mut self.manifest(), written, &edits)?;
+        self.commit_written(written, &edits)?;
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;

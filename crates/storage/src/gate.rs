@@ -1,10 +1,10 @@
-//! The gate of a table, which its writers pass. While it is shut no rows are on their way, so that the types of its fields
-//! can change: rows are brought into these types before they wait to be committed.
+//! The gate of a table, which writes pass that wait to be committed. While it is shut none is on its way, so that the types of
+//! its fields can change: rows are brought into these types before they wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Where writers of a table pass. Whoever shuts it holds none of the locks of docs/order.md as yet: a writer that is inside
-/// may wait for each of them.
+/// Where writers of a table pass. Those inside may wait for memory, and so for a flush: whoever shuts it holds neither
+/// `flushing` nor what stands behind it in docs/order.md. All who wait when it opens get in before it is shut again.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     inner: Mutex<Inner>,
@@ -14,6 +14,9 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct Inner {
     writers: usize,
+    waiting: usize,
+    /// Those of the waiting who go in before it may be shut.
+    called: usize,
     is_shut: bool,
 }
 
@@ -29,8 +32,14 @@ impl Gate {
     /// Lets a writer in, which waits while the gate is shut.
     pub(crate) fn enter(self: &Arc<Self>) -> Pass {
         let mut inner = self.lock();
-        while inner.is_shut {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        if inner.is_shut {
+            inner.waiting += 1;
+            while inner.is_shut {
+                inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            inner.waiting -= 1;
+            inner.called = inner.called.saturating_sub(1);
+            self.changed.notify_all();
         }
         inner.writers += 1;
         Pass(Arc::clone(self))
@@ -54,7 +63,7 @@ impl Gate {
     /// Lets nobody in any more, and waits until nobody is inside.
     pub(crate) fn shut(self: &Arc<Self>) -> Shut {
         let mut inner = self.lock();
-        while inner.is_shut {
+        while inner.is_shut || inner.called > 0 {
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         inner.is_shut = true;
@@ -78,7 +87,9 @@ impl Drop for Pass {
 
 impl Drop for Shut {
     fn drop(&mut self) {
-        self.0.lock().is_shut = false;
+        let mut inner = self.0.lock();
+        (inner.is_shut, inner.called) = (false, inner.waiting);
+        drop(inner);
         self.0.changed.notify_all();
     }
 }
@@ -116,5 +127,24 @@ mod tests {
             }
         });
         assert!(gate.is_open());
+    }
+
+    #[test]
+    fn who_waits_gets_in_before_it_is_shut_again() {
+        let gate = Arc::<Gate>::default();
+        let entered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let shut = gate.shut();
+            scope.spawn(|| {
+                let _pass = gate.enter();
+                entered.store(true, Ordering::SeqCst);
+            });
+            while gate.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            drop(shut);
+            drop(gate.shut());
+            assert!(entered.load(Ordering::SeqCst));
+        });
     }
 }

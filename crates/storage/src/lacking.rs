@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arrow_array::ArrayRef;
-use tidefall_types::{Error, FieldType, Result, RowError, TableId, TableSchema, WriteBatch};
+use tidefall_types::{
+    Error, ErrorKind, FieldType, Result, RowError, TableId, TableSchema, WriteBatch,
+};
 
 use crate::Db;
 use crate::engine::Engine;
 use crate::ingest::sensors_of_rows;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
-use crate::options::{Ack, Existing, FieldTypes, Unknown, WriteOptions};
+use crate::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
 use crate::retype::wider_types;
 use crate::table::Table;
 use crate::write::{find_sensors, refuse_repeats};
@@ -118,7 +120,13 @@ impl Db {
             return Ok(None);
         }
         if let Some(table) = table.as_ref().filter(|_| !wider.is_empty()) {
-            self.widen(table, columns)?;
+            match self.widen(table, columns) {
+                // What does not fit is bad then.
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict
+                        && options.bad_rows == BadRows::SetAside => {}
+                widened => widened?,
+            }
         }
         if !lacks {
             return Ok(table);

@@ -1,21 +1,25 @@
 //! Fields of other types: a field gets a type that all of its values fit into, and what is stored of it is written anew in one
 //! commit.
 //!
-//! 1. Shut the table's gate: rows are brought into the types of the fields before they wait to be committed, so none may be
-//!    on their way.
-//! 2. Drain the memory, as the log has rows in the old types. The manifest says that all of them are in objects.
-//! 3. Write the objects anew that have the field, which fails at the first value that does not fit.
-//! 4. Commit the schema with the new objects, and show readers both in one step.
+//! 1. Write the objects anew that have the field, which fails at the first value that does not fit. Others write and load
+//!    meanwhile, and what they bring to objects is written anew in further rounds.
+//! 2. Shut the table's gate: rows are brought into the types of the fields before they wait to be committed, so none may be
+//!    on their way. A load is not kept out: it looks before it shows its objects whether the types are what they were.
+//! 3. Drain the memory, as the log has rows in the old types, and write anew what is left.
+//! 4. Commit the schema with the new objects, and show readers both in one step. The manifest says that all rows which are in the
+//!    log are in objects.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
 use tidefall_types::{
-    ColumnKind, Error, FieldType, Result, Seq, SeriesBatch, TableSchema, WriteBatch,
+    ColumnKind, Error, FieldId, FieldType, ObjectId, Result, Seq, SeriesBatch, TableSchema,
+    WriteBatch,
 };
 
 use crate::Db;
-use crate::cascade::{Boundaries, Take, drain, retype};
+use crate::cascade::{Boundaries, Claim, Take, drain, retype};
 use crate::engine::Engine;
 use crate::ingest::{all_fit, recast, unknown_column};
 use crate::manifest::{Drained, Edit};
@@ -25,9 +29,11 @@ use crate::read::LiveObject;
 use crate::table::Table;
 use crate::written::Written;
 
-/// Bytes of objects and of rows in memory that are written anew at most while a write waits for it: some ten seconds. Tests,
-/// which run with assertions, have fewer.
+/// Bytes of objects and of rows in memory that are written anew at most while a write waits for it. Tests, which run with
+/// assertions, have fewer.
 const BRIEF_BYTES_MAX: u64 = if cfg!(debug_assertions) { 2 << 20 } else { 256 << 20 };
+/// Values of all fields in these objects, of which many take few bytes: some ten seconds.
+const BRIEF_VALUES_MAX: u64 = if cfg!(debug_assertions) { 1 << 22 } else { 1 << 28 };
 
 impl Db {
     /// Gives fields of a table other types. Their values stay what they are: they are written anew, and writers of the table
@@ -68,19 +74,34 @@ impl Db {
         self.retype_fields(table, Rewriting::Brief, || wider_types(table, columns))
     }
 
-    /// Makes the changes that are found when no rows are on their way.
+    /// Makes the changes that are found.
     fn retype_fields(
         &self,
         table: &Arc<Table>,
         rewriting: Rewriting,
-        changes: impl FnOnce() -> Result<Vec<Change>>,
+        changes: impl Fn() -> Result<Vec<Change>>,
     ) -> Result<()> {
         let engine = self.engine();
         engine.commits.check_may_wait()?;
         table.check_whole()?;
-        let _shut = table.gate.shut();
-        let _turns = (engine.maintain()?, engine.compact()?);
-        caught(|| change_types(engine, table, &changes()?, rewriting))
+        caught(|| {
+            let schema = table.schema();
+            let Some(mut retyping) = Retyping::new(engine, table, schema, changes()?) else {
+                return Ok(());
+            };
+            if rewriting == Rewriting::Brief {
+                retyping.check_brief()?;
+            }
+            retyping.check_memory()?;
+            for _ in 0..ROUNDS {
+                if retyping.write_anew()? <= REST_BYTES {
+                    break;
+                }
+            }
+            let _turns = (engine.maintain()?, engine.compact()?);
+            let _shut = table.gate.shut();
+            retyping.end()
+        })
     }
 }
 
@@ -98,78 +119,168 @@ impl Change {
     }
 }
 
-fn change_types(
-    engine: &Engine,
-    table: &Arc<Table>,
-    changes: &[Change],
-    rewriting: Rewriting,
-) -> Result<()> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    let schema = table.schema();
-    if rewriting == Rewriting::Brief {
-        check_brief(table, &schema, changes)?;
-    }
-    drain_all(engine, table)?;
-    let objects = objects_with(table, changes)?;
-    let Some(_claim) = table.claims.claim(&objects, table) else {
-        return Err(Error::conflict(format!(
-            "table {}: its objects are being written anew; try again",
-            schema.name
-        )));
-    };
-    let mut new = (*schema).clone();
-    changes.iter().for_each(|change| change.make(&mut new));
-    let convert = |place: usize, values: &ArrayRef| {
-        recast(&schema, &schema.fields[place], new.fields[place].ty, values)
-    };
-    let written = engine.written();
-    let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
-    let (from, to): (Vec<_>, Vec<_>) = (types(&schema), types(&new));
-    let edits = retype(engine, table, (&from, &to), &objects, &written, &convert)?;
-    install(engine, table, changes, written, edits)
-}
+/// Rounds in which objects are written anew while others bring more of them.
+const ROUNDS: usize = 4;
+/// Bytes of objects of which that takes a moment.
+const REST_BYTES: u64 = 1 << 20;
 
-/// Writes all rows of a table that are in memory to objects.
-fn drain_all(engine: &Engine, table: &Arc<Table>) -> Result<()> {
-    let _flushing = engine.begin_flush()?;
-    let schema = table.schema();
-    if table.live().is_dropped {
-        return Err(Error::not_found(format!("table {} was dropped meanwhile", schema.name)));
-    }
-    let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
-    drain(engine, table, &boundaries, Take::All).map(drop)
-}
-
-/// Commits the new types with the new objects.
-fn install(
-    engine: &Engine,
-    table: &Table,
-    changes: &[Change],
+/// Fields that are getting other types.
+struct Retyping<'a> {
+    engine: &'a Engine,
+    table: &'a Arc<Table>,
+    /// As the table was when it began.
+    before: Arc<TableSchema>,
+    after: TableSchema,
+    changes: Vec<Change>,
     written: Written,
-    mut edits: Vec<Edit>,
-) -> Result<()> {
-    let _alone = engine.install_alone();
-    // Held until all is shown: whoever adds columns begins with the schema that is shown.
-    let mut manifest = engine.manifest();
-    let mut schema = (*table.schema()).clone();
-    changes.iter().for_each(|change| change.make(&mut schema));
-    edits.push(Edit::PutTable(schema.clone()));
-    // All of the table: none of its rows was on its way.
-    if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
-        edits.push(Edit::Drained(table.id, Drained { upto, before_ns: i64::MAX }));
+    /// The objects that are written anew, which nobody else takes.
+    claims: Vec<Claim<'a>>,
+    done: BTreeSet<ObjectId>,
+    edits: Vec<Edit>,
+}
+
+impl<'a> Retyping<'a> {
+    fn new(
+        engine: &'a Engine,
+        table: &'a Arc<Table>,
+        before: Arc<TableSchema>,
+        changes: Vec<Change>,
+    ) -> Option<Self> {
+        if changes.is_empty() {
+            return None;
+        }
+        let mut after = (*before).clone();
+        changes.iter().for_each(|change| change.make(&mut after));
+        let (written, claims) = (engine.written(), Vec::new());
+        let (done, edits) = (BTreeSet::new(), Vec::new());
+        Some(Self { engine, table, before, after, changes, written, claims, done, edits })
     }
-    engine.commit_written(&mut manifest, written, &edits)?;
-    engine.show(table, edits, |_| {
-        *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
-    });
-    Ok(())
+
+    /// The objects that have one of the fields, and are not written anew as yet.
+    fn objects(&self) -> Result<Vec<Arc<LiveObject>>> {
+        let all = self.table.live().objects.clone();
+        let mut objects = Vec::with_capacity(all.len());
+        for object in all.into_iter().filter(|object| !self.done.contains(&object.entry.id)) {
+            let fields = object.segment.fields()?;
+            let changes = |id: FieldId| self.changes.iter().any(|it| it.place == id.index());
+            if fields.iter().any(|(id, _)| changes(*id)) {
+                objects.push(object);
+            }
+        }
+        Ok(objects)
+    }
+
+    fn check_brief(&self) -> Result<()> {
+        let fields = self.before.fields.len() as u64;
+        let objects = self.objects()?;
+        let stored: u64 = objects.iter().map(|object| object.entry.bytes).sum();
+        let rows: u64 = objects.iter().map(|object| object.entry.rows).sum();
+        let bytes = stored + self.table.live().kv_bytes() as u64;
+        if bytes <= BRIEF_BYTES_MAX && rows.saturating_mul(fields) <= BRIEF_VALUES_MAX {
+            return Ok(());
+        }
+        let Change { place, to } = self.changes[0];
+        let (field, table, ty) = (&self.before.fields[place], &self.before.name, to.sql_name());
+        Err(Error::conflict(format!(
+            "table {table}: field {:?} is {}, and to make it {ty} {rows} rows of {bytes} bytes would be written anew, too much \
+             while a write waits; ALTER TABLE {table} ALTER COLUMN {} TYPE {ty} does it",
+            field.name,
+            field.ty.sql_name(),
+            field.name
+        )))
+    }
+
+    /// Finds values in memory that do not fit, before it is drained for them.
+    fn check_memory(&self) -> Result<()> {
+        for run in &self.table.sources()?.runs {
+            for change in &self.changes {
+                if let Some(Some(values)) = run.fields.get(change.place) {
+                    self.convert(change.place, values)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn convert(&self, place: usize, values: &ArrayRef) -> Result<ArrayRef> {
+        recast(&self.before, &self.before.fields[place], self.after.fields[place].ty, values)
+    }
+
+    /// Writes objects anew that are not as yet. Returns their bytes.
+    fn write_anew(&mut self) -> Result<u64> {
+        let objects = self.objects()?;
+        let Some(claim) = self.table.claims.claim(&objects, self.table) else {
+            return Err(Error::conflict(format!(
+                "table {}: its objects are being written anew; try again",
+                self.before.name
+            )));
+        };
+        self.claims.push(claim);
+        let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
+        let (from, to): (Vec<_>, Vec<_>) = (types(&self.before), types(&self.after));
+        let convert = |place: usize, values: &ArrayRef| self.convert(place, values);
+        let edits =
+            retype(self.engine, self.table, (&from, &to), &objects, &self.written, &convert)?;
+        self.edits.extend(edits);
+        self.done.extend(objects.iter().map(|object| object.entry.id));
+        Ok(objects.iter().map(|object| object.entry.bytes).sum())
+    }
+
+    /// Takes what is left, and commits. No rows are on their way.
+    fn end(mut self) -> Result<()> {
+        // What failed may have left rows in the log that are not in memory.
+        if let Some(failure) = self.engine.commits.failure() {
+            return Err(failure);
+        }
+        let _flushing = self.engine.begin_flush()?;
+        let schema = self.table.schema();
+        if self.table.live().is_dropped || !schema.fields.starts_with(&self.before.fields) {
+            return Err(Error::conflict(format!(
+                "table {}: it was dropped, or its fields have got other types meanwhile; try again",
+                self.before.name
+            )));
+        }
+        let boundaries = Boundaries::new(&schema.options, Target::ByAge, self.engine.now_ns());
+        drain(self.engine, self.table, &boundaries, Take::All)?;
+        // Fields that came meanwhile.
+        let mut after = (*schema).clone();
+        self.changes.iter().for_each(|change| change.make(&mut after));
+        (self.before, self.after) = (schema, after);
+        self.write_anew()?;
+        self.install()
+    }
+
+    /// Commits the new types with the new objects.
+    fn install(self) -> Result<()> {
+        let Self { engine, table, changes, written, mut edits, claims, .. } = self;
+        let _alone = engine.install_alone();
+        // Held until all is shown: whoever adds columns begins with the schema that is shown.
+        let mut manifest = engine.manifest();
+        let mut schema = (*table.schema()).clone();
+        changes.iter().for_each(|change| change.make(&mut schema));
+        edits.push(Edit::PutTable(schema.clone()));
+        if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
+            edits.push(Edit::Drained(table.id, Drained { upto, before_ns: i64::MAX }));
+        }
+        let (is_named, outcome) = engine.name(&mut manifest, &edits);
+        if is_named {
+            written.hand_over();
+        }
+        outcome?;
+        engine.show(table, edits, |_| {
+            *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
+        });
+        drop(claims);
+        Ok(())
+    }
 }
 
 fn changes(schema: &TableSchema, types: &[(String, FieldType)]) -> Result<Vec<Change>> {
     let mut changes = Vec::with_capacity(types.len());
-    for (name, to) in types {
+    for (number, (name, to)) in types.iter().enumerate() {
+        if types[..number].iter().any(|(other, _)| other == name) {
+            return Err(Error::invalid(format!("field {name:?} is named twice")));
+        }
         let place = schema.fields.iter().position(|field| field.name == *name);
         let place = place.ok_or_else(|| match schema.column(name).map(|column| column.kind) {
             None => unknown_column(schema, name),
@@ -184,35 +295,6 @@ fn changes(schema: &TableSchema, types: &[(String, FieldType)]) -> Result<Vec<Ch
         }
     }
     Ok(changes)
-}
-
-/// The objects that have one of the fields.
-fn objects_with(table: &Table, changes: &[Change]) -> Result<Vec<Arc<LiveObject>>> {
-    let all = table.live().objects.clone();
-    let mut objects = Vec::with_capacity(all.len());
-    for object in all {
-        let fields = object.segment.fields()?;
-        if fields.iter().any(|(id, _)| changes.iter().any(|change| change.place == id.index())) {
-            objects.push(object);
-        }
-    }
-    Ok(objects)
-}
-
-fn check_brief(table: &Table, schema: &TableSchema, changes: &[Change]) -> Result<()> {
-    let stored: u64 = objects_with(table, changes)?.iter().map(|object| object.entry.bytes).sum();
-    let bytes = stored + table.live().kv_bytes() as u64;
-    let Some(Change { place, to }) = changes.first().filter(|_| bytes > BRIEF_BYTES_MAX) else {
-        return Ok(());
-    };
-    let (field, table, ty) = (&schema.fields[*place], &schema.name, to.sql_name());
-    Err(Error::conflict(format!(
-        "table {table}: field {:?} is {}, and to make it {ty} {bytes} bytes would be written anew, too much while a write \
-         waits; ALTER TABLE {table} ALTER COLUMN {} TYPE {ty} does it",
-        field.name,
-        field.ty.sql_name(),
-        field.name
-    )))
 }
 
 /// The fields whose types in the table cannot hold these columns, with types that can: that which holds the numbers of both,
@@ -230,7 +312,15 @@ pub(crate) fn wider_types(table: &Table, columns: &[(&str, &ArrayRef)]) -> Resul
         let Some(came) = came else { continue };
         let to = match all_fit(values, came, ty)? {
             Some(true) => None,
-            Some(false) => ty.wider(came),
+            Some(false) => match ty.wider(came) {
+                // Large ones without a sign come with others that may have one, unless they are too large for that.
+                Some(FieldType::U64)
+                    if ty.is_signed() && all_fit(values, came, FieldType::I64)? == Some(true) =>
+                {
+                    Some(FieldType::I64)
+                }
+                wider => wider,
+            },
             None => holds_nothing(table, place)?.then_some(came),
         };
         match (to, known) {

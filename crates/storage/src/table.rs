@@ -149,6 +149,14 @@ impl Table {
         Ok(live.sources())
     }
 
+    /// Everything that readers may see now, and the schema that it has. Columns that come later are not in the rows.
+    pub(crate) fn sources_and_schema(&self) -> Result<(Sources, Arc<TableSchema>)> {
+        let mut live = self.live();
+        live.lay_tail_together()?;
+        // Fields get other types together with the rows.
+        Ok((live.sources(), self.schema()))
+    }
+
     /// What readers may see now at the sensors and the times of some rows.
     pub(crate) fn sources_near(&self, rows: &Run) -> Result<Sources> {
         let mut live = self.live();

@@ -12,6 +12,7 @@ use tidefall_types::{
 };
 
 use crate::Db;
+use crate::cascade::Loaded;
 use crate::gate::Pass;
 use crate::ingest::commit::{Change, Commit, Done};
 use crate::ingest::record::LogRecord;
@@ -257,21 +258,26 @@ impl Db {
                 Ok(true)
             })?;
         let table = table.ok_or_else(|| Error::internal("a load was taken for nothing"))?;
-        let _pass = self.pass(&table)?;
-        // Another write may add fields meanwhile; this one does not have them.
-        let schema = table.schema();
-        check_heads(&table, &schema, &heads)?;
-        let sensors = find_sensors(&table, &heads)?;
-        let rows = match ordered {
-            Some((expected, rows)) if expected.fields == schema.fields => rows,
-            _ => order_all(&schema, batch)?,
+        let (before, of_its_own, times) = loop {
+            // Another write may add fields meanwhile; this one does not have them.
+            let schema = table.schema();
+            check_heads(&table, &schema, &heads)?;
+            let sensors = find_sensors(&table, &heads)?;
+            let rows = match ordered.take() {
+                Some((expected, rows)) if expected.fields == schema.fields => rows,
+                _ => order_all(&schema, batch)?,
+            };
+            check_series(&table, &heads, &sensors, &rows, came, existing)?;
+            let of_its_own = (came - rows.iter().map(SensorRows::len).sum::<usize>()) as u64;
+            let series: Vec<_> = sensors.into_iter().zip(rows).collect();
+            let times: Vec<_> =
+                series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
+            match crate::cascade::load(self.engine(), &table, &schema, series)? {
+                Loaded::Shown(before) => break (before, of_its_own, times),
+                // Fields have got other types: the rows get them, too.
+                Loaded::Outdated => {}
+            }
         };
-        check_series(&table, &heads, &sensors, &rows, came, existing)?;
-        let of_its_own = (came - rows.iter().map(SensorRows::len).sum::<usize>()) as u64;
-        let series: Vec<_> = sensors.into_iter().zip(rows).collect();
-        let times: Vec<_> =
-            series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
-        let before = crate::cascade::load(self.engine(), &table, &schema, series)?;
         let report = WriteReport { rows: came, replaced: None, bad: Vec::new() };
         if existing == Existing::Replace {
             return Ok(report);

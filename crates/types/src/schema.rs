@@ -162,6 +162,11 @@ impl FieldType {
         !matches!(self, Self::Text | Self::Bool | Self::Timestamp)
     }
 
+    /// Whether it holds whole numbers alone, those below zero among them.
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
+    }
+
     /// Whether it holds whole numbers alone.
     pub const fn is_integer(self) -> bool {
         self.is_numeric() && !matches!(self, Self::F32 | Self::F64)

@@ -150,6 +150,11 @@ impl Inferred {
                      are; --type {name}=DOUBLE rounds them"
                 ));
             }
+            if seen.has_inexact() && seen.field_type() == FieldType::F64 {
+                self.schema.notes.push(format!(
+                    "{name:?} has whole numbers beyond 2^53 beside decimals, and DOUBLE rounds them"
+                ));
+            }
             if let Some(odd) = seen.odd_one() {
                 let odd = quoted(odd);
                 self.schema.notes.push(format!(
@@ -189,6 +194,20 @@ impl Inferred {
             kept.into_iter().map(|(field, evidence)| (field.clone(), evidence.clone())).unzip();
         (self.plan.fields, self.evidence) = (fields, evidence);
         self.schema.fields = plan_fields(&self.plan);
+    }
+
+    /// The fields with whole numbers that a float does not hold.
+    pub fn inexact_fields(&self) -> Vec<String> {
+        let fields = self.plan.fields.iter().zip(&self.evidence);
+        let inexact = fields.filter(|(_, evidence)| match evidence {
+            Evidence::Told => false,
+            Evidence::Kept(seen) | Evidence::Seen(seen) => seen.has_inexact(),
+        });
+        let names = inexact.map(|(field, _)| match self.plan.wide_tag {
+            Some(_) => WIDE_FIELD.to_owned(),
+            None => field.name.clone(),
+        });
+        names.collect()
     }
 
     /// The types that the values of the fields call for, also where the table has another.

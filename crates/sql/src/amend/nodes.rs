@@ -118,7 +118,8 @@ fn sets(mut union: Union) -> Result<Transformed<LogicalPlan>> {
     };
     let types: Vec<Vec<DataType>> = (0..union.schema.fields().len()).map(types).collect();
     let with_zones: Vec<bool> = types.iter().map(|types| zones::mixes(types)).collect();
-    let numbers: Vec<Option<DataType>> = types.iter().map(|types| numbers::common(types)).collect();
+    let numbers = types.iter().map(|of| numbers::common(of).or_else(|| numbers::beside_null(of)));
+    let numbers: Vec<Option<DataType>> = numbers.collect();
     let has_other_types = union
         .schema
         .fields()

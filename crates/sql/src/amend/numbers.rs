@@ -177,6 +177,13 @@ pub(super) fn beside_float(types: &[DataType]) -> Option<DataType> {
     are_decimals.then(|| widest.clone())
 }
 
+/// The type of numbers beside NULL, which has none.
+pub(super) fn beside_null(types: &[DataType]) -> Option<DataType> {
+    let mut known = types.iter().filter(|of| !of.is_null());
+    let first = known.next().filter(|first| first.is_numeric())?;
+    (known.all(|of| of == first) && types.contains(&DataType::Null)).then(|| first.clone())
+}
+
 /// The type that numbers of several types have in common.
 pub(super) fn common(types: &[DataType]) -> Option<DataType> {
     let known = || types.iter().filter(|of| !of.is_null());

@@ -1,5 +1,6 @@
 //! The words of DataFusion in those of SQL.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
@@ -8,13 +9,12 @@ use tidefall_types::FieldType;
 use super::calls;
 
 /// Where in DataFusion a message comes from.
-const PLACES: [&str; 13] = [
+const PLACES: [&str; 12] = [
     "Error during planning: ",
     "Execution error: ",
     "Schema error: ",
     "Internal error: ",
     "External error: ",
-    "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
     "type_coercion\ncaused by\n",
     "This feature is not implemented: ",
     "Arrow error: ",
@@ -23,6 +23,9 @@ const PLACES: [&str; 13] = [
     "Parser error: ",
     "Invalid argument error: ",
 ];
+
+/// The rule at which constants are computed.
+const RULE: &str = "Optimizer rule 'simplify_expressions' failed\ncaused by\n";
 
 /// Messages of DataFusion, and what they say; `{}` is what differs, and `{0}` the first of that.
 const SAYINGS: &[(&str, &str)] = &[
@@ -129,6 +132,7 @@ const NO_MEANING: &str = "{0} has no meaning; cast one of them to another type";
 
 /// A message without the places in DataFusion where it comes from, in words of SQL.
 pub(super) fn plain(message: &str) -> String {
+    let message = &*shortened(message);
     if let Some(told) = calls::told(message) {
         return told;
     }
@@ -198,10 +202,59 @@ fn otherwise(message: &str) -> Option<String> {
     None
 }
 
+/// Bytes of a message that are told at most: more of a value says no more.
+const BYTES_MAX: usize = 4 << 10;
+
+/// A message without the middle of one that is too long.
+fn shortened(message: &str) -> Cow<'_, str> {
+    if message.len() <= BYTES_MAX {
+        return Cow::Borrowed(message);
+    }
+    let start = message.floor_char_boundary(BYTES_MAX / 2);
+    let end = message.ceil_char_boundary(message.len() - BYTES_MAX / 2);
+    Cow::Owned(format!("{} ... {}", &message[..start], &message[end..]))
+}
+
 /// A message without where it comes from.
 pub(super) fn bare(message: &str) -> String {
     let message = message.split("\nThis issue was likely caused by").next().unwrap_or(message);
-    PLACES.iter().fold(message.to_owned(), |message, place| message.replace(place, ""))
+    // Its name is in quotes.
+    let message = message.replace(RULE, "");
+    outside_of_quotes(&message, |part| {
+        PLACES.iter().fold(part.to_owned(), |part, place| part.replace(place, ""))
+    })
+}
+
+/// A message with all changed that stands outside of single quotes: within them is a value of who asks.
+fn outside_of_quotes(message: &str, change: impl Fn(&str) -> String) -> String {
+    let mut changed = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((start, length)) = quoted(rest) {
+        changed.push_str(&change(&rest[..start]));
+        changed.push_str(&rest[start..start + length]);
+        rest = &rest[start + length..];
+    }
+    changed.push_str(&change(rest));
+    changed
+}
+
+/// Where the first text in quotes begins that does not stand within a word, and its length. One that does not end reaches to the end.
+fn quoted(message: &str) -> Option<(usize, usize)> {
+    let mut before = ' ';
+    for (at, letter) in message.char_indices() {
+        if letter == '\'' && !before.is_alphanumeric() {
+            // Others may stand within it, so that it ends where none of its letters follows.
+            let inner = &message[at + 1..];
+            let is_end = |(end, _): &(usize, &str)| {
+                !inner[end + 1..].starts_with(|next: char| next.is_alphanumeric() || next == '\'')
+            };
+            let length =
+                inner.match_indices('\'').find(is_end).map_or(inner.len(), |(end, _)| end + 1);
+            return Some((at, 1 + length));
+        }
+        before = letter;
+    }
+    None
 }
 
 /// What stands in a message in the places of `{}`, if it is this saying.
@@ -321,6 +374,10 @@ static NAMES: LazyLock<Vec<(String, &str)>> = LazyLock::new(|| {
 
 /// A message that calls types as statements do, and has values as they are written: `1` for `Int64(1)`.
 pub(crate) fn in_sql(message: &str) -> String {
+    outside_of_quotes(&shortened(message), with_types_of_sql)
+}
+
+fn with_types_of_sql(message: &str) -> String {
     let mut told = String::with_capacity(message.len());
     let mut rest = message;
     let mut is_within_word = false;
@@ -400,9 +457,25 @@ mod tests {
             ("myInt64 and Int64s", "myInt64 and Int64s"),
             ("Decimal128(10, 2)", "DECIMAL(10, 2)"),
             ("Dictionary(UInt32, Utf8) of Größe", "TEXT of Größe"),
+            ("Cannot cast string 'Int64(5)' to Int64", "Cannot cast string 'Int64(5)' to BIGINT"),
+            ("'it's List(a)' isn't Utf8", "'it's List(a)' isn't TEXT"),
+            ("'never ends Utf8", "'never ends Utf8"),
         ] {
             assert_eq!(in_sql(message), told);
         }
+    }
+
+    #[test]
+    fn long_values_take_no_time() {
+        for part in ["List(", "Utf8(\"", "Utf8( ", "'", "é'"] {
+            let long = part.repeat(300_000);
+            let start = std::time::Instant::now();
+            let told = plain(&format!("Cannot cast string '{long}' to value of Int64 type"));
+            assert!(told.len() < 2 * BYTES_MAX && told.ends_with("type"), "{}", told.len());
+            assert!(start.elapsed().as_secs() < 5, "{part}");
+        }
+        let value = "'Execution error: List(Int64)'";
+        assert_eq!(plain(&format!("Execution error: odd: {value}")), format!("odd: {value}"));
     }
 
     #[test]

@@ -89,7 +89,9 @@ fn swapped(difference: &mut Expr) -> Option<Expr> {
 /// What stands for a row that is not there, if it is another thing in each row.
 fn shifted(call: &Function, name: &str) -> Result<Option<Expr>> {
     let why = || format!("{name} wants a value, a number of rows, and what stands for none");
-    let (Ok([value, rows, otherwise]), None) = (arguments(call, why), &call.null_treatment) else {
+    let (Ok([value, rows, otherwise]), None | Some(NullTreatment::RespectNulls)) =
+        (arguments(call, why), &call.null_treatment)
+    else {
         return Ok(None);
     };
     let looks = visit_expressions(&otherwise, |part| match part {

@@ -5,16 +5,18 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{Array, AsArray, IntervalMonthDayNanoArray};
-use datafusion::arrow::compute::cast as cast_array;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, IntervalMonthDayNanoArray,
+};
+use datafusion::arrow::compute::{CastOptions, cast as cast_array, cast_with_options};
 use datafusion::arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::RawBinaryExpr;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, binary_expr, cast,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidefall_types::{Error, NS_PER_DAY, Result as TidefallResult};
@@ -23,7 +25,8 @@ use crate::error::to_datafusion;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// A span times a number, a number times a span, or a span divided by a number.
+/// A span times a number, a number times a span, or a span divided by a number. Whether that is whole is seen when its values
+/// come: columns of a `UNION` have another type by then than when operators are planned.
 pub(super) fn scale(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
     let is_division = expr.op == BinaryOperator::Divide;
     let (span, of, factor, by) = match (is_span(left), is_span(right)) {
@@ -34,29 +37,19 @@ pub(super) fn scale(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> 
     if !by.is_numeric() {
         return None;
     }
-    let is_whole = by.is_integer();
-    if matches!(of, DataType::Interval(_)) {
-        let to = if is_whole { DataType::Int64 } else { DataType::Float64 };
-        let scaled = ScalarUDF::new_from_impl(Scaled { is_division });
-        return Some(scaled.call(vec![cast(span.clone(), INTERVAL), cast(factor.clone(), to)]));
-    }
-    let op = if is_division { Operator::Divide } else { Operator::Multiply };
-    let number = cast(span.clone(), DataType::Int64);
-    let number = match is_whole {
-        true => binary_expr(number, op, cast(factor.clone(), DataType::Int64)),
-        false => {
-            let exact = cast(number, DataType::Float64);
-            cast(binary_expr(exact, op, cast(factor.clone(), DataType::Float64)), DataType::Int64)
-        }
+    let span = match of {
+        DataType::Interval(_) => cast(span.clone(), INTERVAL),
+        _ => span.clone(),
     };
-    Some(cast(number, of.clone()))
+    let scaled = ScalarUDF::new_from_impl(Scaled { is_division });
+    Some(scaled.call(vec![span, factor.clone()]))
 }
 
 const fn is_span(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Duration(_) | DataType::Interval(_))
 }
 
-/// An interval times a number, or divided by it.
+/// A span times a number, or divided by it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Scaled {
     is_division: bool,
@@ -73,35 +66,67 @@ impl ScalarUDFImpl for Scaled {
         &TWO
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(INTERVAL)
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let spans = arrays[0].as_primitive::<IntervalMonthDayNanoType>();
-        let is_whole = *arrays[1].data_type() == DataType::Int64;
-        let wholes = is_whole.then(|| arrays[1].as_primitive::<Int64Type>());
-        let floats = cast_array(&arrays[1], &DataType::Float64)?;
-        let floats = floats.as_primitive::<Float64Type>();
-        let scaled = (0..spans.len()).map(|row| {
-            if spans.is_null(row) || floats.is_null(row) {
-                return Ok(None);
+        let factors = Factors::of(&arrays[1])?;
+        let scaled: ArrayRef = match arrays[0].data_type() {
+            DataType::Interval(_) => {
+                let spans = arrays[0].as_primitive::<IntervalMonthDayNanoType>();
+                let rows = spans.iter().enumerate();
+                let scaled = rows.map(|(row, span)| {
+                    let both = span.zip(factors.at(row));
+                    both.map(|(span, factor)| self.scale(span, factor)).transpose()
+                });
+                let scaled: TidefallResult<IntervalMonthDayNanoArray> = scaled.collect();
+                Arc::new(scaled.map_err(to_datafusion)?)
             }
-            let factor = match wholes {
-                Some(wholes) => Factor::Whole(wholes.value(row)),
-                None => Factor::Float(floats.value(row)),
-            };
-            self.scale(spans.value(row), factor).map(Some)
-        });
-        let scaled: TidefallResult<IntervalMonthDayNanoArray> = scaled.collect();
-        let scaled = scaled.map_err(to_datafusion)?;
+            of => {
+                let counts = cast_array(&arrays[0], &DataType::Int64)?;
+                let rows = counts.as_primitive::<Int64Type>().iter().enumerate();
+                let scaled = rows.map(|(row, count)| {
+                    let both = count.zip(factors.at(row));
+                    both.map(|(count, factor)| self.scale_count(count, factor)).transpose()
+                });
+                let scaled: TidefallResult<Int64Array> = scaled.collect();
+                cast_array(&scaled.map_err(to_datafusion)?, of)?
+            }
+        };
         Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&scaled, 0)?),
+            false => ColumnarValue::Array(scaled),
+        })
+    }
+}
+
+/// The numbers by which spans are scaled.
+struct Factors {
+    wholes: Option<Int64Array>,
+    floats: Float64Array,
+}
+
+impl Factors {
+    fn of(numbers: &ArrayRef) -> Result<Self> {
+        let wholes = match numbers.data_type().is_integer() {
             true => {
-                ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&scaled, 0)?)
+                let exact = CastOptions { safe: false, ..CastOptions::default() };
+                let wholes = cast_with_options(numbers, &DataType::Int64, &exact)?;
+                Some(wholes.as_primitive::<Int64Type>().clone())
             }
-            false => ColumnarValue::Array(Arc::new(scaled)),
+            false => None,
+        };
+        let floats = cast_array(numbers, &DataType::Float64)?;
+        Ok(Self { wholes, floats: floats.as_primitive::<Float64Type>().clone() })
+    }
+
+    fn at(&self, row: usize) -> Option<Factor> {
+        self.floats.is_valid(row).then(|| match &self.wholes {
+            Some(wholes) => Factor::Whole(wholes.value(row)),
+            None => Factor::Float(self.floats.value(row)),
         })
     }
 }
@@ -133,22 +158,36 @@ impl Scaled {
             ));
         }
         let span_ns = i128::from(span.days) * i128::from(NS_PER_DAY) + i128::from(span.nanoseconds);
-        let scaled_ns = match factor {
+        Ok(IntervalMonthDayNano::new(0, 0, self.scale_length(span_ns, factor)?))
+    }
+
+    /// A span that is so many of a unit.
+    fn scale_count(&self, count: i64, factor: Factor) -> TidefallResult<i64> {
+        match factor {
+            Factor::Whole(factor) if !self.is_division => {
+                count.checked_mul(factor).ok_or_else(too_long)
+            }
+            factor => self.scale_length(i128::from(count), factor),
+        }
+    }
+
+    /// The whole part of a length that is divided, or multiplied by a float.
+    fn scale_length(&self, length: i128, factor: Factor) -> TidefallResult<i64> {
+        let scaled = match factor {
             Factor::Whole(0) => return Err(Error::invalid("an interval is divided by zero")),
-            Factor::Whole(factor) => span_ns / i128::from(factor),
+            Factor::Whole(factor) => length / i128::from(factor),
             Factor::Float(factor) => {
-                let scaled_ns = match self.is_division {
-                    true => span_ns as f64 / factor,
-                    false => span_ns as f64 * factor,
+                let scaled = match self.is_division {
+                    true => length as f64 / factor,
+                    false => length as f64 * factor,
                 };
-                if !scaled_ns.is_finite() {
+                if !scaled.is_finite() {
                     return Err(too_long());
                 }
-                scaled_ns as i128
+                scaled as i128
             }
         };
-        let scaled_ns = i64::try_from(scaled_ns).map_err(|_| too_long())?;
-        Ok(IntervalMonthDayNano::new(0, 0, scaled_ns))
+        i64::try_from(scaled).map_err(|_| too_long())
     }
 }
 

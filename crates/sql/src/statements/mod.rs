@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
 };
 use tidefall_storage::{Db, IfExists, Rewriting};
-use tidefall_types::{Error, FieldType, Result, TableSchema};
+use tidefall_types::{Error, ErrorKind, FieldType, Result, TableSchema};
 use tokio::task::JoinError;
 
 use crate::catalog::{CATALOG, READINGS};
@@ -183,7 +183,9 @@ impl TableChange {
                     false => status(&format!("table {} dropped", dropped.join(", "))),
                 }
             }
-            Self::Retype { table, if_exists: true, .. } if db.schema(&table).is_err() => {
+            Self::Retype { table, if_exists: true, .. }
+                if db.schema(&table).is_err_and(|error| error.kind() == ErrorKind::NotFound) =>
+            {
                 status("there is no such table")
             }
             Self::Retype { table, types, .. } => {

@@ -26,17 +26,25 @@ use crate::table::Table;
 /// Bytes that a value is taken to need in a long segment when the segments of a load are planned.
 const VALUE_BYTES: f64 = 3.0;
 
+/// What became of a load.
+pub(crate) enum Loaded {
+    /// It is durable and visible; what was there before it, if it has rows.
+    Shown(Option<Sources>),
+    /// Fields have got other types meanwhile, and nothing was written.
+    Outdated,
+}
+
 /// Writes series, at most one for each sensor, each ordered by time without repeats and with all
-/// fields of `schema`. They are durable and visible on return, which tells what was there before them.
+/// fields of `schema`.
 pub(crate) fn load(
     engine: &Engine,
     table: &Arc<Table>,
     schema: &TableSchema,
     mut series: Vec<(u32, SensorRows)>,
-) -> Result<Option<Sources>> {
+) -> Result<Loaded> {
     series.retain(|(_, rows)| rows.len() > 0);
     series.sort_unstable_by_key(|(sensor, _)| *sensor);
-    let Some(time) = extent(&series) else { return Ok(None) };
+    let Some(time) = extent(&series) else { return Ok(Loaded::Shown(None)) };
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, engine.now_ns());
     let spans = spans(&boundaries, &series, &time, schema.fields.len())?;
     let written = engine.written();
@@ -50,6 +58,10 @@ pub(crate) fn load(
             "table {} was dropped during a load into it; nothing was written",
             schema.name
         )));
+    }
+    // Types change while nobody else flushes.
+    if !table.schema().fields.starts_with(&schema.fields) {
+        return Ok(Loaded::Outdated);
     }
     let mark = Mark { time, are_new: Arc::default() };
     let seq = take_place(engine, table, mark.clone())?;
@@ -65,7 +77,7 @@ pub(crate) fn load(
     let mut before = None;
     engine.install(table, written, edits, |live| before = Some(live.sources()))?;
     engine.worked.flushed(bytes);
-    Ok(before)
+    Ok(Loaded::Shown(before))
 }
 
 /// Where the rows go: months of long columns that fill a segment, and younger spans.

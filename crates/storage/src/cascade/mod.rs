@@ -29,12 +29,12 @@ mod series;
 mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;
-pub(crate) use claims::Claims;
+pub(crate) use claims::{Claim, Claims};
 pub(crate) use compact::{backlog, compact, compact_once};
 pub(crate) use drain::{Take, drain};
 pub(crate) use failed::{Failed, Outcome, look_again};
 pub(crate) use kv_to_short::kv_to_short;
-pub(crate) use load::load;
+pub(crate) use load::{Loaded, load};
 pub(crate) use retention::{drop_old, retain};
 pub(crate) use retype::retype;
 pub(crate) use short_to_long::short_to_long;

@@ -1,7 +1,8 @@
 //! Fields that get other types.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -10,8 +11,8 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    Ack, CascadeRequest, Db, DbOptions, FieldTypes, Rewriting, ScanRequest, TagFilter, Target,
-    Unknown, WriteOptions, WriteReport,
+    Ack, BadRows, CascadeRequest, Db, DbOptions, FieldTypes, Rewriting, ScanRequest, TagFilter,
+    Target, Unknown, WriteOptions, WriteReport,
 };
 use tidefall_types::{
     ErrorKind, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, Result, Series,
@@ -19,6 +20,7 @@ use tidefall_types::{
 };
 
 use crate::history::START_NS;
+use crate::hooks::{Does, HookDisk};
 use crate::rounds;
 
 const TABLE: &str = "plant";
@@ -369,4 +371,131 @@ fn a_row_of_tomorrow_is_of_the_new_type() {
     let values: Vec<f64> = read(&db).into_iter().map(|row| row.1).collect();
     let expected: Vec<f64> = (-40..3).map(f64::from).chain([0.5]).collect();
     assert_eq!(values, expected);
+}
+
+/// Holds the first object that is made once it is armed, until it is released.
+#[derive(Clone, Default)]
+struct Brake {
+    armed: Arc<AtomicBool>,
+    reached: Arc<AtomicBool>,
+    released: Arc<AtomicBool>,
+}
+
+impl Brake {
+    fn open(&self) -> Db {
+        let brake = self.clone();
+        let hook = move |does: Does, name: &str| {
+            let is_first = does == Does::Create && name.starts_with("objects/");
+            if is_first && brake.armed.swap(false, Ordering::SeqCst) {
+                brake.reached.store(true, Ordering::SeqCst);
+                wait_for(&brake.released);
+            }
+        };
+        let disk = HookDisk::new(MemDisk::new(), hook);
+        Db::open_on(Arc::new(disk), DbOptions::default()).unwrap()
+    }
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn writers_go_on_while_a_change_waits_for_others_and_writes_objects() {
+    for is_cascade in [true, false] {
+        let brake = Brake::default();
+        let db = brake.open();
+        write(&db, 0, &ints(&[1]), FieldTypes::Keep).unwrap();
+        db.flush().unwrap();
+        let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+        for _ in 0..2 {
+            db.write("yard", &columns(&ints(&[1, 2]), 0), &options).unwrap();
+            db.flush().unwrap();
+        }
+        brake.armed.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            // Either the cascade of another table, or the change itself is held.
+            if is_cascade {
+                let table = Some("yard".to_owned());
+                let request = CascadeRequest { table, target: Target::Long };
+                let db = &db;
+                scope.spawn(move || db.cascade(&request).unwrap());
+                wait_for(&brake.reached);
+            }
+            let change = scope.spawn(|| write(&db, 1, &floats(&[1.5]), FieldTypes::Widen));
+            wait_for(&brake.reached);
+            std::thread::sleep(Duration::from_millis(100));
+            let (send, done) = mpsc::channel();
+            let other = db.clone();
+            std::thread::spawn(move || {
+                let written = write(&other, 2, &ints(&[2]), FieldTypes::Keep);
+                let loaded = load(&other, 3, &ints(&[3]), FieldTypes::Keep);
+                send.send((written, loaded)).unwrap();
+            });
+            let came = done.recv_timeout(Duration::from_secs(20));
+            brake.released.store(true, Ordering::SeqCst);
+            let (written, loaded) = came.unwrap();
+            written.unwrap();
+            loaded.unwrap();
+            change.join().unwrap().unwrap();
+        });
+        let expected = [(0, 1.0), (1, 1.5), (2, 2.0), (3, 3.0)];
+        assert_eq!((read(&db), type_of(&db)), (expected.to_vec(), FieldType::F64));
+    }
+}
+
+#[test]
+fn a_load_that_began_before_a_change_gets_the_types_behind_it() {
+    let brake = Brake::default();
+    let db = brake.open();
+    write(&db, 0, &ints(&[1]), FieldTypes::Keep).unwrap();
+    brake.armed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&db, 1, &ints(&[2, 3]), FieldTypes::Keep));
+        wait_for(&brake.reached);
+        write(&db, 3, &floats(&[1.5]), FieldTypes::Widen).unwrap();
+        brake.released.store(true, Ordering::SeqCst);
+        loading.join().unwrap().unwrap();
+    });
+    let expected = [(0, 1.0), (1, 2.0), (2, 3.0), (3, 1.5)];
+    assert_eq!((read(&db), type_of(&db)), (expected.to_vec(), FieldType::F64));
+    assert_eq!(db.verify().unwrap().damages, Vec::new());
+}
+
+#[test]
+fn a_change_that_is_refused_writes_nothing() {
+    let db = open(&MemDisk::new());
+    write(&db, 0, &ints(&[1, (1 << 53) + 1]), FieldTypes::Keep).unwrap();
+    for round in 0..10 {
+        write(&db, 10 + round, &ints(&[round]), FieldTypes::Keep).unwrap();
+        write(&db, 100, &floats(&[1.5]), FieldTypes::Widen).unwrap_err();
+    }
+    let report = db.inspect().unwrap();
+    assert!(report[0].models.iter().all(|model| model.objects == 0), "{report:?}");
+    // And the rows that fit are taken where bad ones are set aside.
+    let options = WriteOptions {
+        bad_rows: BadRows::SetAside,
+        field_types: FieldTypes::Widen,
+        ..WriteOptions::default()
+    };
+    let report = db.write(TABLE, &columns(&floats(&[2.0, 1.5, 3.0]), 20), &options).unwrap();
+    assert_eq!((report.rows, report.bad.len(), type_of(&db)), (2, 1, FieldType::I64));
+}
+
+#[test]
+fn numbers_without_a_sign_that_fit_get_one_beside_others() {
+    let db = open(&MemDisk::new());
+    let small: ArrayRef = Arc::new(arrow_array::Int32Array::from(vec![-1]));
+    write(&db, 0, &small, FieldTypes::Keep).unwrap();
+    let large: ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![3_000_000_000]));
+    write(&db, 1, &large, FieldTypes::Widen).unwrap();
+    assert_eq!((read(&db), type_of(&db)), (vec![(0, -1.0), (1, 3e9)], FieldType::I64));
+    let error = db.retype(
+        TABLE,
+        &[("v".into(), FieldType::F64), ("v".into(), FieldType::I64)],
+        Rewriting::All,
+    );
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
 }

@@ -90,7 +90,7 @@ impl<'a> Inputs<'a> {
         let file_tags = self.file_tags.iter().map(|tag| (tag.name.clone(), String::new()));
         csv.constant_tags.extend(file_tags.clone());
         columnar.constant_tags.extend(file_tags);
-        let Together { types, mixed, empty, notes } =
+        let Together { types, mixed, inexact, empty, notes } =
             look_together(&self.args.files, &csv, &columnar)?;
         self.mixed = mixed;
         for (name, seen) in types {
@@ -105,7 +105,8 @@ impl<'a> Inputs<'a> {
             }
             let ty = match told {
                 Some((_, told)) => *told,
-                None if empty.contains(&name) => field.ty,
+                // They would be rounded for a decimal beside them.
+                None if empty.contains(&name) || inexact.contains(&name) => field.ty,
                 None => self.type_to_read(db, field, seen)?,
             };
             self.known_types.insert(name, ty);

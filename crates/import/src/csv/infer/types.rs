@@ -198,6 +198,11 @@ impl Seen {
         }
     }
 
+    /// Whether there are whole numbers that a float does not hold.
+    pub fn has_inexact(&self) -> bool {
+        self.kinds.inexact
+    }
+
     fn numbers(&self) -> usize {
         self.whole + self.decimal
     }
