@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use arrow_array::{Array, ArrayRef};
 use tidefall_types::{
@@ -36,8 +37,8 @@ const BRIEF_BYTES_MAX: u64 = if cfg!(debug_assertions) { 2 << 20 } else { 256 <<
 const BRIEF_VALUES_MAX: u64 = if cfg!(debug_assertions) { 1 << 22 } else { 1 << 28 };
 
 impl Db {
-    /// Gives fields of a table other types. Their values stay what they are: they are written anew, and writers of the table
-    /// wait for it. Readers go on.
+    /// Gives fields of a table other types. Their values stay what they are: they are written anew. Others read and write
+    /// meanwhile; at the end writers of the table wait for a moment.
     ///
     /// # Errors
     /// `NotFound` without the table or a field; `Conflict` for a value that does not fit into the new type, and for
@@ -84,10 +85,10 @@ impl Db {
         let engine = self.engine();
         engine.commits.check_may_wait()?;
         table.check_whole()?;
-        caught(|| {
+        let try_once = || {
             let schema = table.schema();
             let Some(mut retyping) = Retyping::new(engine, table, schema, changes()?) else {
-                return Ok(());
+                return Ok(Outcome::Done);
             };
             if rewriting == Rewriting::Brief {
                 retyping.check_brief()?;
@@ -101,9 +102,24 @@ impl Db {
             let _turns = (engine.maintain()?, engine.compact()?);
             let _shut = table.gate.shut();
             retyping.end()
-        })
+        };
+        while caught(try_once)? == Outcome::Beaten {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 }
+
+/// Whether fields have got their types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Somebody else gives fields of the table other types, who comes first.
+    Beaten,
+}
+
+/// How long whoever is beaten waits before he looks again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A field that gets another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,15 +222,12 @@ impl<'a> Retyping<'a> {
         recast(&self.before, &self.before.fields[place], self.after.fields[place].ty, values)
     }
 
-    /// Writes objects anew that are not as yet. Returns their bytes.
+    /// Writes objects anew that are not as yet, and that nobody else has. Returns their bytes.
     fn write_anew(&mut self) -> Result<u64> {
-        let objects = self.objects()?;
-        let Some(claim) = self.table.claims.claim(&objects, self.table) else {
-            return Err(Error::conflict(format!(
-                "table {}: its objects are being written anew; try again",
-                self.before.name
-            )));
-        };
+        let mut objects = self.objects()?;
+        objects.retain(|object| !self.table.claims.has(object));
+        // They may be gone, or of somebody else by now, and are looked for in the next round.
+        let Some(claim) = self.table.claims.claim(&objects, self.table) else { return Ok(0) };
         self.claims.push(claim);
         let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
         let (from, to): (Vec<_>, Vec<_>) = (types(&self.before), types(&self.after));
@@ -227,18 +240,18 @@ impl<'a> Retyping<'a> {
     }
 
     /// Takes what is left, and commits. No rows are on their way.
-    fn end(mut self) -> Result<()> {
+    fn end(mut self) -> Result<Outcome> {
         // What failed may have left rows in the log that are not in memory.
         if let Some(failure) = self.engine.commits.failure() {
             return Err(failure);
         }
         let _flushing = self.engine.begin_flush()?;
         let schema = self.table.schema();
-        if self.table.live().is_dropped || !schema.fields.starts_with(&self.before.fields) {
-            return Err(Error::conflict(format!(
-                "table {}: it was dropped, or its fields have got other types meanwhile; try again",
-                self.before.name
-            )));
+        if self.table.live().is_dropped {
+            return Err(Error::not_found(format!("table {} was dropped meanwhile", schema.name)));
+        }
+        if !schema.fields.starts_with(&self.before.fields) {
+            return Ok(Outcome::Beaten);
         }
         let boundaries = Boundaries::new(&schema.options, Target::ByAge, self.engine.now_ns());
         drain(self.engine, self.table, &boundaries, Take::All)?;
@@ -247,7 +260,10 @@ impl<'a> Retyping<'a> {
         self.changes.iter().for_each(|change| change.make(&mut after));
         (self.before, self.after) = (schema, after);
         self.write_anew()?;
-        self.install()
+        match self.objects()?.is_empty() {
+            true => self.install().map(|()| Outcome::Done),
+            false => Ok(Outcome::Beaten),
+        }
     }
 
     /// Commits the new types with the new objects.

@@ -44,7 +44,7 @@ impl Claims {
     }
 
     /// Whether an object is being written anew.
-    pub(super) fn has(&self, object: &LiveObject) -> bool {
+    pub(crate) fn has(&self, object: &LiveObject) -> bool {
         self.lock().contains(&object.entry.id)
     }
 

@@ -499,3 +499,27 @@ fn numbers_without_a_sign_that_fit_get_one_beside_others() {
     );
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
 }
+
+/// Changes of one table by several at once, beside a compaction that has objects.
+#[test]
+fn several_change_types_at_once() {
+    let db = open(&MemDisk::new());
+    for row in 0..200 {
+        write(&db, row, &ints(&[row]), FieldTypes::Keep).unwrap();
+        if row % 3 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                write(db, 200 + writer, &floats(&[0.5]), FieldTypes::Widen).unwrap();
+            });
+        }
+        scope.spawn(|| cascade(&db));
+    });
+    let found = read(&db);
+    assert_eq!((found.len(), type_of(&db)), (204, FieldType::F64));
+    assert!(found[200..].iter().all(|row| row.1 == 0.5));
+}
