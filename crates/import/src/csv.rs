@@ -30,6 +30,7 @@ use infer::{Inferred, Survey};
 use parse::{BlockParser, ParsedBlock};
 
 pub use infer::CsvSchema;
+use infer::Seen;
 pub(crate) use infer::{SeenType, format_of, is_rather_time};
 pub(crate) use parse::constant_tag;
 pub(crate) use scalar::quoted;
@@ -91,6 +92,8 @@ pub(crate) struct SeenFields {
     pub types: Vec<(String, SeenType)>,
     /// Those with whole numbers that a float does not hold.
     pub inexact: Vec<String>,
+    /// Those with numbers that have fractions.
+    pub fractions: Vec<String>,
     /// As in [`CsvSchema::notes`].
     pub notes: Vec<String>,
 }
@@ -99,8 +102,12 @@ pub(crate) struct SeenFields {
 pub(crate) fn seen_fields(path: &Path, options: &CsvOptions) -> Result<SeenFields> {
     let sizes = Sizes { sample: SAMPLE_BYTES, block: BLOCK_BYTES };
     let Looked { inferred, .. } = look(&mut Input::open(path)?, options, sizes)?;
-    let (types, inexact) = (inferred.seen_types(), inferred.inexact_fields());
-    Ok(SeenFields { types, inexact, notes: inferred.schema.notes })
+    Ok(SeenFields {
+        types: inferred.seen_types(),
+        inexact: inferred.fields_with(Seen::has_inexact),
+        fractions: inferred.fields_with(Seen::has_fraction),
+        notes: inferred.schema.notes,
+    })
 }
 
 /// What is known of a file before its rows are read.

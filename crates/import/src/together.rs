@@ -18,6 +18,8 @@ pub struct Together {
     pub mixed: BTreeSet<String>,
     /// Those with whole numbers, as texts, that a float does not hold.
     pub inexact: BTreeSet<String>,
+    /// Those with numbers, as texts, that have fractions.
+    pub fractions: BTreeSet<String>,
     /// Those without a value, so that any type holds them.
     pub empty: BTreeSet<String>,
     /// What was chosen where a file left a choice; each is said of the first such file alone.
@@ -44,6 +46,7 @@ pub fn look_together(
                 SeenFields {
                     types: types.map(|(n, ty)| (n, SeenType::Sure(ty))).collect(),
                     inexact: Vec::new(),
+                    fractions: Vec::new(),
                     notes: Vec::new(),
                 }
             }
@@ -54,6 +57,7 @@ pub fn look_together(
             *known = known.with(ty);
         }
         together.inexact.extend(seen.inexact);
+        together.fractions.extend(seen.fractions);
         for note in seen.notes {
             if !together.notes.iter().any(|(_, known)| *known == note) {
                 together.notes.push((file.clone(), note));

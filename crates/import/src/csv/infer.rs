@@ -28,7 +28,8 @@ use super::time::TimeFormat;
 use crate::{CsvOptions, Layout, WIDE_FIELD};
 use head::Head;
 use times::IsTime;
-use types::{Forms, Seen};
+use types::Forms;
+pub(super) use types::Seen;
 
 pub(crate) use find::format_of;
 pub(crate) use names::is_rather_time;
@@ -196,14 +197,14 @@ impl Inferred {
         self.schema.fields = plan_fields(&self.plan);
     }
 
-    /// The fields with whole numbers that a float does not hold.
-    pub fn inexact_fields(&self) -> Vec<String> {
+    /// The fields whose values are so.
+    pub fn fields_with(&self, are_so: impl Fn(&Seen) -> bool) -> Vec<String> {
         let fields = self.plan.fields.iter().zip(&self.evidence);
-        let inexact = fields.filter(|(_, evidence)| match evidence {
+        let found = fields.filter(|(_, evidence)| match evidence {
             Evidence::Told => false,
-            Evidence::Kept(seen) | Evidence::Seen(seen) => seen.has_inexact(),
+            Evidence::Kept(seen) | Evidence::Seen(seen) => are_so(seen),
         });
-        let names = inexact.map(|(field, _)| match self.plan.wide_tag {
+        let names = found.map(|(field, _)| match self.plan.wide_tag {
             Some(_) => WIDE_FIELD.to_owned(),
             None => field.name.clone(),
         });

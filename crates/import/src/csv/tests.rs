@@ -155,7 +155,7 @@ fn types_and_missing_values_are_inferred() {
         "2024-01-01T00:00:00Z v=255
         line 3: column \"v\": \"256\" is not a whole number from 0 to 255, and the column is \
         TINYINT UNSIGNED; correct it, or name the text as a missing value; a DOUBLE takes it, by \
-        --type in a new table",
+        --type v=DOUBLE",
     );
 }
 
@@ -186,8 +186,7 @@ fn a_table_gives_its_types_and_tags() {
         "2024-01-01T00:00:00Z s=t room=north value=1
         2024-01-01T00:00:00Z s=102 room=north value=2
         line 3: column \"t\": \"1.5\" is not a whole number of 32 bits, and the column is INTEGER; \
-        correct it, or name the text as a missing value; a DOUBLE takes it, by --type in a new \
-        table",
+        correct it, or name the text as a missing value; a DOUBLE takes it, by --type t=DOUBLE",
     );
     let fields = Some(vec!["s".to_owned()]);
     check(

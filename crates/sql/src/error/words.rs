@@ -132,10 +132,11 @@ const NO_MEANING: &str = "{0} has no meaning; cast one of them to another type";
 
 /// A message without the places in DataFusion where it comes from, in words of SQL.
 pub(super) fn plain(message: &str) -> String {
-    let message = &*shortened(message);
+    // It lists much, of which little is told.
     if let Some(told) = calls::told(message) {
         return told;
     }
+    let message = &*shortened(message);
     if let Some(told) = otherwise(message) {
         return told;
     }

@@ -70,7 +70,7 @@ const FIELDS_READ: i64 = 100;
 const READERS: usize = 12;
 
 /// Ends the readers, also when a test fails beside them.
-struct Ends<'a>(&'a AtomicBool);
+pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {

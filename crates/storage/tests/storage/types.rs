@@ -22,6 +22,7 @@ use tidefall_types::{
 use crate::history::START_NS;
 use crate::hooks::{Does, HookDisk};
 use crate::rounds;
+use crate::schema::Ends;
 
 const TABLE: &str = "plant";
 
@@ -296,6 +297,7 @@ fn types_change_while_others_write_and_read() {
         let is_over = AtomicBool::new(false);
         let rows = 300 * (round + 1);
         std::thread::scope(|scope| {
+            let _ends = Ends(&is_over);
             let writers: Vec<_> = (0..3_i64)
                 .map(|writer| {
                     let db = &db;

@@ -10,7 +10,7 @@ use tidefall_import::{
     is_columnar, look_together,
 };
 use tidefall_storage::{Db, Rewriting};
-use tidefall_types::{Error, Field, FieldType, Result, TableSchema};
+use tidefall_types::{Error, ErrorKind, Field, FieldType, Result, TableSchema};
 
 use crate::args::{ImportArgs, all_of};
 
@@ -90,7 +90,7 @@ impl<'a> Inputs<'a> {
         let file_tags = self.file_tags.iter().map(|tag| (tag.name.clone(), String::new()));
         csv.constant_tags.extend(file_tags.clone());
         columnar.constant_tags.extend(file_tags);
-        let Together { types, mixed, inexact, empty, notes } =
+        let Together { types, mixed, inexact, fractions, empty, notes } =
             look_together(&self.args.files, &csv, &columnar)?;
         self.mixed = mixed;
         for (name, seen) in types {
@@ -107,11 +107,25 @@ impl<'a> Inputs<'a> {
                 Some((_, told)) => *told,
                 // They would be rounded for a decimal beside them.
                 None if empty.contains(&name) || inexact.contains(&name) => field.ty,
+                // Once, rather than when the first of them comes.
+                None if field.ty.is_integer() && fractions.contains(&name) => {
+                    self.widen(db, field, FieldType::F64)?
+                }
                 None => self.type_to_read(db, field, seen)?,
             };
             self.known_types.insert(name, ty);
         }
         Ok(notes)
+    }
+
+    /// Makes a field of the table wider. Where it cannot be, what does not fit is set aside, if that is wished for. Returns its type.
+    fn widen(&self, db: &Db, field: &Field, ty: FieldType) -> Result<FieldType> {
+        let types = [(field.name.clone(), ty)];
+        let sets_aside = self.args.skip_bad_rows || self.args.bad_rows.is_some();
+        match db.retype(&self.args.table, &types, Rewriting::Brief) {
+            Err(error) if sets_aside && error.kind() == ErrorKind::Conflict => Ok(field.ty),
+            widened => widened.map(|()| ty),
+        }
     }
 
     /// The type in which the texts of a field are read that the table has: one that is as wide as its values call for. What fits

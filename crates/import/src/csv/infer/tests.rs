@@ -79,9 +79,10 @@ fn whole_numbers_that_no_float_holds_are_text() {
     // These are floats.
     check(&["9223372036854775808", "-1"], FieldType::F64);
     check(&["100000000000000000000", "-100000000000000000000"], FieldType::F64);
-    // As are measured values, which are rounded to the nearest.
-    check(&["89490012345678901234", "1.5"], FieldType::F64);
-    check(&["89490012345678901234", "1e3"], FieldType::F64);
+    // As are measured values, which are rounded to the nearest, and it is said.
+    assert_eq!(seen(&["89490012345678901234", "1.5"]), (FieldType::F64, true));
+    assert_eq!(seen(&["89490012345678901234", "1e3"]), (FieldType::F64, true));
+    assert_eq!(seen(&["9007199254740992", "1.5"]), (FieldType::F64, false));
     check(&["18446744073709551615", "1"], FieldType::U64);
     check(&["9223372036854775807", "-1"], FieldType::I64);
 }

@@ -114,6 +114,8 @@ pub(in crate::csv) struct Seen {
     kinds: Whole,
     /// Other numbers.
     decimal: usize,
+    /// Whether one of them has a fraction.
+    has_fraction: bool,
     boolean: usize,
     /// Whole numbers with zeros in front, such as 00123: they name something.
     padded: usize,
@@ -148,6 +150,7 @@ impl Seen {
         self.whole += other.whole;
         self.kinds = self.kinds.with(other.kinds);
         self.decimal += other.decimal;
+        self.has_fraction |= other.has_fraction;
         self.boolean += other.boolean;
         self.padded += other.padded;
         self.times += other.times;
@@ -175,6 +178,8 @@ impl Seen {
             self.kinds = self.kinds.with(kinds);
         } else if numerals.read(text, scalar::is_number).is_some() {
             self.decimal += 1;
+            self.has_fraction |=
+                numerals.read(text, scalar::parse_f64).is_some_and(|v| v.fract() != 0.0);
         } else if scalar::parse_bool(text).is_some() {
             self.boolean += 1;
         } else if forms.times.as_mut().is_some_and(|times| times.parse(text).is_ok()) {
@@ -196,6 +201,11 @@ impl Seen {
             }
             ty => SeenType::Sure(ty),
         }
+    }
+
+    /// Whether it calls for floats: no type of whole numbers holds all.
+    pub fn has_fraction(&self) -> bool {
+        self.has_fraction && self.field_type() == FieldType::F64
     }
 
     /// Whether there are whole numbers that a float does not hold.
