@@ -11,7 +11,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use arrow_array::{Array, ArrayRef};
 use tidefall_types::{
@@ -85,10 +84,12 @@ impl Db {
         let engine = self.engine();
         engine.commits.check_may_wait()?;
         table.check_whole()?;
-        let try_once = || {
+        // One after the other: each would find objects that another has, and types that another has changed.
+        let _alone = table.retyping.lock().unwrap_or_else(PoisonError::into_inner);
+        caught(|| {
             let schema = table.schema();
             let Some(mut retyping) = Retyping::new(engine, table, schema, changes()?) else {
-                return Ok(Outcome::Done);
+                return Ok(());
             };
             if rewriting == Rewriting::Brief {
                 retyping.check_brief()?;
@@ -102,24 +103,9 @@ impl Db {
             let _turns = (engine.maintain()?, engine.compact()?);
             let _shut = table.gate.shut();
             retyping.end()
-        };
-        while caught(try_once)? == Outcome::Beaten {
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
+        })
     }
 }
-
-/// Whether fields have got their types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    /// Somebody else gives fields of the table other types, who comes first.
-    Beaten,
-}
-
-/// How long whoever is beaten waits before he looks again.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// A field that gets another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +177,12 @@ impl<'a> Retyping<'a> {
         let objects = self.objects()?;
         let stored: u64 = objects.iter().map(|object| object.entry.bytes).sum();
         let rows: u64 = objects.iter().map(|object| object.entry.rows).sum();
-        let bytes = stored + self.table.live().kv_bytes() as u64;
+        let (in_memory, bytes) = {
+            let live = self.table.live();
+            let rows: usize = live.all_runs().map(|run| run.rows()).sum();
+            (rows as u64, stored + live.kv_bytes() as u64)
+        };
+        let rows = rows + in_memory;
         if bytes <= BRIEF_BYTES_MAX && rows.saturating_mul(fields) <= BRIEF_VALUES_MAX {
             return Ok(());
         }
@@ -240,7 +231,7 @@ impl<'a> Retyping<'a> {
     }
 
     /// Takes what is left, and commits. No rows are on their way.
-    fn end(mut self) -> Result<Outcome> {
+    fn end(mut self) -> Result<()> {
         // What failed may have left rows in the log that are not in memory.
         if let Some(failure) = self.engine.commits.failure() {
             return Err(failure);
@@ -250,9 +241,6 @@ impl<'a> Retyping<'a> {
         if self.table.live().is_dropped {
             return Err(Error::not_found(format!("table {} was dropped meanwhile", schema.name)));
         }
-        if !schema.fields.starts_with(&self.before.fields) {
-            return Ok(Outcome::Beaten);
-        }
         let boundaries = Boundaries::new(&schema.options, Target::ByAge, self.engine.now_ns());
         drain(self.engine, self.table, &boundaries, Take::All)?;
         // Fields that came meanwhile.
@@ -260,9 +248,10 @@ impl<'a> Retyping<'a> {
         self.changes.iter().for_each(|change| change.make(&mut after));
         (self.before, self.after) = (schema, after);
         self.write_anew()?;
+        // Nobody else has any, and none comes.
         match self.objects()?.is_empty() {
-            true => self.install().map(|()| Outcome::Done),
-            false => Ok(Outcome::Beaten),
+            true => self.install(),
+            false => Err(Error::internal("an object was not written anew with the others")),
         }
     }
 
@@ -326,7 +315,10 @@ pub(crate) fn wider_types(table: &Table, columns: &[(&str, &ArrayRef)]) -> Resul
         let ty = known.as_ref().map_or(schema.fields[place].ty, |change| change.to);
         let came = FieldType::from_arrow(values.data_type()).filter(|came| *came != ty);
         let Some(came) = came else { continue };
+        let is_time = came == FieldType::Timestamp;
         let to = match all_fit(values, came, ty)? {
+            // Whole numbers take times as such only where there are some already.
+            Some(true) if is_time && holds_nothing(table, place)? => Some(came),
             Some(true) => None,
             Some(false) => match ty.wider(came) {
                 // Large ones without a sign come with others that may have one, unless they are too large for that.

@@ -36,6 +36,8 @@ pub(crate) struct Table {
     pub(crate) schema: RwLock<Arc<TableSchema>>,
     /// What writers pass.
     pub(crate) gate: Arc<Gate>,
+    /// Held by whoever gives fields other types, who waits for all else while he does.
+    pub(crate) retyping: Mutex<()>,
     pub(crate) sensors: RwLock<SensorDictionary>,
     pub(crate) known: KnownSensors,
     live: Mutex<Live>,
@@ -103,6 +105,7 @@ impl Table {
             id: schema.id,
             schema: RwLock::new(Arc::new(schema)),
             gate: Arc::default(),
+            retyping: Mutex::default(),
             sensors: RwLock::new(sensors),
             known: KnownSensors::default(),
             live: Mutex::new(Live::default()),

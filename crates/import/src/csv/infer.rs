@@ -137,7 +137,17 @@ impl Inferred {
     /// Says of which columns the type may surprise.
     pub fn add_notes(&mut self) {
         let fields = self.plan.fields.iter().zip(&self.evidence);
-        for (FieldPlan { name, .. }, evidence) in fields {
+        for (FieldPlan { name, ty, .. }, evidence) in fields {
+            let is_kept_float = ty.is_numeric() && !ty.is_integer();
+            if let Evidence::Kept(seen) = evidence
+                && is_kept_float
+                && seen.has_inexact()
+            {
+                self.schema.notes.push(format!(
+                    "{name:?} has whole numbers beyond 2^53, and is {}, which rounds them",
+                    ty.sql_name()
+                ));
+            }
             let Evidence::Seen(seen) = evidence else { continue };
             if seen.is_padded() {
                 self.schema.notes.push(format!(

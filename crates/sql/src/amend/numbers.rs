@@ -12,13 +12,17 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
 use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Operator, binary_expr, cast,
 };
 
+use tidefall_types::{Error, sql_type_name};
+
 use super::{chosen, compared};
+use crate::error::to_datafusion;
 
 /// The type of whole numbers beyond 64 bits.
 const LONG: DataType = DataType::Decimal128(38, 0);
@@ -28,7 +32,10 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     let mut is_amended = false;
     let parts = match expr {
         // What stands for rows that are not there is of the type of those that are.
-        Expr::WindowFunction(_) => Vec::new(),
+        Expr::WindowFunction(ref call) => {
+            check_otherwise(call, schema)?;
+            Vec::new()
+        }
         _ => chosen::parts(&mut expr),
     };
     let types: Vec<DataType> = parts.iter().filter_map(|part| part.get_type(schema).ok()).collect();
@@ -46,6 +53,33 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
         None if is_amended => Ok(Transformed::yes(expr)),
         None => Ok(Transformed::no(expr)),
     }
+}
+
+/// Refuses what would be cut for whole numbers when it stands for a row that is not there.
+fn check_otherwise(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let name = call.fun.name();
+    let [value, _, otherwise] = &call.params.args[..] else { return Ok(()) };
+    let otherwise = &match otherwise {
+        Expr::Literal(number, _) => number.clone(),
+        Expr::Negative(inner) => match &**inner {
+            Expr::Literal(number, _) => number.arithmetic_negate()?,
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    let (is_shift, of) = (["lag", "lead"].contains(&name), otherwise.data_type());
+    if !is_shift || otherwise.is_null() || !of.is_numeric() || of.is_integer() {
+        return Ok(());
+    }
+    let ty = value.get_type(schema)?;
+    let is_same = || Ok::<_, DataFusionError>(otherwise.cast_to(&ty)?.cast_to(&of)? == *otherwise);
+    if !ty.is_integer() || is_same().unwrap_or(false) {
+        return Ok(());
+    }
+    Err(to_datafusion(Error::invalid(format!(
+        "{name}: {otherwise} stands for a row that is not there, and the others are {}; write {name}(value::DOUBLE, 1, {otherwise})",
+        sql_type_name(&ty)
+    ))))
 }
 
 /// A comparison of whole numbers with one beyond their type as one with the first or the last number of it.

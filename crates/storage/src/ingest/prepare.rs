@@ -205,7 +205,8 @@ pub(crate) fn recast(
     let (name, from) = (&field.name, field.ty);
     let cannot = |what: &str| {
         Error::conflict(format!(
-            "table {}: field {name:?} cannot become {}: it is {}, and holds {what}",
+            "table {}: field {name:?} cannot become {}: it is {}, and holds {what} (what is deleted or replaced counts until it \
+             is cascaded)",
             schema.name,
             to.sql_name(),
             from.sql_name()

@@ -122,7 +122,7 @@ impl<'a> Inputs<'a> {
     fn widen(&self, db: &Db, field: &Field, ty: FieldType) -> Result<FieldType> {
         let types = [(field.name.clone(), ty)];
         let sets_aside = self.args.skip_bad_rows || self.args.bad_rows.is_some();
-        match db.retype(&self.args.table, &types, Rewriting::Brief) {
+        match db.retype(&self.args.table, &types, Rewriting::All) {
             Err(error) if sets_aside && error.kind() == ErrorKind::Conflict => Ok(field.ty),
             widened => widened.map(|()| ty),
         }
