@@ -292,7 +292,7 @@ def test_what_does_not_fit_is_named_with_column_row_and_value(both):
     far = pandas.DataFrame({"n": [1.0] * 200_000}, index=pandas.date_range(START, periods=200_000, freq="1s"))
     far.iloc[150_000] = 0.25
     for db in both:
-        with pytest.raises(tidefall.ConflictError, match=r"of the rows from \d+ on: .*cannot become DOUBLE"):
+        with pytest.raises(tidefall.ConflictError, match=r"of the rows from \d+ on: .*DOUBLE"):
             db.write("t", far)
 
 
@@ -687,7 +687,7 @@ def test_fields_become_wider(both):
     wide = lambda first, values: ask_both(both, "wide", lambda db: db.write_wide("wide", pandas.DataFrame({"a": values, "b": values}, times(first, 2)), tag="sensor", field="v"))
     assert wide(0, [1, 2]) == 4 and wide(2, [0.5, 3]) == 4
     assert types("wide") == {"v": "DOUBLE"}
-    assert ask_both(both, "wide", lambda db: db.sql("SELECT sum(v) FROM wide").to_arrow().to_pylist()[0]) == {"sum(wide.v)": 13.0}
+    assert ask_both(both, "wide", lambda db: db.sql("SELECT sum(v) FROM wide").to_arrow().to_pylist()[0]) == {"sum(v)": 13.0}
     ask_both(both, "none", lambda db: db.sql("CREATE TABLE none (time TIMESTAMP, v BIGINT)").to_arrow())
     assert write("none", 0, ["high", "low"]) == 2
     assert types("none") == {"v": "TEXT"}
