@@ -67,21 +67,15 @@ pub(crate) fn plain(name: &Ident) -> String {
 
 /// The selects that a body is made of, in any order; queries between parentheses are visited by themselves.
 pub(crate) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
-    let (mut found, mut waiting) = (Vec::new(), vec![body]);
-    while let Some(next) = waiting.pop() {
-        match next {
-            SetExpr::Select(select) => found.push(&mut **select),
-            SetExpr::SetOperation { left, right, .. } => {
-                waiting.extend([&mut **left, &mut **right])
-            }
-            _ => {}
-        }
-    }
-    found
+    selects_of(body, false)
 }
 
 /// As [`selects`], those of queries between parentheses as well.
 pub(crate) fn all_selects(body: &mut SetExpr) -> Vec<&mut Select> {
+    selects_of(body, true)
+}
+
+fn selects_of(body: &mut SetExpr, with_queries: bool) -> Vec<&mut Select> {
     let (mut found, mut waiting) = (Vec::new(), vec![body]);
     while let Some(next) = waiting.pop() {
         match next {
@@ -89,7 +83,7 @@ pub(crate) fn all_selects(body: &mut SetExpr) -> Vec<&mut Select> {
             SetExpr::SetOperation { left, right, .. } => {
                 waiting.extend([&mut **left, &mut **right])
             }
-            SetExpr::Query(query) => waiting.push(&mut *query.body),
+            SetExpr::Query(query) if with_queries => waiting.push(&mut *query.body),
             _ => {}
         }
     }

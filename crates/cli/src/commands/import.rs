@@ -81,9 +81,7 @@ fn note_types(before: &TableSchema, after: &TableSchema) {
     for (before, after) in before.fields.iter().zip(&after.fields) {
         if before.ty != after.ty {
             let (name, old, new) = (&after.name, before.ty.sql_name(), after.ty.sql_name());
-            note!(
-                "{name:?} was {old} and is {new} from now on, as values came that {old} cannot hold"
-            );
+            note!("{name:?} was {old} and is {new} from now on");
         }
     }
 }

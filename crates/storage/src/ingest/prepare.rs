@@ -165,15 +165,13 @@ fn convert(
             values.data_type()
         ))
     })?;
-    let options = CastOptions { safe: true, ..CastOptions::default() };
     if !may_convert(from, to) {
         let error = conflict(schema, name, to, from);
         let rows = (0..values.len()).filter(|&row| values.is_valid(row));
         bad.extend(rows.map(|row| RowError { row, error: error.clone() }));
         return Ok(arrow_array::new_null_array(&to.arrow(), values.len()));
     }
-    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
-    let fits = fits(values, &converted, from, to)?;
+    let (converted, fits) = in_type(values, from, to)?;
     for row in (0..values.len()).filter(|&row| values.is_valid(row) && !fits.value(row)) {
         let value = array_value_to_string(values, row).map_err(arrow_error)?;
         bad.push(RowError { row, error: misfit(schema, name, (from, to), &value) });
@@ -181,14 +179,20 @@ fn convert(
     Ok(converted)
 }
 
+/// Values in another type, and which of them fit.
+fn in_type(values: &ArrayRef, from: FieldType, to: FieldType) -> Result<(ArrayRef, BooleanArray)> {
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
+    let fits = fits(values, &converted, from, to)?;
+    Ok((converted, fits))
+}
+
 /// Whether all values may be stored in a field of another type; none if no value of theirs can be.
 pub(crate) fn all_fit(values: &ArrayRef, from: FieldType, to: FieldType) -> Result<Option<bool>> {
     if !may_convert(from, to) {
         return Ok(None);
     }
-    let options = CastOptions { safe: true, ..CastOptions::default() };
-    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
-    let fits = fits(values, &converted, from, to)?;
+    let (_, fits) = in_type(values, from, to)?;
     Ok(Some((0..values.len()).all(|row| values.is_null(row) || fits.value(row))))
 }
 
@@ -218,9 +222,7 @@ pub(crate) fn recast(
     if !may_convert(from, to) || from == FieldType::Timestamp {
         return Err(cannot("values"));
     }
-    let options = CastOptions { safe: true, ..CastOptions::default() };
-    let converted = cast_with_options(values, &to.arrow(), &options).map_err(arrow_error)?;
-    let fits = fits(values, &converted, from, to)?;
+    let (converted, fits) = in_type(values, from, to)?;
     let exact = match is_float(from) && is_float(to) {
         // They may be near to each other only.
         true => are_same_floats(values, &converted)?,
