@@ -1,4 +1,5 @@
-//! Whole numbers beyond 64 bits, compared with others. DataFusion takes them for floats, which are equal to all that is near.
+//! Whole numbers beyond 64 bits, and numbers with more digits than floats hold, compared with others. DataFusion takes them for
+//! floats, which are equal to all that is near.
 //!
 //! Here they are decimals. Beside a float these are floats again (`amend/numbers.rs`): that needs the types, which are not known
 //! before a statement is planned, and the digits, which are not known any more after. What others write as comparisons must be
@@ -13,6 +14,11 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_types::{Error, Result};
 
 use crate::tuples::filled;
+
+/// How many digits whole numbers of 64 bits have at most.
+pub(crate) const WHOLE_DIGITS: usize = 20;
+/// How many digits decimals beside such have behind the point at most.
+pub(crate) const DIGITS_BEHIND_MAX: usize = 18;
 
 /// Makes decimals of them.
 pub(crate) struct LongNumbers;
@@ -54,10 +60,13 @@ fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
 }
 
 fn make(expr: &mut Expr) -> Result<()> {
-    if let Some(number) = number(expr)
-        && (number < i128::from(i64::MIN) || number > i128::from(u64::MAX))
-    {
-        *expr = filled(&format!("CAST('{number}' AS DECIMAL(38, 0))"), &[])?;
+    if let Some(number) = number(expr) {
+        if number < i128::from(i64::MIN) || number > i128::from(u64::MAX) {
+            *expr = filled(&format!("CAST('{number}' AS DECIMAL(38, 0))"), &[])?;
+        }
+    } else if let Some((digits, behind)) = with_point(expr) {
+        let all = WHOLE_DIGITS + behind;
+        *expr = filled(&format!("CAST('{digits}' AS DECIMAL({all}, {behind}))"), &[])?;
     }
     Ok(())
 }
@@ -71,6 +80,30 @@ fn number(expr: &Expr) -> Option<i128> {
             Value::Number(digits, _) if digits.len() <= 38 => digits.parse().ok(),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// A number with a point and more digits than every float keeps, and how many of them are behind the point, if decimals beside whole
+/// numbers can hold it.
+fn with_point(expr: &Expr) -> Option<(String, usize)> {
+    match expr {
+        Expr::Nested(inner) => with_point(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            with_point(expr).map(|(digits, behind)| match digits.strip_prefix('-') {
+                Some(plain) => (plain.to_owned(), behind),
+                None => (format!("-{digits}"), behind),
+            })
+        }
+        Expr::Value(value) => {
+            let Value::Number(digits, _) = &value.value else { return None };
+            let (before, behind) = digits.split_once('.')?;
+            let is_plain = |part: &str| part.bytes().all(|digit| digit.is_ascii_digit());
+            let is_long = before.len() + behind.len() > f64::DIGITS as usize;
+            let fits = before.len() <= WHOLE_DIGITS && behind.len() <= DIGITS_BEHIND_MAX;
+            (is_plain(before) && is_plain(behind) && is_long && fits)
+                .then(|| (digits.clone(), behind.len()))
+        }
         _ => None,
     }
 }

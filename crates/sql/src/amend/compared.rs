@@ -17,7 +17,18 @@ pub(super) type Amend<'a> = &'a dyn Fn(Expr, &DFSchema) -> Result<Transformed<Ex
 
 /// The types of what is compared with each other in an expression; of none in others.
 pub(super) fn types(expr: &Expr, schema: &DFSchema) -> Vec<DataType> {
-    let (parts, subquery): (Vec<&Expr>, Option<&Subquery>) = match expr {
+    let (parts, subquery) = parts(expr);
+    let mut types: Vec<DataType> =
+        parts.into_iter().filter_map(|part| part.get_type(schema).ok()).collect();
+    if let Some([field]) = subquery.map(|subquery| &**subquery.subquery.schema().fields()) {
+        types.push(field.data_type().clone());
+    }
+    types
+}
+
+/// What is compared with each other in an expression, and with what a subquery finds.
+pub(super) fn parts(expr: &Expr) -> (Vec<&Expr>, Option<&Subquery>) {
+    match expr {
         Expr::BinaryExpr(binary) if compares(binary.op) => {
             (vec![&binary.left, &binary.right], None)
         }
@@ -30,16 +41,10 @@ pub(super) fn types(expr: &Expr, schema: &DFSchema) -> Vec<DataType> {
                 let values = case.when_then_expr.iter().map(|(value, _)| &**value);
                 ([&**base].into_iter().chain(values).collect(), None)
             }
-            None => return Vec::new(),
+            None => (Vec::new(), None),
         },
-        _ => return Vec::new(),
-    };
-    let mut types: Vec<DataType> =
-        parts.into_iter().filter_map(|part| part.get_type(schema).ok()).collect();
-    if let Some([field]) = subquery.map(|subquery| &**subquery.subquery.schema().fields()) {
-        types.push(field.data_type().clone());
+        _ => (Vec::new(), None),
     }
-    types
 }
 
 /// Whether an operator compares its sides.

@@ -8,6 +8,9 @@
 //! compared with them.
 //!
 //! Whole numbers beside one that their type does not reach are compared with the last one of it, which scans look at.
+//!
+//! Several long whole numbers beside floats that are written out are compared as decimals: as floats they are equal to others near
+//! them. One of them alone is not, as what is near it is no float that is written in so few digits.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -19,10 +22,11 @@ use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Operator, binary_expr, cast,
 };
 
-use tidefall_types::{Error, sql_type_name};
+use tidefall_types::{EXACT_MAX, Error, sql_type_name};
 
 use super::{chosen, compared};
 use crate::error::to_datafusion;
+use crate::long_numbers::{DIGITS_BEHIND_MAX, WHOLE_DIGITS};
 
 /// The type of whole numbers beyond 64 bits.
 const LONG: DataType = DataType::Decimal128(38, 0);
@@ -47,12 +51,74 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     }
     let reached = within_reach(expr, schema)?;
     is_amended |= reached.transformed;
-    let expr = reached.data;
+    let exact = as_written(reached.data, schema)?;
+    is_amended |= exact.transformed;
+    let expr = exact.data;
     match beside_float(&compared::types(&expr, schema)) {
         Some(float) => compared::map(expr, schema, &|part, schema| as_float(part, schema, &float)),
         None if is_amended => Ok(Transformed::yes(expr)),
         None => Ok(Transformed::no(expr)),
     }
+}
+
+/// A comparison of several long whole numbers with floats that are written out as one of decimals.
+fn as_written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let (parts, None) = compared::parts(&expr) else { return Ok(Transformed::no(expr)) };
+    match parts.len() > 2 && are_exact_as_decimals(&parts, schema)? {
+        true => compared::map(expr, schema, &|part, _| Ok(as_decimal(part))),
+        false => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A float that is written out as a decimal.
+pub(super) fn as_decimal(expr: Expr) -> Transformed<Expr> {
+    match decimal_of(&expr) {
+        Some(decimal) => Transformed::yes(Expr::Literal(decimal, None)),
+        None => Transformed::no(expr),
+    }
+}
+
+/// Whether numbers are compared more exactly as decimals: floats are among them, all of which are written out, and more than one whole
+/// number, or a written one, may be longer than floats are exact.
+pub(super) fn are_exact_as_decimals(parts: &[&Expr], schema: &DFSchema) -> Result<bool> {
+    let (mut has_float, mut has_written, mut computed) = (false, false, 0);
+    for part in parts {
+        match part.get_type(schema)? {
+            DataType::Null => {}
+            DataType::Float64 if decimal_of(part).is_some() => has_float = true,
+            of if of.is_integer() => match part {
+                Expr::Literal(number, _) => has_written |= whole(number).is_some_and(is_long),
+                _ => computed += usize::from(of.primitive_width() == Some(size_of::<i64>())),
+            },
+            DataType::Decimal128(digits, behind) if written_decimal(part).is_some() => {
+                let fits = usize::try_from(behind).is_ok_and(|of| of <= DIGITS_BEHIND_MAX)
+                    && usize::from(digits) <= WHOLE_DIGITS + DIGITS_BEHIND_MAX;
+                if !fits {
+                    return Ok(false);
+                }
+                has_written = true;
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(has_float && (has_written || computed > 1))
+}
+
+/// Whether a float that equals a whole number may equal others, too.
+fn is_long(number: i128) -> bool {
+    number.unsigned_abs() >= u128::from(EXACT_MAX)
+}
+
+/// A float that is written out, as the decimal of its digits, if decimals beside whole numbers can hold it.
+fn decimal_of(expr: &Expr) -> Option<ScalarValue> {
+    let Expr::Literal(ScalarValue::Float64(Some(float)), _) = expr else { return None };
+    let digits = float.to_string();
+    let (before, behind) = digits.split_once('.').unwrap_or((&digits, ""));
+    let is_short =
+        before.trim_start_matches('-').len() <= WHOLE_DIGITS && behind.len() <= DIGITS_BEHIND_MAX;
+    let number = format!("{before}{behind}").parse().ok().filter(|_| is_short)?;
+    let (all, behind) = (WHOLE_DIGITS + behind.len(), behind.len());
+    Some(ScalarValue::Decimal128(Some(number), u8::try_from(all).ok()?, i8::try_from(behind).ok()?))
 }
 
 /// Refuses what would be cut for whole numbers when it stands for a row that is not there.
@@ -121,16 +187,28 @@ fn within_reach(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
     }
 }
 
-/// A whole number that is written out, also one beyond 64 bits (`../long_numbers.rs`).
+/// A whole number that is written out, also one beyond 64 bits.
 fn written(expr: &Expr) -> Option<i128> {
     match expr {
         Expr::Literal(number, _) if number.data_type().is_integer() => whole(number),
-        Expr::Cast(Cast { expr, field }) if *field.data_type() == LONG => match &**expr {
-            Expr::Literal(digits, _) => digits.try_as_str().flatten()?.parse().ok(),
-            _ => None,
-        },
-        _ => None,
+        _ => written_decimal(expr)?.parse().ok(),
     }
+}
+
+/// The digits of a decimal that is written out (`../long_numbers.rs`), all of which it holds.
+fn written_decimal(expr: &Expr) -> Option<&str> {
+    let Expr::Cast(Cast { expr, field }) = expr else { return None };
+    let (Expr::Literal(text, _), DataType::Decimal128(all, behind)) = (&**expr, field.data_type())
+    else {
+        return None;
+    };
+    let digits = text.try_as_str().flatten()?;
+    let plain = digits.strip_prefix('-').unwrap_or(digits);
+    let (before, after) = plain.split_once('.').unwrap_or((plain, ""));
+    let fits = after.len() == usize::try_from(*behind).ok()?
+        && before.len() + after.len() <= usize::from(*all);
+    (fits && [before, after].iter().all(|part| part.bytes().all(|of| of.is_ascii_digit())))
+        .then_some(digits)
 }
 
 fn whole(number: &ScalarValue) -> Option<i128> {
@@ -194,6 +272,12 @@ pub(super) fn as_float(
     float: &DataType,
 ) -> Result<Transformed<Expr>> {
     let of = expr.get_type(schema)?;
+    // What is written with a point is the float nearest to it, as where it has few digits.
+    let digits = written_decimal(&expr).filter(|digits| digits.contains('.'));
+    if let Some(written) = digits.and_then(|digits| digits.parse().ok()) {
+        let written = ScalarValue::Float64(Some(written));
+        return Ok(Transformed::yes(Expr::Literal(written, None)));
+    }
     Ok(match of.is_numeric() && !of.is_floating() {
         true => Transformed::yes(cast(expr, float.clone())),
         false => Transformed::no(expr),
