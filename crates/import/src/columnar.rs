@@ -24,8 +24,8 @@ pub use form::is_columnar;
 use groups::Batches;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
 
-use crate::arrow::{cast_plain, convert, time_column};
-use crate::csv::{TimeParser, constant_tag, format_of};
+use crate::arrow::{cast_plain, convert, is_whole_decimal, time_column};
+use crate::csv::{SeenFields, SeenType, TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
 use crate::retype::retype;
 use crate::zone::moments;
@@ -102,12 +102,31 @@ pub fn open_columnar(path: &Path, options: &ColumnarOptions) -> Result<ColumnarR
     })
 }
 
-/// The fields of a file and their types, those of the options included.
-pub(crate) fn file_types(
-    path: &Path,
-    options: &ColumnarOptions,
-) -> Result<Vec<(String, FieldType)>> {
-    Source::open(path, options)?.0.fields()
+/// The fields of a file and their types, those of the options included, and what is to be said of them.
+pub(crate) fn seen_fields(path: &Path, options: &ColumnarOptions) -> Result<SeenFields> {
+    let (source, _) = Source::open(path, options)?;
+    let fields = source.fields()?;
+    let is_field = |name: &str| fields.iter().any(|(field, _)| field == name);
+    let schema = source.form.schema();
+    let columns = schema.fields().iter().filter(|column| is_field(column.name()));
+    let notes = columns.filter_map(|column| match *column.data_type() {
+        ref ty if is_whole_decimal(ty) => None,
+        DataType::Decimal64(digits, _)
+        | DataType::Decimal128(digits, _)
+        | DataType::Decimal256(digits, _)
+            if u32::from(digits) > f64::DIGITS =>
+        {
+            Some(format!(
+                "{:?} has decimals of up to {digits} digits, and DOUBLE rounds those with more than {}",
+                column.name(),
+                f64::DIGITS
+            ))
+        }
+        _ => None,
+    });
+    let notes = notes.collect();
+    let types = fields.into_iter().map(|(name, ty)| (name, SeenType::Sure(ty))).collect();
+    Ok(SeenFields { types, inexact: Vec::new(), fractions: Vec::new(), notes })
 }
 
 /// Batches of a Parquet or Arrow file, in the order of the file. After an error there are no more.

@@ -31,7 +31,7 @@ use parse::{BlockParser, ParsedBlock};
 
 pub use infer::CsvSchema;
 use infer::Seen;
-pub(crate) use infer::{SeenType, format_of, is_rather_time};
+pub(crate) use infer::{SeenType, beside_decimals, beyond_numbers, format_of, is_rather_time};
 pub(crate) use parse::constant_tag;
 pub(crate) use scalar::quoted;
 pub(crate) use time::TimeParser;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use tidefall_types::{Error, FieldType, Result};
 
-use crate::columnar::file_types;
-use crate::csv::{SeenFields, SeenType, seen_fields};
-use crate::{ColumnarOptions, CsvOptions, is_columnar};
+use crate::csv::{SeenType, beside_decimals, beyond_numbers, seen_fields};
+use crate::{ColumnarOptions, CsvOptions, columnar, is_columnar};
 
 /// What several files have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,22 +38,18 @@ pub fn look_together(
 ) -> Result<Together> {
     let mut together = Together::default();
     let mut types: BTreeMap<String, SeenType> = BTreeMap::new();
+    let mut inexact_in: BTreeMap<String, PathBuf> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_file()) {
         let seen = match is_columnar(file) {
-            true => {
-                let types = file_types(file, columnar)?.into_iter();
-                SeenFields {
-                    types: types.map(|(n, ty)| (n, SeenType::Sure(ty))).collect(),
-                    inexact: Vec::new(),
-                    fractions: Vec::new(),
-                    notes: Vec::new(),
-                }
-            }
+            true => columnar::seen_fields(file, columnar)?,
             false => seen_fields(file, csv)?,
         };
         for (name, ty) in seen.types {
             let known = types.entry(name).or_default();
             *known = known.with(ty);
+        }
+        for name in &seen.inexact {
+            inexact_in.entry(name.clone()).or_insert_with(|| file.clone());
         }
         together.inexact.extend(seen.inexact);
         together.fractions.extend(seen.fractions);
@@ -80,5 +75,20 @@ pub fn look_together(
     (together.mixed, together.empty) = (those(SeenType::Mixed), those(SeenType::Nothing));
     let types = types.into_iter().map(|(name, ty)| (name, ty.field_type()));
     together.types = types.chain(told.clone()).collect();
+    let is_known = |name: &str| {
+        let mut known = csv.table.iter().flat_map(|table| &table.fields);
+        told.contains_key(name) || known.any(|field| field.name == name)
+    };
+    // A file by itself says so, too, and in the same words.
+    for (name, file) in inexact_in.into_iter().filter(|(name, _)| !is_known(name)) {
+        let note = match together.types.get(&name) {
+            Some(FieldType::F64 | FieldType::F32) => beside_decimals(&name),
+            Some(FieldType::Text) if !together.mixed.contains(&name) => beyond_numbers(&name),
+            _ => continue,
+        };
+        if !together.notes.iter().any(|(_, known)| *known == note) {
+            together.notes.push((file, note));
+        }
+    }
     Ok(together)
 }

@@ -60,6 +60,11 @@ impl Dialect for TidefallDialect {
         GenericDialect.is_identifier_part(ch)
     }
 
+    /// `1_000_000`: the parser would take what is behind the first of them for a name.
+    fn supports_numeric_literal_underscores(&self) -> bool {
+        true
+    }
+
     as_generic! {
         supports_unicode_string_literal,
         supports_partition_by_after_order_by,

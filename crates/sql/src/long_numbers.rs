@@ -1,7 +1,7 @@
 //! Whole numbers beyond 64 bits, and numbers with more digits than floats hold, compared with others. DataFusion takes them for
 //! floats, which are equal to all that is near.
 //!
-//! Here they are decimals. Beside a float these are floats again (`amend/numbers.rs`): that needs the types, which are not known
+//! Here they are decimals; of all numbers the underscores between their digits go. Beside a float these are floats again (`amend/numbers.rs`): that needs the types, which are not known
 //! before a statement is planned, and the digits, which are not known any more after. What others write as comparisons must be
 //! there: tuples, `= ANY`.
 
@@ -18,7 +18,7 @@ use crate::tuples::filled;
 /// How many digits whole numbers of 64 bits have at most.
 pub(crate) const WHOLE_DIGITS: usize = 20;
 /// How many digits decimals beside such have behind the point at most.
-pub(crate) const DIGITS_BEHIND_MAX: usize = 18;
+const DIGITS_BEHIND_MAX: usize = 18;
 
 /// Makes decimals of them.
 pub(crate) struct LongNumbers;
@@ -27,6 +27,11 @@ impl VisitorMut for LongNumbers {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Value(value) = expr
+            && let Value::Number(digits, _) = &mut value.value
+        {
+            digits.retain(|digit| digit != '_');
+        }
         match compared(expr).into_iter().try_for_each(make) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),

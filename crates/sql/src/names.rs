@@ -8,6 +8,8 @@
 //! - Where `sum(a)` and `sum(a::DOUBLE)`, or `sum((a - b) - c)` and `sum(a - (b - c))`, differ in nothing but casts or
 //!   parentheses, each cast and each operation within another one is written as a function that has a name, until the names
 //!   are given.
+//! - What a subquery of `IN` or `= ANY` finds has a name of its own where it is a column: a cast to the type of what is looked for has the
+//!   name of the column, which may be among the conditions of the subquery.
 //! - Casts of the rows of `VALUES` and of `WITH RECURSIVE` are written so, too: DataFusion puts others there, to types that are amended
 //!   (`amend/nodes.rs`, `amend/recursions.rs`).
 
@@ -34,6 +36,8 @@ use crate::ast::{all_selects, call, expressions, plain, selects};
 use crate::walk::{visit_expressions, visit_expressions_mut};
 
 const NAME: &str = "named";
+/// The name of what a subquery looks up.
+const FOUND: &str = "__found";
 
 /// Makes the function known.
 pub(crate) fn register(context: &SessionContext) {
@@ -74,6 +78,33 @@ impl VisitorMut for UniqueNames {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::InSubquery { subquery, .. } => name_what_is_found(subquery),
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                if let Expr::Subquery(subquery) = &mut **right {
+                    name_what_is_found(subquery);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names what a subquery with conditions looks up, if it is a column.
+fn name_what_is_found(subquery: &mut Query) {
+    let SetExpr::Select(select) = &mut *subquery.body else { return };
+    if select.selection.is_none() || select.distinct.is_some() {
+        return;
+    }
+    if let [item] = &mut select.projection[..]
+        && let SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) =
+            item
+    {
+        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new(FOUND) };
     }
 }
 

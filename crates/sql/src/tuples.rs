@@ -174,8 +174,12 @@ fn listed(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
     let Some(parts) = parts_of(expr) else { return Ok(None) };
     let is_alike = |other: &Expr| parts_of(other).is_some_and(|other| other.len() == parts.len());
     parts.iter().try_for_each(refuse_random)?;
-    if list.is_empty() || !list.iter().all(is_alike) || check_plain(parts).is_err() {
+    if list.is_empty() || !list.iter().all(is_alike) || parts.iter().any(has_tuple_within) {
         return Ok(None);
+    }
+    // Each is written as often as there are others.
+    if list.len() > LISTED_SUBQUERIES_MAX {
+        check_plain(parts)?;
     }
     let whole = [expr.clone()];
     let not = if negated { "NOT " } else { "" };
@@ -240,6 +244,17 @@ fn parts_of(expr: &Expr) -> Option<&[Expr]> {
     }
 }
 
+fn has_tuple_within(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Tuple(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Tuples with subqueries among their parts are compared with so many others at most.
+const LISTED_SUBQUERIES_MAX: usize = 8;
+
 /// Parts that are written more than once must not be of the same kind again.
 fn check_plain(parts: &[Expr]) -> Result<()> {
     let is_large = |expr: &Expr| {
@@ -253,7 +268,7 @@ fn check_plain(parts: &[Expr]) -> Result<()> {
     };
     match parts.iter().any(is_large) {
         true => Err(Error::unsupported(
-            "tuples that are compared by < or > take no subqueries and no tuples as their parts; compare the parts",
+            "tuples that are compared by < or >, or with many others, take no subqueries and no tuples as their parts; compare the parts",
         )),
         false => Ok(()),
     }

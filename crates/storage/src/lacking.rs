@@ -119,14 +119,14 @@ impl Db {
         if !check(&Planned::of(table.clone(), schema))? {
             return Ok(None);
         }
+        let sets_aside = options.bad_rows == BadRows::SetAside;
+        let widen = |table: &Arc<Table>| match self.widen(table, columns) {
+            // What does not fit is bad then.
+            Err(error) if error.kind() == ErrorKind::Conflict && sets_aside => Ok(()),
+            widened => widened,
+        };
         if let Some(table) = table.as_ref().filter(|_| !wider.is_empty()) {
-            match self.widen(table, columns) {
-                // What does not fit is bad then.
-                Err(error)
-                    if error.kind() == ErrorKind::Conflict
-                        && options.bad_rows == BadRows::SetAside => {}
-                widened => widened?,
-            }
+            widen(table)?;
         }
         if !lacks {
             return Ok(table);
@@ -134,7 +134,12 @@ impl Db {
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;
         making.commit()?;
-        engine.table(name).map(Some)
+        let table = engine.table(name)?;
+        // Another write may have made the same columns of other types meanwhile.
+        if options.field_types == FieldTypes::Widen && !wider_types(&table, columns)?.is_empty() {
+            widen(&table)?;
+        }
+        Ok(Some(table))
     }
 
     /// Whether anything is left of a write which lacks its table or columns of it, when bad rows are set aside.

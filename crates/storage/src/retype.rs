@@ -87,20 +87,17 @@ impl Db {
         // One after the other: each would find objects that another has, and types that another has changed.
         let _alone = table.retyping.lock().unwrap_or_else(PoisonError::into_inner);
         caught(|| {
-            let schema = table.schema();
-            let Some(mut retyping) = Retyping::new(engine, table, schema, changes()?) else {
+            let Some(mut retyping) = Retyping::new(engine, table, changes()?) else {
                 return Ok(());
             };
             if rewriting == Rewriting::Brief {
                 retyping.check_brief()?;
             }
             retyping.check_memory()?;
-            for _ in 0..ROUNDS {
-                if retyping.write_anew()? <= REST_BYTES {
-                    break;
-                }
-            }
+            retyping.write_most_anew()?;
             let _turns = (engine.maintain()?, engine.compact()?);
+            // What others had is left now, or has become something else. From here on only flushes and loads bring more.
+            retyping.write_most_anew()?;
             let _shut = table.gate.shut();
             retyping.end()
         })
@@ -130,7 +127,7 @@ const REST_BYTES: u64 = 1 << 20;
 struct Retyping<'a> {
     engine: &'a Engine,
     table: &'a Arc<Table>,
-    /// As the table was when it began.
+    /// As the table was at the last look; the changes are made in `after`.
     before: Arc<TableSchema>,
     after: TableSchema,
     changes: Vec<Change>,
@@ -142,17 +139,12 @@ struct Retyping<'a> {
 }
 
 impl<'a> Retyping<'a> {
-    fn new(
-        engine: &'a Engine,
-        table: &'a Arc<Table>,
-        before: Arc<TableSchema>,
-        changes: Vec<Change>,
-    ) -> Option<Self> {
+    fn new(engine: &'a Engine, table: &'a Arc<Table>, changes: Vec<Change>) -> Option<Self> {
         if changes.is_empty() {
             return None;
         }
-        let mut after = (*before).clone();
-        changes.iter().for_each(|change| change.make(&mut after));
+        let before = table.schema();
+        let after = changed(&before, &changes);
         let (written, claims) = (engine.written(), Vec::new());
         let (done, edits) = (BTreeSet::new(), Vec::new());
         Some(Self { engine, table, before, after, changes, written, claims, done, edits })
@@ -213,9 +205,22 @@ impl<'a> Retyping<'a> {
         recast(&self.before, &self.before.fields[place], self.after.fields[place].ty, values)
     }
 
+    /// Writes objects anew until few are left that nobody else has.
+    fn write_most_anew(&mut self) -> Result<()> {
+        for _ in 0..ROUNDS {
+            if self.write_anew()? <= REST_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes objects anew that are not as yet, and that nobody else has. Returns their bytes.
     fn write_anew(&mut self) -> Result<u64> {
         let mut objects = self.objects()?;
+        // Read behind the objects: it has all their fields, also those that came meanwhile.
+        self.before = self.table.schema();
+        self.after = changed(&self.before, &self.changes);
         objects.retain(|object| !self.table.claims.has(object));
         // They may be gone, or of somebody else by now, and are looked for in the next round.
         let Some(claim) = self.table.claims.claim(&objects, self.table) else { return Ok(0) };
@@ -243,10 +248,6 @@ impl<'a> Retyping<'a> {
         }
         let boundaries = Boundaries::new(&schema.options, Target::ByAge, self.engine.now_ns());
         drain(self.engine, self.table, &boundaries, Take::All)?;
-        // Fields that came meanwhile.
-        let mut after = (*schema).clone();
-        self.changes.iter().for_each(|change| change.make(&mut after));
-        (self.before, self.after) = (schema, after);
         self.write_anew()?;
         // Nobody else has any, and none comes.
         match self.objects()?.is_empty() {
@@ -261,8 +262,7 @@ impl<'a> Retyping<'a> {
         let _alone = engine.install_alone();
         // Held until all is shown: whoever adds columns begins with the schema that is shown.
         let mut manifest = engine.manifest();
-        let mut schema = (*table.schema()).clone();
-        changes.iter().for_each(|change| change.make(&mut schema));
+        let schema = changed(&table.schema(), &changes);
         edits.push(Edit::PutTable(schema.clone()));
         if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
             edits.push(Edit::Drained(table.id, Drained { upto, before_ns: i64::MAX }));
@@ -278,6 +278,13 @@ impl<'a> Retyping<'a> {
         drop(claims);
         Ok(())
     }
+}
+
+/// A schema with changes.
+fn changed(schema: &TableSchema, changes: &[Change]) -> TableSchema {
+    let mut changed = schema.clone();
+    changes.iter().for_each(|change| change.make(&mut changed));
+    changed
 }
 
 fn changes(schema: &TableSchema, types: &[(String, FieldType)]) -> Result<Vec<Change>> {

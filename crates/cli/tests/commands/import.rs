@@ -410,6 +410,13 @@ fn fields_of_a_table_become_wider_when_values_call_for_it() {
     assert_eq!(ty(), "Float32\n");
     place.write("big.csv", "time,n\n2024-01-01,9007199254740993\n");
     place.write("half.csv", "time,n\n2024-01-02,0.5\n");
+    // In a table that is new they are rounded, as told.
+    for files in [["big.csv", "half.csv"], ["half.csv", "big.csv"]] {
+        let into = ["--db", "db", "--table", &files[0][..3], "--replace"];
+        let said = place.done(&[&["import"], &files[..], into.as_slice()].concat());
+        let what = "\"n\" has whole numbers beyond 2^53 beside decimals, and DOUBLE rounds them";
+        assert!(said.err.contains(what), "{said:?}");
+    }
     place.done(&import(&["big.csv"], &[]));
     let said = place.failed(&import(&["half.csv"], &[]));
     assert!(
@@ -436,6 +443,16 @@ fn a_field_without_values_takes_the_type_of_those_that_come() {
     place.done(&into("c.csv"));
     let said = place.failed(&into("b.csv"));
     assert!(said.err.contains("\"high\" is not a whole number"), "{said:?}");
+    // A few texts among many numbers are wrong values, also of a field that holds nothing.
+    create("CREATE TABLE r (time TIMESTAMP, v DOUBLE)");
+    let rows: String =
+        (10..40).map(|second| format!("2024-01-01 00:00:{second},{second}\n")).collect();
+    place.write("d.csv", &format!("time,v\n{rows}2024-01-02,err\n"));
+    let into = ["import", "d.csv", "--db", "db", "--table", "r"];
+    let said = place.failed(&into);
+    assert!(said.err.contains("\"err\" is not a number"), "{said:?}");
+    place.done(&[&into[..], &["--skip-bad-rows"]].concat());
+    assert_eq!(place.rows("SELECT count(v), max(v) FROM r"), "30,39.0\n");
 }
 
 #[test]

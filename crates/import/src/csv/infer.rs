@@ -107,6 +107,18 @@ impl Evidence {
     }
 }
 
+/// What is said of a field of whole numbers that no type of numbers has as they are.
+pub(crate) fn beyond_numbers(name: &str) -> String {
+    format!(
+        "{name:?} has whole numbers that no number holds exactly and is kept as text, as names are; --type {name}=DOUBLE rounds them"
+    )
+}
+
+/// What is said of a field of floats with whole numbers that no float is.
+pub(crate) fn beside_decimals(name: &str) -> String {
+    format!("{name:?} has whole numbers beyond 2^53 beside decimals, and DOUBLE rounds them")
+}
+
 impl Inferred {
     /// Decides types anew by what a survey saw of all of the file.
     pub fn decide(&mut self, survey: &Survey, seen: Vec<Seen>, options: &CsvOptions) {
@@ -156,15 +168,10 @@ impl Inferred {
                 ));
             }
             if seen.is_beyond_numbers() {
-                self.schema.notes.push(format!(
-                    "{name:?} has whole numbers that no number holds exactly and is kept as text, as names \
-                     are; --type {name}=DOUBLE rounds them"
-                ));
+                self.schema.notes.push(beyond_numbers(name));
             }
             if seen.has_inexact() && seen.field_type() == FieldType::F64 {
-                self.schema.notes.push(format!(
-                    "{name:?} has whole numbers beyond 2^53 beside decimals, and DOUBLE rounds them"
-                ));
+                self.schema.notes.push(beside_decimals(name));
             }
             if let Some(odd) = seen.odd_one() {
                 let odd = quoted(odd);

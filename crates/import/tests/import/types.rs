@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
@@ -169,6 +170,22 @@ fn parquet_files_of_different_types_come_together() {
         "1970-01-01T00:00:00Z v=1.0 w=1\n1970-01-01T00:00:00.000001Z\n\
          1970-01-01T00:00:00.000002Z v=1.152921504606847e18 w=1152921504606846976\n"
     );
+}
+
+#[test]
+fn decimals_that_floats_round_are_told() {
+    let folder = Folder::new();
+    let of = |digits, behind| -> ArrayRef {
+        let decimals = Decimal128Array::from(vec![123_456_789]);
+        Arc::new(decimals.with_precision_and_scale(digits, behind).unwrap())
+    };
+    let fields = [("long", of(20, 2)), ("short", of(15, 2)), ("whole", of(18, 0))];
+    let files = [folder.parquet("a.parquet", &fields)];
+    let found = look_together(&files, &CsvOptions::default(), &ColumnarOptions::default()).unwrap();
+    let note =
+        "\"long\" has decimals of up to 20 digits, and DOUBLE rounds those with more than 15";
+    assert_eq!(found.notes, [(files[0].clone(), note.to_owned())]);
+    assert_eq!(found.types["whole"], FieldType::I64);
 }
 
 #[test]

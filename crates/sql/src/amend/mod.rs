@@ -16,6 +16,7 @@
 //! - `zones.rs`: a time without a zone is one in UTC also where it is compared with one that has a zone. This comes
 //!   before the types are coerced.
 //! - `numbers.rs`: decimals beside floats are floats. This comes before, too.
+//! - `apart.rs`: whole numbers are compared with whole numbers, whatever floats stand beside them. This comes before, too.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
@@ -30,6 +31,7 @@
 //! `nodes.rs` what nodes of a plan compare by themselves.
 
 mod aggregates;
+mod apart;
 mod booleans;
 mod casts;
 mod chosen;
@@ -48,12 +50,13 @@ mod subqueries;
 mod texts;
 mod zones;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, when};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{
@@ -136,6 +139,10 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
 
 /// A comparison of times, of spans, of decimals and floats, or of booleans and texts, and what is chosen of such.
 fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let each = |part| comparison(part, schema).map(|part| part.data);
+    if let Some(divided) = apart::divided(&expr, schema, each)? {
+        return Ok(Transformed::yes(divided));
+    }
     let plain = zones::amend(expr, schema)?;
     let plain = plain.transform_data(|expr| numbers::amend(expr, schema))?;
     let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
@@ -148,7 +155,11 @@ fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(expr));
     };
     let is_same = comparison(is_same, schema)?;
-    Ok(match (is_same.transformed, call.args.first()) {
+    // Its answer is of the first one's type, which DataFusion says and does not do.
+    let types = call.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    let are_unlike =
+        types.iter().all(DataType::is_numeric) && types.windows(2).any(|of| of[0] != of[1]);
+    Ok(match (is_same.transformed || are_unlike, call.args.first()) {
         (true, Some(otherwise)) => {
             let null = Expr::Literal(ScalarValue::Null, None);
             Transformed::yes(when(is_same.data, null).otherwise(otherwise.clone())?)

@@ -152,33 +152,24 @@ fn with_own_types(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
     })
 }
 
-/// Rows of `VALUES` with decimals beside floats, of which DataFusion makes decimals, and with long whole numbers beside floats, of which
-/// it makes floats that differ from them. The casts to these are its own: those that are written have a name (`../names.rs`).
+/// Rows of `VALUES` with decimals beside floats, of which DataFusion makes decimals. The casts to these are its own: those that are
+/// written have a name (`../names.rs`).
 fn written_rows(mut values: Values) -> Result<Transformed<LogicalPlan>> {
     let no_columns = DFSchema::empty();
     let mut is_amended = false;
     for (at, field) in values.schema.fields().iter().enumerate() {
-        if !matches!(field.data_type(), DataType::Float64) && !field.data_type().is_decimal() {
+        if !field.data_type().is_decimal() {
             continue;
         }
-        let cells = values.values.iter().map(|row| match &row[at] {
-            Expr::Cast(Cast { expr, .. }) => &**expr,
-            cell => cell,
-        });
-        let cells: Vec<&Expr> = cells.collect();
-        let types = cells.iter().map(|cell| cell.get_type(&no_columns));
-        let types = types.collect::<Result<Vec<_>>>()?;
-        let cells: Vec<Expr> = if let Some(float) = numbers::beside_float(&types) {
-            cells.into_iter().map(|cell| cast(cell.clone(), float.clone())).collect()
-        } else if cells.iter().all(|cell| matches!(cell, Expr::Literal(..)))
-            && numbers::are_exact_as_decimals(&cells, &no_columns)?
-        {
-            cells.into_iter().map(|cell| numbers::as_decimal(cell.clone()).data).collect()
-        } else {
-            continue;
+        let given = |cell: &Expr| match cell {
+            Expr::Cast(Cast { expr, .. }) => (**expr).clone(),
+            cell => cell.clone(),
         };
-        for (row, cell) in values.values.iter_mut().zip(cells) {
-            row[at] = cell;
+        let types = values.values.iter().map(|row| given(&row[at]).get_type(&no_columns));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let Some(float) = numbers::beside_float(&types) else { continue };
+        for row in &mut values.values {
+            row[at] = cast(given(&row[at]), float.clone());
         }
         is_amended = true;
     }

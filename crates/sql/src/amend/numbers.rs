@@ -9,10 +9,10 @@
 //!
 //! Whole numbers beside one that their type does not reach are compared with the last one of it, which scans look at.
 //!
-//! Several long whole numbers beside floats that are written out are compared as decimals: as floats they are equal to others near
-//! them. One of them alone is not, as what is near it is no float that is written in so few digits.
+//! What is written with a point and more digits than floats hold is a decimal from the beginning (`../long_numbers.rs`), and becomes a float
+//! again beside what is neither whole nor a decimal that has room for it.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
@@ -22,11 +22,11 @@ use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Operator, binary_expr, cast,
 };
 
-use tidefall_types::{EXACT_MAX, Error, sql_type_name};
+use tidefall_types::{Error, sql_type_name};
 
 use super::{chosen, compared};
 use crate::error::to_datafusion;
-use crate::long_numbers::{DIGITS_BEHIND_MAX, WHOLE_DIGITS};
+use crate::long_numbers::WHOLE_DIGITS;
 
 /// The type of whole numbers beyond 64 bits.
 const LONG: DataType = DataType::Decimal128(38, 0);
@@ -51,9 +51,9 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     }
     let reached = within_reach(expr, schema)?;
     is_amended |= reached.transformed;
-    let exact = as_written(reached.data, schema)?;
-    is_amended |= exact.transformed;
-    let expr = exact.data;
+    let written = as_written(reached.data, schema)?;
+    is_amended |= written.transformed;
+    let expr = written.data;
     match beside_float(&compared::types(&expr, schema)) {
         Some(float) => compared::map(expr, schema, &|part, schema| as_float(part, schema, &float)),
         None if is_amended => Ok(Transformed::yes(expr)),
@@ -61,67 +61,38 @@ pub(super) fn amend(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Exp
     }
 }
 
-/// A comparison of several long whole numbers with floats that are written out as one of decimals.
+/// What is written with a point as floats, if it is compared with others than whole numbers and decimals, or such as leave it no room.
 fn as_written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let (parts, None) = compared::parts(&expr) else { return Ok(Transformed::no(expr)) };
-    match parts.len() > 2 && are_exact_as_decimals(&parts, schema)? {
-        true => compared::map(expr, schema, &|part, _| Ok(as_decimal(part))),
-        false => Ok(Transformed::no(expr)),
+    let (parts, _) = compared::parts(&expr);
+    let has_point = parts.into_iter().any(|part| with_point(part).is_some());
+    if !has_point || fit_decimals(&compared::types(&expr, schema)) {
+        return Ok(Transformed::no(expr));
     }
+    compared::map(expr, schema, &|part, _| {
+        Ok(match with_point(&part) {
+            Some(float) => Transformed::yes(Expr::Literal(float, None)),
+            None => Transformed::no(part),
+        })
+    })
 }
 
-/// A float that is written out as a decimal.
-pub(super) fn as_decimal(expr: Expr) -> Transformed<Expr> {
-    match decimal_of(&expr) {
-        Some(decimal) => Transformed::yes(Expr::Literal(decimal, None)),
-        None => Transformed::no(expr),
-    }
-}
-
-/// Whether numbers are compared more exactly as decimals: floats are among them, all of which are written out, and more than one whole
-/// number, or a written one, may be longer than floats are exact.
-pub(super) fn are_exact_as_decimals(parts: &[&Expr], schema: &DFSchema) -> Result<bool> {
-    let (mut has_float, mut has_written, mut computed) = (false, false, 0);
-    for part in parts {
-        match part.get_type(schema)? {
-            DataType::Null => {}
-            DataType::Float64 if decimal_of(part).is_some() => has_float = true,
-            of if of.is_integer() => match part {
-                Expr::Literal(number, _) => has_written |= whole(number).is_some_and(is_long),
-                _ => computed += usize::from(of.primitive_width() == Some(size_of::<i64>())),
-            },
-            DataType::Decimal128(digits, behind) if written_decimal(part).is_some() => {
-                let fits = usize::try_from(behind).is_ok_and(|of| of <= DIGITS_BEHIND_MAX)
-                    && usize::from(digits) <= WHOLE_DIGITS + DIGITS_BEHIND_MAX;
-                if !fits {
-                    return Ok(false);
-                }
-                has_written = true;
-            }
-            _ => return Ok(false),
+/// Whether one type of decimals holds whole numbers and decimals of these types.
+fn fit_decimals(types: &[DataType]) -> bool {
+    let digits = types.iter().map(|of| match *of {
+        DataType::Null => Some((0, 0)),
+        DataType::Decimal128(all, behind) => {
+            Some((i16::from(all) - i16::from(behind), behind.into()))
         }
-    }
-    Ok(has_float && (has_written || computed > 1))
+        ref of if of.is_integer() => Some((WHOLE_DIGITS as i16, 0)),
+        _ => None,
+    });
+    let all = digits.reduce(|one, other| {
+        one.zip(other).map(|(one, other)| (one.0.max(other.0), one.1.max(other.1)))
+    });
+    all.flatten().is_some_and(|(before, behind)| before + behind <= DECIMAL128_MAX_PRECISION.into())
 }
 
-/// Whether a float that equals a whole number may equal others, too.
-fn is_long(number: i128) -> bool {
-    number.unsigned_abs() >= u128::from(EXACT_MAX)
-}
-
-/// A float that is written out, as the decimal of its digits, if decimals beside whole numbers can hold it.
-fn decimal_of(expr: &Expr) -> Option<ScalarValue> {
-    let Expr::Literal(ScalarValue::Float64(Some(float)), _) = expr else { return None };
-    let digits = float.to_string();
-    let (before, behind) = digits.split_once('.').unwrap_or((&digits, ""));
-    let is_short =
-        before.trim_start_matches('-').len() <= WHOLE_DIGITS && behind.len() <= DIGITS_BEHIND_MAX;
-    let number = format!("{before}{behind}").parse().ok().filter(|_| is_short)?;
-    let (all, behind) = (WHOLE_DIGITS + behind.len(), behind.len());
-    Some(ScalarValue::Decimal128(Some(number), u8::try_from(all).ok()?, i8::try_from(behind).ok()?))
-}
-
-/// Refuses what would be cut for whole numbers when it stands for a row that is not there.
+/// Refuses what would be cut for whole numbers or decimals when it stands for a row that is not there.
 fn check_otherwise(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
     let name = call.fun.name();
     let [value, _, otherwise] = &call.params.args[..] else { return Ok(()) };
@@ -139,7 +110,8 @@ fn check_otherwise(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
     }
     let ty = value.get_type(schema)?;
     let is_same = || Ok::<_, DataFusionError>(otherwise.cast_to(&ty)?.cast_to(&of)? == *otherwise);
-    if !ty.is_integer() || is_same().unwrap_or(false) {
+    let may_cut = ty.is_integer() || ty.is_decimal();
+    if !may_cut || is_same().unwrap_or(false) {
         return Ok(());
     }
     Err(to_datafusion(Error::invalid(format!(
@@ -193,6 +165,12 @@ fn written(expr: &Expr) -> Option<i128> {
         Expr::Literal(number, _) if number.data_type().is_integer() => whole(number),
         _ => written_decimal(expr)?.parse().ok(),
     }
+}
+
+/// The float nearest to a number with a point and more digits than floats hold.
+fn with_point(expr: &Expr) -> Option<ScalarValue> {
+    let digits = written_decimal(expr).filter(|digits| digits.contains('.'))?;
+    Some(ScalarValue::Float64(Some(digits.parse().ok()?)))
 }
 
 /// The digits of a decimal that is written out (`../long_numbers.rs`), all of which it holds.
@@ -272,12 +250,6 @@ pub(super) fn as_float(
     float: &DataType,
 ) -> Result<Transformed<Expr>> {
     let of = expr.get_type(schema)?;
-    // What is written with a point is the float nearest to it, as where it has few digits.
-    let digits = written_decimal(&expr).filter(|digits| digits.contains('.'));
-    if let Some(written) = digits.and_then(|digits| digits.parse().ok()) {
-        let written = ScalarValue::Float64(Some(written));
-        return Ok(Transformed::yes(Expr::Literal(written, None)));
-    }
     Ok(match of.is_numeric() && !of.is_floating() {
         true => Transformed::yes(cast(expr, float.clone())),
         false => Transformed::no(expr),

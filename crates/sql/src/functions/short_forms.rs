@@ -16,10 +16,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr,
-    OrderByOptions, UnaryOperator, Value, VisitorMut, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr, OrderByOptions, Value,
+    VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 use tidefall_types::{Error, Result};
 
@@ -38,10 +37,6 @@ impl VisitorMut for ShortForms {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr {
-            let written = swapped(inner);
-            return put(expr, Ok(written));
-        }
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let name = call.name.to_string().to_ascii_lowercase();
         if name == "nvl2" {
@@ -74,16 +69,6 @@ fn chosen(call: &Function) -> Result<Expr> {
     };
     let parts: [Expr; 3] = arguments(call, why)?;
     filled("(CASE WHEN __p0 IS NOT NULL THEN __p1 ELSE __p2 END)", &[(&parts, "__p")])
-}
-
-/// What is below zero by as much as a difference is above.
-fn swapped(difference: &mut Expr) -> Option<Expr> {
-    let Expr::Nested(inner) = difference else { return None };
-    let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = &mut **inner else {
-        return None;
-    };
-    std::mem::swap(left, right);
-    Some(std::mem::replace(difference, Expr::Value(Value::Null.into())))
 }
 
 /// What stands for a row that is not there, if it is another thing in each row.

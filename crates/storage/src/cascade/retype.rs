@@ -48,6 +48,11 @@ pub(crate) fn retype(
     };
     let entries = write_in_turn(written, objects, |object| {
         engine.steps.check()?;
+        if object.segment.fields()?.iter().any(|(id, _)| id.index() >= from.len()) {
+            return Err(Error::internal(
+                "an object has a field that nobody knows of when types change",
+            ));
+        }
         let inputs = std::slice::from_ref(object);
         let ObjectEntry { model, time, last_seq, .. } = object.entry;
         let sources = only(inputs.to_vec(), Arc::new(Deletes::default()));

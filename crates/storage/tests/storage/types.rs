@@ -1,14 +1,16 @@
 //! Fields that get other types.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray, new_null_array};
 use arrow_cast::cast;
 use arrow_schema::DataType;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
     Ack, BadRows, CascadeRequest, Db, DbOptions, FieldTypes, Rewriting, ScanRequest, TagFilter,
@@ -51,6 +53,16 @@ fn ints(values: &[i64]) -> ArrayRef {
 
 fn floats(values: &[f64]) -> ArrayRef {
     Arc::new(Float64Array::from(values.to_vec()))
+}
+
+/// So many whole numbers that they are more than may be written anew while writers wait.
+fn noise(rows: usize) -> ArrayRef {
+    let mut rng = SmallRng::seed_from_u64(1);
+    ints(&(0..rows).map(|_| rng.random_range(0..1 << 52)).collect::<Vec<_>>())
+}
+
+fn retype(db: &Db, ty: FieldType) -> Result<()> {
+    db.retype(TABLE, &[("v".into(), ty)], Rewriting::All)
 }
 
 fn type_of(db: &Db) -> FieldType {
@@ -386,16 +398,23 @@ struct Brake {
 impl Brake {
     fn open(&self) -> Db {
         let brake = self.clone();
-        let hook = move |does: Does, name: &str| {
-            let is_first = does == Does::Create && name.starts_with("objects/");
-            if is_first && brake.armed.swap(false, Ordering::SeqCst) {
-                brake.reached.store(true, Ordering::SeqCst);
-                wait_for(&brake.released);
+        open_with(move |does, name| {
+            if does == Does::Create && name.starts_with("objects/") {
+                brake.hold();
             }
-        };
-        let disk = HookDisk::new(MemDisk::new(), hook);
-        Db::open_on(Arc::new(disk), DbOptions::default()).unwrap()
+        })
     }
+
+    fn hold(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.reached.store(true, Ordering::SeqCst);
+            wait_for(&self.released);
+        }
+    }
+}
+
+fn open_with(hook: impl Fn(Does, &str) + Send + Sync + 'static) -> Db {
+    Db::open_on(Arc::new(HookDisk::new(MemDisk::new(), hook)), DbOptions::default()).unwrap()
 }
 
 fn wait_for(flag: &AtomicBool) {
@@ -570,4 +589,118 @@ fn many_changes_beside_writers_come_to_an_end() {
         let changers: Vec<_> = (0..8).map(|changer| scope.spawn(move || change(changer))).collect();
         changers.into_iter().for_each(|changer| changer.join().unwrap());
     });
+}
+
+/// A field that came while objects were written anew was not read from those that came with it.
+#[test]
+fn a_field_that_comes_while_another_changes_keeps_its_values() {
+    let brake = Brake::default();
+    let db = brake.open();
+    write(&db, 0, &noise(300_000), FieldTypes::Keep).unwrap();
+    db.flush().unwrap();
+    brake.armed.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let db = &db;
+        let change = scope.spawn(|| retype(db, FieldType::F64));
+        wait_for(&brake.reached);
+        let (first, mut batch) = (1_000_000, columns(&ints(&[5, 6]), 1_000_000));
+        batch.fields.push(FieldColumn { name: "extra".into(), values: ints(&[77, 78]) });
+        let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+        db.write("plant", &batch, &options).unwrap();
+        db.flush().unwrap();
+        brake.released.store(true, Ordering::SeqCst);
+        change.join().unwrap().unwrap();
+        let snapshot = db.snapshot("plant").unwrap();
+        let (sensors, fields) = (vec![0].into(), vec![FieldId(1)]);
+        let time = TimeRange::new(first, i64::MAX);
+        let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+        let found: Vec<_> = snapshot.scan(&request).unwrap().map(|batch| batch.unwrap()).collect();
+        let values = found.iter().flat_map(|batch| batch.fields[0].as_primitive::<Int64Type>());
+        assert_eq!(values.collect::<Vec<_>>(), [Some(77), Some(78)]);
+    });
+}
+
+/// What a cascade had when the change began was written anew while writers waited.
+#[test]
+fn writers_go_on_while_what_others_had_is_written_anew() {
+    // One after the other, the first time to learn how many objects the cascade makes.
+    let mut of_cascade = usize::MAX;
+    for is_beside in [false, true] {
+        let (falls, changes) = (Brake::default(), Brake::default());
+        let made = Arc::new(AtomicUsize::new(0));
+        let (first, then, count) = (falls.clone(), changes.clone(), Arc::clone(&made));
+        let db = open_with(move |does, name| {
+            if does != Does::Create || !name.starts_with("objects/") {
+                return;
+            }
+            match count.fetch_add(1, Ordering::SeqCst) {
+                0 => first.hold(),
+                number if number == of_cascade => then.hold(),
+                _ => {}
+            }
+        });
+        for part in 0..2 {
+            write(&db, part * 150_000, &noise(150_000), FieldTypes::Keep).unwrap();
+            db.flush().unwrap();
+        }
+        made.store(0, Ordering::SeqCst);
+        for brake in [&falls, &changes] {
+            brake.armed.store(true, Ordering::SeqCst);
+        }
+        std::thread::scope(|scope| {
+            let db = &db;
+            let request = CascadeRequest { table: Some(TABLE.into()), target: Target::Long };
+            let cascade = scope.spawn(move || db.cascade(&request));
+            wait_for(&falls.reached);
+            let change = is_beside.then(|| scope.spawn(|| retype(db, FieldType::F64)));
+            // It finds nothing that is free, and waits for the cascade.
+            std::thread::sleep(Duration::from_millis(100));
+            falls.released.store(true, Ordering::SeqCst);
+            assert!(cascade.join().unwrap().is_ok());
+            let Some(change) = change else {
+                of_cascade = made.load(Ordering::SeqCst);
+                return;
+            };
+            wait_for(&changes.reached);
+            write(db, 1_000_000, &ints(&[5]), FieldTypes::Keep).unwrap();
+            changes.released.store(true, Ordering::SeqCst);
+            change.join().unwrap().unwrap();
+            assert_eq!((type_of(db), read(db).len()), (FieldType::F64, 300_001));
+        });
+    }
+}
+
+/// Of two first writes of a table or a field, the second one was refused where it wanted the wider type.
+#[test]
+fn first_writes_of_several_types_meet() {
+    let db = Db::open_on(Arc::new(MemDisk::new()), DbOptions::default()).unwrap();
+    let start = std::sync::Barrier::new(2);
+    let put = |table: &str, first: i64, fields: Vec<(&str, ArrayRef)>| {
+        let fields =
+            fields.into_iter().map(|(name, values)| FieldColumn { name: name.into(), values });
+        let batch =
+            WriteBatch { time: vec![first].into(), tags: Vec::new(), fields: fields.collect() };
+        let (unknown, field_types) = (Unknown::Create, FieldTypes::Widen);
+        start.wait();
+        db.write(table, &batch, &WriteOptions { unknown, field_types, ..WriteOptions::default() })
+    };
+    for round in 0..rounds(200) {
+        let (new, known) = (format!("new{round}"), format!("known{round}"));
+        std::thread::scope(|scope| {
+            let ints_first = scope.spawn(|| {
+                put(&new, 0, vec![("v", ints(&[1]))]).unwrap();
+                put(&known, 0, vec![("v", ints(&[1]))]).unwrap();
+                put(&known, 2, vec![("w", ints(&[1]))]).unwrap();
+            });
+            put(&new, 1, vec![("v", floats(&[1.5]))]).unwrap();
+            put(&known, 1, vec![("v", ints(&[1]))]).unwrap();
+            put(&known, 3, vec![("v", floats(&[1.5])), ("w", floats(&[2.5]))]).unwrap();
+            ints_first.join().unwrap();
+        });
+        for (table, fields) in [(&new, 1), (&known, 2)] {
+            let types =
+                db.schema(table).unwrap().fields.iter().map(|field| field.ty).collect::<Vec<_>>();
+            assert_eq!(types, vec![FieldType::F64; fields], "{table}");
+        }
+    }
 }
