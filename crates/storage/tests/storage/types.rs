@@ -611,7 +611,7 @@ fn a_field_that_comes_while_another_changes_keeps_its_values() {
         brake.released.store(true, Ordering::SeqCst);
         change.join().unwrap().unwrap();
         let snapshot = db.snapshot("plant").unwrap();
-        let (sensors, fields) = (vec![0].into(), vec![FieldId(1)]);
+        let (sensors, fields) = (vec![0], vec![FieldId(1)]);
         let time = TimeRange::new(first, i64::MAX);
         let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
         let found: Vec<_> = snapshot.scan(&request).unwrap().map(|batch| batch.unwrap()).collect();
