@@ -17,6 +17,7 @@ use chrono::DateTime;
 use tidefall_types::{
     Error, FieldColumn, FieldType, NO_TAG, NS_PER_DAY, NS_PER_MICRO, NS_PER_MILLI, NS_PER_SECOND,
     Result, RowError, TableSchema, TagColumn, WriteBatch, nearest_floats, parse_time,
+    sql_type_name,
 };
 
 use crate::csv::{TimeParser, is_rather_time};
@@ -327,17 +328,6 @@ fn tag_column(name: &str, values: &ArrayRef) -> Result<TagColumn> {
     Ok(TagColumn { name: name.to_owned(), values: texts.clone(), keys })
 }
 
-/// Whether a type is one of whole numbers of at most 18 digits, which have 64 bits.
-pub(crate) fn is_whole_decimal(ty: &DataType) -> bool {
-    matches!(
-        ty,
-        DataType::Decimal32(_, 0)
-            | DataType::Decimal64(1..=18, 0)
-            | DataType::Decimal128(1..=18, 0)
-            | DataType::Decimal256(1..=18, 0)
-    )
-}
-
 /// The values of a column as those of a field. Rows whose values are out of range are added to `bad`, and null.
 fn field_values(name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) -> Result<ArrayRef> {
     let ty = values.data_type();
@@ -350,7 +340,6 @@ fn field_values(name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) -> Resul
     }
     match ty {
         DataType::Float16 => cast_plain(name, values, &DataType::Float32),
-        _ if is_whole_decimal(ty) => cast_plain(name, values, &DataType::Int64),
         DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
@@ -389,7 +378,8 @@ fn field_values(name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) -> Resul
 
 fn not_stored(name: &str, ty: &DataType) -> Error {
     Error::unsupported(format!(
-        "column {name:?}: values of type {ty} cannot be stored; leave the column out"
+        "column {name:?}: values of type {} cannot be stored; leave the column out",
+        sql_type_name(ty)
     ))
 }
 

@@ -24,7 +24,7 @@ pub use form::is_columnar;
 use groups::Batches;
 use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch, text_bytes};
 
-use crate::arrow::{cast_plain, convert, is_whole_decimal, time_column};
+use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{SeenFields, SeenType, TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
 use crate::retype::retype;
@@ -106,11 +106,13 @@ pub fn open_columnar(path: &Path, options: &ColumnarOptions) -> Result<ColumnarR
 pub(crate) fn seen_fields(path: &Path, options: &ColumnarOptions) -> Result<SeenFields> {
     let (source, _) = Source::open(path, options)?;
     let fields = source.fields()?;
-    let is_field = |name: &str| fields.iter().any(|(field, _)| field == name);
+    let are_floats = |name: &str| {
+        let is = |(field, ty): &(String, FieldType)| field == name && *ty == FieldType::F64;
+        fields.iter().any(is)
+    };
     let schema = source.form.schema();
-    let columns = schema.fields().iter().filter(|column| is_field(column.name()));
+    let columns = schema.fields().iter().filter(|column| are_floats(column.name()));
     let notes = columns.filter_map(|column| match *column.data_type() {
-        ref ty if is_whole_decimal(ty) => None,
         DataType::Decimal64(digits, _)
         | DataType::Decimal128(digits, _)
         | DataType::Decimal256(digits, _)

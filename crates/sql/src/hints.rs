@@ -62,7 +62,7 @@ const HINTS: &[(&str, &str)] = &[
     ("len (", "write array_length(list), or length(text)"),
     ("strlen (", "write octet_length(text), or length(text) for characters"),
     ("strptime (", "write to_timestamp(text, '%d.%m.%Y %H:%M')"),
-    ("product (", "write exp(sum(ln(value)))"),
+    ("product (", "write exp(sum(ln(value))), of values above zero"),
     ("isinf (", "write abs(value) = 'inf'::DOUBLE"),
     ("isfinite (", "write abs(value) < 'inf'::DOUBLE"),
     ("count_if (", "write count(*) FILTER (WHERE ...)"),
@@ -94,15 +94,15 @@ const HINTS: &[(&str, &str)] = &[
     ("date_add (", "write time + INTERVAL '1 hour'"),
     ("date_sub (", "write time - INTERVAL '1 hour'"),
     ("width_bucket (", "write floor((value - low) / width), or histogram(value, low, high, n)"),
-    ("year (", EXTRACT),
-    ("month (", EXTRACT),
-    ("day (", EXTRACT),
-    ("hour (", EXTRACT),
-    ("minute (", EXTRACT),
-    ("second (", EXTRACT),
-    ("week (", EXTRACT),
-    ("dayofweek (", EXTRACT),
-    ("dayofyear (", EXTRACT),
+    ("year (", "write extract(year FROM time)"),
+    ("month (", "write extract(month FROM time)"),
+    ("day (", "write extract(day FROM time)"),
+    ("hour (", "write extract(hour FROM time)"),
+    ("minute (", "write extract(minute FROM time)"),
+    ("second (", "write extract(second FROM time)"),
+    ("week (", "write extract(week FROM time)"),
+    ("dayofweek (", "write extract(dow FROM time)"),
+    ("dayofyear (", "write extract(doy FROM time)"),
     ("mod (", "write a % b"),
     ("sign (", "write signum(value)"),
     ("variance (", "write var_samp(value)"),
@@ -120,14 +120,13 @@ const HINTS: &[(&str, &str)] = &[
         "positional join",
         "number both sides by row_number() OVER (ORDER BY time), and join by the numbers",
     ),
+    ("select top #", "write LIMIT 10 behind all else"),
     ("order by all", "name the columns, or their places: ORDER BY 1, 2"),
     ("json_*", "there is no JSON: a field has one value"),
     ("lateral unnest (", "write SELECT sensor, unnest(list) FROM ..."),
     ("datediff (", "write time - other, or extract(epoch FROM time - other)"),
 ];
 
-const EXTRACT: &str =
-    "write extract(hour FROM time), also year, month, day, minute, second, week, dow, doy";
 const ARG_MAX: &str =
     "write last(value, time), or first_value(value ORDER BY other DESC NULLS LAST)";
 const ARG_MIN: &str = "write first(value, time), or first_value(value ORDER BY other)";

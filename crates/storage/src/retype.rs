@@ -208,22 +208,22 @@ impl<'a> Retyping<'a> {
     /// Writes objects anew until few are left that nobody else has.
     fn write_most_anew(&mut self) -> Result<()> {
         for _ in 0..ROUNDS {
-            if self.write_anew()? <= REST_BYTES {
+            if self.write_anew()?.is_some_and(|bytes| bytes <= REST_BYTES) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Writes objects anew that are not as yet, and that nobody else has. Returns their bytes.
-    fn write_anew(&mut self) -> Result<u64> {
+    /// Writes objects anew that are not as yet, and that nobody else has. Returns their bytes; nothing where somebody else was faster, and
+    /// they are gone, or another's by now.
+    fn write_anew(&mut self) -> Result<Option<u64>> {
         let mut objects = self.objects()?;
         // Read behind the objects: it has all their fields, also those that came meanwhile.
         self.before = self.table.schema();
         self.after = changed(&self.before, &self.changes);
         objects.retain(|object| !self.table.claims.has(object));
-        // They may be gone, or of somebody else by now, and are looked for in the next round.
-        let Some(claim) = self.table.claims.claim(&objects, self.table) else { return Ok(0) };
+        let Some(claim) = self.table.claims.claim(&objects, self.table) else { return Ok(None) };
         self.claims.push(claim);
         let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
         let (from, to): (Vec<_>, Vec<_>) = (types(&self.before), types(&self.after));
@@ -232,7 +232,7 @@ impl<'a> Retyping<'a> {
             retype(self.engine, self.table, (&from, &to), &objects, &self.written, &convert)?;
         self.edits.extend(edits);
         self.done.extend(objects.iter().map(|object| object.entry.id));
-        Ok(objects.iter().map(|object| object.entry.bytes).sum())
+        Ok(Some(objects.iter().map(|object| object.entry.bytes).sum()))
     }
 
     /// Takes what is left, and commits. No rows are on their way.

@@ -99,16 +99,6 @@ fn decimals_become_the_floats_that_are_nearest() {
 }
 
 #[test]
-fn decimals_that_are_whole_numbers_stay_what_they_are() {
-    let digits = vec![Some(999_999_999_999_999_999), None, Some(-9_007_199_254_740_993)];
-    let expected: Int64Array = digits.iter().copied().collect();
-    let digits: Vec<Option<i128>> = digits.into_iter().map(|of| of.map(i128::from)).collect();
-    let decimals = Decimal128Array::from(digits).with_precision_and_scale(18, 0).unwrap();
-    let found = field_values("d", &(Arc::new(decimals) as ArrayRef), &mut Vec::new()).unwrap();
-    assert_eq!(found.as_ref(), &expected as &dyn Array);
-}
-
-#[test]
 fn timestamps_of_any_unit_and_zone_are_fields() {
     let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
     let expected = TimestampNanosecondArray::from(vec![Some(1_500_000_000_000_000_000), None]);

@@ -1,10 +1,12 @@
 //! Numbers of several kinds that one value is compared with, each kind apart from the others.
 //!
 //! DataFusion brings all parts of `IN`, `BETWEEN` and `CASE x WHEN` to one type. Beside one float all whole numbers and decimals are floats,
-//! which are equal to others near them. Each comparison by itself is as exact as its two sides are.
+//! which are equal to others near them. Each comparison by itself is as exact as its two sides are. Floats that are written beside whole
+//! numbers become such themselves.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, in_list};
@@ -29,11 +31,9 @@ impl Kind {
     }
 }
 
-/// The kind of each of some numbers, that of the first for NULL, if not all are of one and `value` is compared as another type with each.
+/// The kinds of some numbers, that of the first for NULL, if not all are of one and `value` is compared as another type with each.
 fn kinds(value: &Expr, others: &[&Expr], schema: &DFSchema) -> Result<Option<Vec<Kind>>> {
-    let own = Kind::of(&value.get_type(schema)?);
-    // What is drawn must be drawn once.
-    if own.is_none_or(|own| own == Kind::Double) || value.is_volatile() {
+    if Kind::of(&value.get_type(schema)?).is_none_or(|own| own == Kind::Double) {
         return Ok(None);
     }
     let mut kinds = Vec::with_capacity(others.len());
@@ -49,16 +49,101 @@ fn kinds(value: &Expr, others: &[&Expr], schema: &DFSchema) -> Result<Option<Vec
     Ok(kinds.iter().any(|kind| *kind != first).then_some(kinds))
 }
 
-/// Writes an expression as comparisons with numbers of one kind, if it is one with several. Nobody has amended these.
+/// What a value is compared with, and may be more than one.
+fn compared(expr: &Expr) -> Option<(&Expr, Vec<&Expr>)> {
+    match expr {
+        Expr::InList(InList { expr: value, list, .. }) => Some((value, list.iter().collect())),
+        Expr::Between(Between { expr: value, low, high, .. }) => Some((value, vec![low, high])),
+        Expr::Case(Case { expr: Some(value), when_then_expr, .. }) => {
+            Some((value, when_then_expr.iter().map(|(other, _)| &**other).collect()))
+        }
+        _ => None,
+    }
+}
+
+/// Makes whole numbers of floats that are written beside such, and leaves out those with fractions, which no whole number equals, if there
+/// are others.
+pub(super) fn with_whole_numbers(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Some((value, others)) = compared(&expr) else { return Ok(Transformed::no(expr)) };
+    if !value.get_type(schema)?.is_integer() || kinds(value, &others, schema)?.is_none() {
+        return Ok(Transformed::no(expr));
+    }
+    match &mut expr {
+        Expr::InList(InList { list, .. }) => {
+            if !list.iter().all(is_fraction) {
+                list.retain(|other| !is_fraction(other));
+            }
+            list.iter_mut().for_each(|other| put_whole(other, |_| None));
+        }
+        Expr::Between(Between { low, high, .. }) => {
+            put_whole(low, |float| Some(float.ceil()));
+            put_whole(high, |float| Some(float.floor()));
+        }
+        Expr::Case(Case { when_then_expr, .. }) => {
+            if !when_then_expr.iter().all(|(other, _)| is_fraction(other)) {
+                when_then_expr.retain(|(other, _)| !is_fraction(other));
+            }
+            when_then_expr.iter_mut().for_each(|(other, _)| put_whole(other, |_| None));
+        }
+        _ => {}
+    }
+    Ok(Transformed::yes(expr))
+}
+
+/// A float that is written out and has a fraction.
+fn is_fraction(expr: &Expr) -> bool {
+    written(expr).is_some_and(|float| float.fract() != 0.0)
+}
+
+fn written(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(float)), _) if float.is_finite() => Some(*float),
+        _ => None,
+    }
+}
+
+/// Puts a whole number of 64 bits in the place of a float that is one, or of one that `round` makes of it.
+fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> Option<f64>) {
+    const BEYOND: f64 = (1_u64 << 63) as f64;
+    let Some(float) = written(expr) else { return };
+    let whole = round(float).unwrap_or(float);
+    if whole.fract() == 0.0 && (-BEYOND..BEYOND).contains(&whole) {
+        *expr = Expr::Literal(ScalarValue::Int64(Some(whole as i64)), None);
+    }
+}
+
+/// How many parts a value may have that is written more than once.
+const PARTS_MAX: usize = 8;
+
+/// Whether an expression is the same wherever it stands, and costs little.
+pub(super) fn may_repeat(expr: &Expr) -> bool {
+    let mut parts = 0;
+    let found = expr.exists(|part| {
+        parts += 1;
+        let is_query = matches!(
+            part,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+        );
+        Ok(is_query || parts > PARTS_MAX)
+    });
+    found.is_ok_and(|found| !found) && !expr.is_volatile()
+}
+
+/// Writes an expression as comparisons with numbers of one kind, which are amended, if it is one with several.
 pub(super) fn divided(
     expr: &Expr,
     schema: &DFSchema,
     amend: impl Fn(Expr) -> Result<Expr>,
 ) -> Result<Option<Expr>> {
+    let Some((value, others)) = compared(expr) else { return Ok(None) };
+    let Some(kinds) = kinds(value, &others, schema)?.filter(|_| may_repeat(value)) else {
+        return Ok(None);
+    };
     match expr {
-        Expr::InList(InList { expr: value, list, negated }) => {
-            let others: Vec<&Expr> = list.iter().collect();
-            let Some(kinds) = kinds(value, &others, schema)? else { return Ok(None) };
+        Expr::InList(InList { list, negated, .. }) => {
             let each = [Kind::Exact, Kind::Real, Kind::Double].into_iter();
             let lists = each.map(|kind| -> Vec<Expr> {
                 let of_kind = list.iter().zip(&kinds).filter(|(_, of)| **of == kind);
@@ -66,7 +151,7 @@ pub(super) fn divided(
             });
             let (op, mut all) = (if *negated { Operator::And } else { Operator::Or }, None);
             for list in lists.filter(|list| !list.is_empty()) {
-                let next = amend(in_list((**value).clone(), list, *negated))?;
+                let next = amend(in_list(value.clone(), list, *negated))?;
                 all = Some(match all {
                     Some(all) => binary_expr(all, op, next),
                     None => next,
@@ -74,24 +159,17 @@ pub(super) fn divided(
             }
             Ok(all)
         }
-        Expr::Between(Between { expr: value, negated, low, high }) => {
-            if kinds(value, &[low, high], schema)?.is_none() {
-                return Ok(None);
-            }
+        Expr::Between(Between { negated, low, high, .. }) => {
             let (not_below, not_above, op) = match negated {
                 false => (Operator::GtEq, Operator::LtEq, Operator::And),
                 true => (Operator::Lt, Operator::Gt, Operator::Or),
             };
-            let side = |op, bound: &Expr| amend(binary_expr((**value).clone(), op, bound.clone()));
+            let side = |op, bound: &Expr| amend(binary_expr(value.clone(), op, bound.clone()));
             Ok(Some(binary_expr(side(not_below, low)?, op, side(not_above, high)?)))
         }
-        Expr::Case(Case { expr: Some(value), when_then_expr, else_expr }) => {
-            let others: Vec<&Expr> = when_then_expr.iter().map(|(other, _)| &**other).collect();
-            if kinds(value, &others, schema)?.is_none() {
-                return Ok(None);
-            }
+        Expr::Case(Case { when_then_expr, else_expr, .. }) => {
             let cases = when_then_expr.iter().map(|(other, then)| {
-                let is = binary_expr((**value).clone(), Operator::Eq, (**other).clone());
+                let is = binary_expr(value.clone(), Operator::Eq, (**other).clone());
                 Ok((Box::new(amend(is)?), then.clone()))
             });
             let cases = cases.collect::<Result<_>>()?;

@@ -140,10 +140,14 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
 /// A comparison of times, of spans, of decimals and floats, or of booleans and texts, and what is chosen of such.
 fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let each = |part| comparison(part, schema).map(|part| part.data);
-    if let Some(divided) = apart::divided(&expr, schema, each)? {
-        return Ok(Transformed::yes(divided));
-    }
-    let plain = zones::amend(expr, schema)?;
+    let whole = apart::with_whole_numbers(expr, schema)?;
+    let apart = match apart::divided(&whole.data, schema, each)? {
+        // Its answers are looked at, too.
+        Some(case @ Expr::Case(_)) => Transformed::yes(case),
+        Some(divided) => return Ok(Transformed::yes(divided)),
+        None => whole,
+    };
+    let plain = apart.transform_data(|expr| zones::amend(expr, schema))?;
     let plain = plain.transform_data(|expr| numbers::amend(expr, schema))?;
     let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
     plain.transform_data(|expr| booleans::amend(expr, schema))
@@ -159,8 +163,8 @@ fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = call.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
     let are_unlike =
         types.iter().all(DataType::is_numeric) && types.windows(2).any(|of| of[0] != of[1]);
-    Ok(match (is_same.transformed || are_unlike, call.args.first()) {
-        (true, Some(otherwise)) => {
+    Ok(match call.args.first() {
+        Some(otherwise) if is_same.transformed || are_unlike && apart::may_repeat(otherwise) => {
             let null = Expr::Literal(ScalarValue::Null, None);
             Transformed::yes(when(is_same.data, null).otherwise(otherwise.clone())?)
         }

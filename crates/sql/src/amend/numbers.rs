@@ -167,10 +167,14 @@ fn written(expr: &Expr) -> Option<i128> {
     }
 }
 
-/// The float nearest to a number with a point and more digits than floats hold.
+/// The float nearest to a number with a point and more digits than floats hold, which is no cast to a decimal that somebody has written.
 fn with_point(expr: &Expr) -> Option<ScalarValue> {
     let digits = written_decimal(expr).filter(|digits| digits.contains('.'))?;
-    Some(ScalarValue::Float64(Some(digits.parse().ok()?)))
+    let Expr::Cast(Cast { field, .. }) = expr else { return None };
+    let DataType::Decimal128(all, behind) = *field.data_type() else { return None };
+    let is_own = usize::from(all) == WHOLE_DIGITS + usize::try_from(behind).ok()?
+        && digits.bytes().filter(u8::is_ascii_digit).count() > f64::DIGITS as usize;
+    is_own.then_some(ScalarValue::Float64(Some(digits.parse().ok()?)))
 }
 
 /// The digits of a decimal that is written out (`../long_numbers.rs`), all of which it holds.

@@ -5,8 +5,6 @@
 //! looked up is the length of spans. An interval that is written out beside a difference of times becomes such a
 //! difference.
 //!
-//! What is below zero by as much as a difference of times is above is the difference of the same times the other way round.
-//!
 //! What groups are told apart by is answered, too: intervals of days and hours in one form of them. Those of months have none
 //! that moves a time by as much as each of those that are as long.
 
@@ -22,8 +20,8 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, cast,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    cast,
 };
 use tidefall_types::{Error, NS_PER_DAY, Result as TidefallResult};
 
@@ -80,20 +78,8 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let expr = Expr::AggregateFunction(call);
             Ok(if is_amended { Transformed::yes(expr) } else { Transformed::no(expr) })
         }
-        Expr::Negative(inner) => swapped(*inner, schema),
         expr => compare(expr, schema),
     }
-}
-
-fn swapped(mut inner: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) = &mut inner
-        && matches!(left.get_type(schema)?, DataType::Timestamp(..) | DataType::Date32)
-        && !is_interval(&right.get_type(schema)?)
-    {
-        std::mem::swap(left, right);
-        return Ok(Transformed::yes(inner));
-    }
-    Ok(Transformed::no(Expr::Negative(Box::new(inner))))
 }
 
 fn compare(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

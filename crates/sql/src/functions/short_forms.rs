@@ -16,9 +16,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr, OrderByOptions, Value,
-    VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, Ident, NullTreatment, ObjectName, OrderByExpr,
+    OrderByOptions, UnaryOperator, Value, VisitorMut, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 use tidefall_types::{Error, Result};
 
@@ -37,6 +38,10 @@ impl VisitorMut for ShortForms {
     type Break = Error;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr {
+            let written = swapped(inner);
+            return put(expr, Ok(written));
+        }
         let Expr::Function(call) = expr else { return ControlFlow::Continue(()) };
         let name = call.name.to_string().to_ascii_lowercase();
         if name == "nvl2" {
@@ -48,6 +53,7 @@ impl VisitorMut for ShortForms {
             return put(expr, written);
         }
         let written = match name.as_str() {
+            "to_char" => check_form(call),
             "first" => edge(call, "first_value"),
             "last" => edge(call, "last_value"),
             "percentile" => percentile(call, "percentile_cont"),
@@ -63,12 +69,36 @@ impl VisitorMut for ShortForms {
     }
 }
 
+/// Refuses forms of times as PostgreSQL writes them, which would be answered with themselves.
+fn check_form(call: &Function) -> Result<()> {
+    let Ok([_, form]) = arguments(call, String::new) else { return Ok(()) };
+    let Expr::Value(value) = &form else { return Ok(()) };
+    let Value::SingleQuotedString(text) = &value.value else { return Ok(()) };
+    let is_other = ["YYYY", "MM", "DD", "HH", "MI", "SS"].iter().any(|part| text.contains(part));
+    match is_other && !text.contains('%') {
+        true => Err(Error::invalid(format!(
+            "to_char: '{text}' has no % in it; write '%Y-%m-%d %H:%M:%S'"
+        ))),
+        false => Ok(()),
+    }
+}
+
 fn chosen(call: &Function) -> Result<Expr> {
     let why = || {
         "nvl2 wants a value, and two more of which it takes the first where there is one".to_owned()
     };
     let parts: [Expr; 3] = arguments(call, why)?;
     filled("(CASE WHEN __p0 IS NOT NULL THEN __p1 ELSE __p2 END)", &[(&parts, "__p")])
+}
+
+/// What is below zero by as much as a difference is above.
+fn swapped(difference: &mut Expr) -> Option<Expr> {
+    let Expr::Nested(inner) = difference else { return None };
+    let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = &mut **inner else {
+        return None;
+    };
+    std::mem::swap(left, right);
+    Some(std::mem::replace(difference, Expr::Value(Value::Null.into())))
 }
 
 /// What stands for a row that is not there, if it is another thing in each row.

@@ -39,18 +39,18 @@ pub(crate) async fn delete(
     mut statement: DfStatement,
 ) -> Result<QueryStream> {
     drop_alias(&mut statement);
+    let written = condition_of(&statement);
     let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
     let LogicalPlan::Dml(dml) = &plan else {
         return Err(Error::unsupported("this form of DELETE is not supported"));
     };
     let view = view_of(dml)?;
-    let (filters, written) = match dml.input.as_ref() {
-        LogicalPlan::TableScan(_) => (Vec::new(), String::new()),
+    let filters = match dml.input.as_ref() {
+        LogicalPlan::TableScan(_) => Vec::new(),
         LogicalPlan::Filter(filter) => {
             let schema = filter.input.schema();
             let simple = simplified(state, filter.predicate.clone(), schema)?;
-            let filters = split_conjunction(&simple).into_iter().cloned().collect();
-            (filters, filter.predicate.human_display().to_string())
+            split_conjunction(&simple).into_iter().cloned().collect()
         }
         _ => return Err(Error::unsupported("DELETE with LIMIT is not supported")),
     };
@@ -72,6 +72,17 @@ pub(crate) async fn delete(
     });
     let count: ArrayRef = Arc::new(UInt64Array::from(vec![deleted.await?]));
     ready(RecordBatch::try_from_iter([("count", count)]))
+}
+
+/// The condition as it is written.
+fn condition_of(statement: &DfStatement) -> String {
+    match statement {
+        DfStatement::Statement(statement) => match &**statement {
+            Statement::Delete(Delete { selection: Some(selection), .. }) => selection.to_string(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
 }
 
 /// Takes the other name of the table, which DataFusion passes over, away from it and its columns.

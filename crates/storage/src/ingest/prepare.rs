@@ -270,10 +270,7 @@ fn misfit(
             "floats beyond 2^53 leave whole numbers out; send integers, in pandas of the type Int64, which may be \
                  missing, too"
         }
-        false => {
-            "ALTER TABLE ... ALTER COLUMN ... TYPE DOUBLE makes it a field that can; integers beside missing values are of \
-                  the type Int64 in pandas"
-        }
+        false => "ALTER TABLE ... ALTER COLUMN ... TYPE DOUBLE makes it a field that can",
     };
     Error::conflict(format!("{field} is of type {ty}, which cannot hold {value}: {why}"))
 }
