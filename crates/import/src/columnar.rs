@@ -106,12 +106,9 @@ pub fn open_columnar(path: &Path, options: &ColumnarOptions) -> Result<ColumnarR
 pub(crate) fn seen_fields(path: &Path, options: &ColumnarOptions) -> Result<SeenFields> {
     let (source, _) = Source::open(path, options)?;
     let fields = source.fields()?;
-    let are_floats = |name: &str| {
-        let is = |(field, ty): &(String, FieldType)| field == name && *ty == FieldType::F64;
-        fields.iter().any(is)
-    };
+    let is_field = |name: &str| fields.iter().any(|(field, _)| field == name);
     let schema = source.form.schema();
-    let columns = schema.fields().iter().filter(|column| are_floats(column.name()));
+    let columns = schema.fields().iter().filter(|column| is_field(column.name()));
     let notes = columns.filter_map(|column| match *column.data_type() {
         DataType::Decimal64(digits, _)
         | DataType::Decimal128(digits, _)
@@ -119,7 +116,7 @@ pub(crate) fn seen_fields(path: &Path, options: &ColumnarOptions) -> Result<Seen
             if u32::from(digits) > f64::DIGITS =>
         {
             Some(format!(
-                "{:?} has decimals of up to {digits} digits, and DOUBLE rounds those with more than {}",
+                "{:?} has decimals of up to {digits} digits, which are read as DOUBLE: those with more than {} are rounded",
                 column.name(),
                 f64::DIGITS
             ))

@@ -67,7 +67,8 @@ fn compared(expr: &mut Expr) -> Vec<&mut Expr> {
 fn make(expr: &mut Expr) -> Result<()> {
     if let Some(number) = number(expr) {
         if number < i128::from(i64::MIN) || number > i128::from(u64::MAX) {
-            *expr = filled(&format!("CAST('{number}' AS DECIMAL(38, 0))"), &[])?;
+            let digits = number.unsigned_abs().to_string().len().max(WHOLE_DIGITS);
+            *expr = filled(&format!("CAST('{number}' AS DECIMAL({digits}, 0))"), &[])?;
         }
     } else if let Some((digits, behind)) = with_point(expr) {
         let all = WHOLE_DIGITS + behind;

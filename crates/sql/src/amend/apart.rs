@@ -11,6 +11,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, in_list};
 
+use super::numbers::with_point;
+
 /// What compares by itself with what another number is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -33,7 +35,8 @@ impl Kind {
 
 /// The kinds of some numbers, that of the first for NULL, if not all are of one and `value` is compared as another type with each.
 fn kinds(value: &Expr, others: &[&Expr], schema: &DFSchema) -> Result<Option<Vec<Kind>>> {
-    if Kind::of(&value.get_type(schema)?).is_none_or(|own| own == Kind::Double) {
+    let own = Kind::of(&value.get_type(schema)?);
+    if own.is_none_or(|own| own == Kind::Double) {
         return Ok(None);
     }
     let mut kinds = Vec::with_capacity(others.len());
@@ -41,6 +44,10 @@ fn kinds(value: &Expr, others: &[&Expr], schema: &DFSchema) -> Result<Option<Vec
         let of = other.get_type(schema)?;
         match Kind::of(&of) {
             None if !of.is_null() => return Ok(None),
+            // Beside a float it will be one.
+            Some(_) if own == Some(Kind::Real) && with_point(other).is_some() => {
+                kinds.push(Some(Kind::Double));
+            }
             kind => kinds.push(kind),
         }
     }
@@ -61,12 +68,20 @@ fn compared(expr: &Expr) -> Option<(&Expr, Vec<&Expr>)> {
     }
 }
 
-/// Makes whole numbers of floats that are written beside such, and leaves out those with fractions, which no whole number equals, if there
-/// are others.
+/// Makes whole numbers of floats that are written beside such. No whole number equals one with a fraction: lists are left without, if there
+/// are others, and a `CASE` with NULL, as what it answers then has a say in its type.
 pub(super) fn with_whole_numbers(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Some((value, others)) = compared(&expr) else { return Ok(Transformed::no(expr)) };
-    if !value.get_type(schema)?.is_integer() || kinds(value, &others, schema)?.is_none() {
+    if !value.get_type(schema)?.is_integer() {
         return Ok(Transformed::no(expr));
+    }
+    match kinds(value, &others, schema)? {
+        None => return Ok(Transformed::no(expr)),
+        // Without those that are DOUBLE all would be compared as REAL.
+        Some(kinds) if kinds.contains(&Kind::Real) && !may_repeat(value) => {
+            return Ok(Transformed::no(expr));
+        }
+        Some(_) => {}
     }
     match &mut expr {
         Expr::InList(InList { list, .. }) => {
@@ -80,10 +95,12 @@ pub(super) fn with_whole_numbers(mut expr: Expr, schema: &DFSchema) -> Result<Tr
             put_whole(high, |float| Some(float.floor()));
         }
         Expr::Case(Case { when_then_expr, .. }) => {
-            if !when_then_expr.iter().all(|(other, _)| is_fraction(other)) {
-                when_then_expr.retain(|(other, _)| !is_fraction(other));
+            for (other, _) in when_then_expr {
+                match is_fraction(other) {
+                    true => **other = Expr::Literal(ScalarValue::Int64(None), None),
+                    false => put_whole(other, |_| None),
+                }
             }
-            when_then_expr.iter_mut().for_each(|(other, _)| put_whole(other, |_| None));
         }
         _ => {}
     }
@@ -113,23 +130,30 @@ fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> Option<f64>) {
 }
 
 /// How many parts a value may have that is written more than once.
-const PARTS_MAX: usize = 8;
+const PARTS_MAX: usize = 32;
 
 /// Whether an expression is the same wherever it stands, and costs little.
 pub(super) fn may_repeat(expr: &Expr) -> bool {
     let mut parts = 0;
-    let found = expr.exists(|part| {
+    let is_large = expr.exists(|_| {
         parts += 1;
-        let is_query = matches!(
+        Ok(parts > PARTS_MAX)
+    });
+    is_large.is_ok_and(|is_large| !is_large) && is_settled(expr)
+}
+
+/// Whether an expression is the same wherever it stands: nothing is drawn in it, nor in a subquery of it.
+pub(super) fn is_settled(expr: &Expr) -> bool {
+    let has_query = expr.exists(|part| {
+        Ok(matches!(
             part,
             Expr::ScalarSubquery(_)
                 | Expr::InSubquery(_)
                 | Expr::Exists(_)
                 | Expr::SetComparison(_)
-        );
-        Ok(is_query || parts > PARTS_MAX)
+        ))
     });
-    found.is_ok_and(|found| !found) && !expr.is_volatile()
+    has_query.is_ok_and(|has_query| !has_query) && !expr.is_volatile()
 }
 
 /// Writes an expression as comparisons with numbers of one kind, which are amended, if it is one with several.

@@ -56,7 +56,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, when};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{
@@ -163,12 +163,15 @@ fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = call.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
     let are_unlike =
         types.iter().all(DataType::is_numeric) && types.windows(2).any(|of| of[0] != of[1]);
-    Ok(match call.args.first() {
-        Some(otherwise) if is_same.transformed || are_unlike && apart::may_repeat(otherwise) => {
+    let Some(otherwise) = call.args.first() else { return Ok(Transformed::no(expr)) };
+    let is_small = are_unlike && apart::may_repeat(otherwise);
+    Ok(match is_small || is_same.transformed && apart::is_settled(otherwise) {
+        true => {
             let null = Expr::Literal(ScalarValue::Null, None);
             Transformed::yes(when(is_same.data, null).otherwise(otherwise.clone())?)
         }
-        _ => Transformed::no(expr),
+        false if are_unlike => Transformed::yes(cast(expr, types[0].clone())),
+        false => Transformed::no(expr),
     })
 }
 

@@ -168,7 +168,7 @@ fn written(expr: &Expr) -> Option<i128> {
 }
 
 /// The float nearest to a number with a point and more digits than floats hold, which is no cast to a decimal that somebody has written.
-fn with_point(expr: &Expr) -> Option<ScalarValue> {
+pub(super) fn with_point(expr: &Expr) -> Option<ScalarValue> {
     let digits = written_decimal(expr).filter(|digits| digits.contains('.'))?;
     let Expr::Cast(Cast { field, .. }) = expr else { return None };
     let DataType::Decimal128(all, behind) = *field.data_type() else { return None };

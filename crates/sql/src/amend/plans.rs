@@ -142,6 +142,10 @@ fn amend_expressions(node: LogicalPlan, stage: Stage) -> Result<Transformed<Logi
     let amended = node.map_expressions(|expr| match expr {
         // Its parts have names, and it has none.
         Expr::GroupingSet(_) => expr.map_children(named),
+        // Its arguments are looked for among those.
+        Expr::AggregateFunction(ref call) if call.func.name() == "grouping" => {
+            expr.map_children(named)
+        }
         expr => named(expr),
     })?;
     match amended.transformed {
