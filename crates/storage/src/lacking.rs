@@ -100,16 +100,17 @@ impl Db {
             None => first_schema(name, batch)?,
             Some(table) => {
                 table.check_whole()?;
+                let mut schema = table.schema();
+                lacks = unknown == Unknown::Create && lacks_columns(&schema, batch);
                 if options.field_types == FieldTypes::Widen {
                     wider = wider_types(table, columns)?;
                 }
-                // Read behind those: it has all their fields, also those that another write makes meanwhile.
-                let mut schema = table.schema();
-                lacks = unknown == Unknown::Create && lacks_columns(&schema, batch);
                 if !lacks && wider.is_empty() {
                     return Ok(Some(Arc::clone(table)));
                 }
                 let planned = Arc::make_mut(&mut schema);
+                // Fields that another write has made since are looked at once more below.
+                wider.retain(|change| change.is_in(planned));
                 wider.iter().for_each(|change| change.make(planned));
                 if lacks {
                     add_columns_of(batch, planned)?;

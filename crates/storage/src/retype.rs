@@ -112,6 +112,11 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// Whether a schema has the field.
+    pub(crate) fn is_in(self, schema: &TableSchema) -> bool {
+        self.place < schema.fields.len()
+    }
+
     /// Makes the change in a schema.
     pub(crate) fn make(self, schema: &mut TableSchema) {
         schema.fields[self.place].ty = self.to;
