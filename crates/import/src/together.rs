@@ -48,10 +48,9 @@ pub fn look_together(
             let known = types.entry(name).or_default();
             *known = known.with(ty);
         }
-        for name in &seen.inexact {
-            inexact_in.entry(name.clone()).or_insert_with(|| file.clone());
+        for name in seen.inexact {
+            inexact_in.entry(name).or_insert_with(|| file.clone());
         }
-        together.inexact.extend(seen.inexact);
         together.fractions.extend(seen.fractions);
         for note in seen.notes {
             if !together.notes.iter().any(|(_, known)| *known == note) {
@@ -79,10 +78,11 @@ pub fn look_together(
         let mut known = csv.table.iter().flat_map(|table| &table.fields);
         told.contains_key(name) || known.any(|field| field.name == name)
     };
+    together.inexact = inexact_in.keys().cloned().collect();
     // A file by itself says so, too, and in the same words.
     for (name, file) in inexact_in.into_iter().filter(|(name, _)| !is_known(name)) {
         let note = match together.types.get(&name) {
-            Some(FieldType::F64 | FieldType::F32) => beside_decimals(&name),
+            Some(FieldType::F64) => beside_decimals(&name),
             Some(FieldType::Text) if !together.mixed.contains(&name) => beyond_numbers(&name),
             _ => continue,
         };

@@ -245,9 +245,13 @@ fn parts_of(expr: &Expr) -> Option<&[Expr]> {
 }
 
 fn has_tuple_within(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |part| match part {
-        Expr::Tuple(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
+    has_part(expr, |part| matches!(part, Expr::Tuple(_)))
+}
+
+fn has_part(expr: &Expr, is_kind: impl Fn(&Expr) -> bool) -> bool {
+    let found = visit_expressions(expr, |part| match is_kind(part) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     });
     found.is_break()
 }
@@ -258,13 +262,12 @@ const LISTED_SUBQUERIES_MAX: usize = 32;
 /// Parts that are written more than once must not be of the same kind again.
 fn check_plain(parts: &[Expr]) -> Result<()> {
     let is_large = |expr: &Expr| {
-        let found = visit_expressions(expr, |part| match part {
-            Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) | Expr::Tuple(_) => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
+        has_part(expr, |part| {
+            matches!(
+                part,
+                Expr::InSubquery { .. } | Expr::Exists { .. } | Expr::Subquery(_) | Expr::Tuple(_)
+            )
+        })
     };
     match parts.iter().any(is_large) {
         true => Err(Error::unsupported(

@@ -103,14 +103,12 @@ impl Db {
                 let mut schema = table.schema();
                 lacks = unknown == Unknown::Create && lacks_columns(&schema, batch);
                 if options.field_types == FieldTypes::Widen {
-                    wider = wider_types(table, columns)?;
+                    wider = wider_types(table, &schema, columns)?;
                 }
                 if !lacks && wider.is_empty() {
                     return Ok(Some(Arc::clone(table)));
                 }
                 let planned = Arc::make_mut(&mut schema);
-                // Fields that another write has made since are looked at once more below.
-                wider.retain(|change| change.is_in(planned));
                 wider.iter().for_each(|change| change.make(planned));
                 if lacks {
                     add_columns_of(batch, planned)?;
@@ -138,7 +136,9 @@ impl Db {
         making.commit()?;
         let table = engine.table(name)?;
         // Another write may have made the same columns of other types meanwhile.
-        if options.field_types == FieldTypes::Widen && !wider_types(&table, columns)?.is_empty() {
+        let is_wide = options.field_types == FieldTypes::Keep
+            || wider_types(&table, &table.schema(), columns)?.is_empty();
+        if !is_wide {
             widen(&table)?;
         }
         Ok(Some(table))

@@ -71,7 +71,8 @@ impl Db {
     /// # Errors
     /// As [`Db::retype`] with [`Rewriting::Brief`].
     pub(crate) fn widen(&self, table: &Arc<Table>, columns: &[(&str, &ArrayRef)]) -> Result<()> {
-        self.retype_fields(table, Rewriting::Brief, || wider_types(table, columns))
+        let wider = || wider_types(table, &table.schema(), columns);
+        self.retype_fields(table, Rewriting::Brief, wider)
     }
 
     /// Makes the changes that are found.
@@ -112,11 +113,6 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Whether a schema has the field.
-    pub(crate) fn is_in(self, schema: &TableSchema) -> bool {
-        self.place < schema.fields.len()
-    }
-
     /// Makes the change in a schema.
     pub(crate) fn make(self, schema: &mut TableSchema) {
         schema.fields[self.place].ty = self.to;
@@ -314,11 +310,14 @@ fn changes(schema: &TableSchema, types: &[(String, FieldType)]) -> Result<Vec<Ch
     Ok(changes)
 }
 
-/// The fields whose types in the table cannot hold these columns, with types that can: that which holds the numbers of both,
+/// The fields whose types in a schema of the table cannot hold these columns, with types that can: that which holds the numbers of both,
 /// or that of the column for a field that holds nothing as yet. Whether what is stored fits is found out when it is
 /// written anew.
-pub(crate) fn wider_types(table: &Table, columns: &[(&str, &ArrayRef)]) -> Result<Vec<Change>> {
-    let schema = table.schema();
+pub(crate) fn wider_types(
+    table: &Table,
+    schema: &TableSchema,
+    columns: &[(&str, &ArrayRef)],
+) -> Result<Vec<Change>> {
     let mut wider: Vec<Change> = Vec::new();
     for &(name, values) in columns {
         let place = schema.fields.iter().position(|field| field.name == name);

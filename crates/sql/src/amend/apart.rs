@@ -11,7 +11,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, in_list};
 
+use super::compared;
 use super::numbers::with_point;
+use crate::correlated::has_subquery;
 
 /// What compares by itself with what another number is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,22 +58,17 @@ fn kinds(value: &Expr, others: &[&Expr], schema: &DFSchema) -> Result<Option<Vec
     Ok(kinds.iter().any(|kind| *kind != first).then_some(kinds))
 }
 
-/// What a value is compared with, and may be more than one.
-fn compared(expr: &Expr) -> Option<(&Expr, Vec<&Expr>)> {
-    match expr {
-        Expr::InList(InList { expr: value, list, .. }) => Some((value, list.iter().collect())),
-        Expr::Between(Between { expr: value, low, high, .. }) => Some((value, vec![low, high])),
-        Expr::Case(Case { expr: Some(value), when_then_expr, .. }) => {
-            Some((value, when_then_expr.iter().map(|(other, _)| &**other).collect()))
-        }
-        _ => None,
-    }
+/// A value, and the others that it is compared with, if they are several.
+fn value_and_others(expr: &Expr) -> Option<(&Expr, Vec<&Expr>)> {
+    let (parts, None) = compared::parts(expr) else { return None };
+    let (value, others) = parts.split_first().filter(|(_, others)| others.len() > 1)?;
+    Some((value, others.to_vec()))
 }
 
 /// Makes whole numbers of floats that are written beside such. No whole number equals one with a fraction: lists are left without, if there
 /// are others, and a `CASE` with NULL, as what it answers then has a say in its type.
 pub(super) fn with_whole_numbers(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Some((value, others)) = compared(&expr) else { return Ok(Transformed::no(expr)) };
+    let Some((value, others)) = value_and_others(&expr) else { return Ok(Transformed::no(expr)) };
     if !value.get_type(schema)?.is_integer() {
         return Ok(Transformed::no(expr));
     }
@@ -88,17 +85,17 @@ pub(super) fn with_whole_numbers(mut expr: Expr, schema: &DFSchema) -> Result<Tr
             if !list.iter().all(is_fraction) {
                 list.retain(|other| !is_fraction(other));
             }
-            list.iter_mut().for_each(|other| put_whole(other, |_| None));
+            list.iter_mut().for_each(|other| put_whole(other, |float| float));
         }
         Expr::Between(Between { low, high, .. }) => {
-            put_whole(low, |float| Some(float.ceil()));
-            put_whole(high, |float| Some(float.floor()));
+            put_whole(low, f64::ceil);
+            put_whole(high, f64::floor);
         }
         Expr::Case(Case { when_then_expr, .. }) => {
             for (other, _) in when_then_expr {
                 match is_fraction(other) {
                     true => **other = Expr::Literal(ScalarValue::Int64(None), None),
-                    false => put_whole(other, |_| None),
+                    false => put_whole(other, |float| float),
                 }
             }
         }
@@ -120,10 +117,9 @@ fn written(expr: &Expr) -> Option<f64> {
 }
 
 /// Puts a whole number of 64 bits in the place of a float that is one, or of one that `round` makes of it.
-fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> Option<f64>) {
+fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> f64) {
     const BEYOND: f64 = (1_u64 << 63) as f64;
-    let Some(float) = written(expr) else { return };
-    let whole = round(float).unwrap_or(float);
+    let Some(whole) = written(expr).map(round) else { return };
     if whole.fract() == 0.0 && (-BEYOND..BEYOND).contains(&whole) {
         *expr = Expr::Literal(ScalarValue::Int64(Some(whole as i64)), None);
     }
@@ -144,16 +140,7 @@ pub(super) fn may_repeat(expr: &Expr) -> bool {
 
 /// Whether an expression is the same wherever it stands: nothing is drawn in it, nor in a subquery of it.
 pub(super) fn is_settled(expr: &Expr) -> bool {
-    let has_query = expr.exists(|part| {
-        Ok(matches!(
-            part,
-            Expr::ScalarSubquery(_)
-                | Expr::InSubquery(_)
-                | Expr::Exists(_)
-                | Expr::SetComparison(_)
-        ))
-    });
-    has_query.is_ok_and(|has_query| !has_query) && !expr.is_volatile()
+    has_subquery(expr).is_ok_and(|has_any| !has_any) && !expr.is_volatile()
 }
 
 /// Writes an expression as comparisons with numbers of one kind, which are amended, if it is one with several.
@@ -162,7 +149,7 @@ pub(super) fn divided(
     schema: &DFSchema,
     amend: impl Fn(Expr) -> Result<Expr>,
 ) -> Result<Option<Expr>> {
-    let Some((value, others)) = compared(expr) else { return Ok(None) };
+    let Some((value, others)) = value_and_others(expr) else { return Ok(None) };
     let Some(kinds) = kinds(value, &others, schema)?.filter(|_| may_repeat(value)) else {
         return Ok(None);
     };

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::outer::Outer;
 use super::{Stage, recursions, schema_below};
-use crate::correlated::node_has;
+use crate::correlated::{is_subquery, node_has};
 
 /// Amends a plan.
 pub(super) fn amended(plan: LogicalPlan, stage: Stage) -> Result<LogicalPlan> {
@@ -111,13 +111,6 @@ impl TreeNodeRewriter for Walk {
         self.outer.passed(node.data.schema());
         Ok(Transformed { tnr: TreeNodeRecursion::Continue, ..node })
     }
-}
-
-fn is_subquery(expr: &Expr) -> bool {
-    matches!(
-        expr,
-        Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) | Expr::ScalarSubquery(_)
-    )
 }
 
 /// Whether the columns of both have the same types.

@@ -80,11 +80,16 @@ pub(crate) fn node_has(node: &LogicalPlan, is_kind: fn(&Expr) -> bool) -> Result
     Ok(found)
 }
 
-fn is_subquery(expr: &Expr) -> bool {
-    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
+/// Whether an expression is a subquery, or looks something up in one.
+pub(crate) fn is_subquery(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) | Expr::ScalarSubquery(_)
+    )
 }
 
-fn has_subquery(expr: &Expr) -> Result<bool> {
+/// Whether a part of an expression is one.
+pub(crate) fn has_subquery(expr: &Expr) -> Result<bool> {
     expr.exists(|part| Ok(is_subquery(part)))
 }
 

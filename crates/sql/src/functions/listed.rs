@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::amend::any_one;
+use crate::correlated::is_subquery;
 
 /// A list whose values are computed for each row, where they are not the same for all.
 pub(crate) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
@@ -29,13 +30,8 @@ pub(crate) fn amend(expr: Expr) -> Result<Transformed<Expr>> {
 fn looks_at_rows(expr: &Expr) -> Result<bool> {
     expr.exists(|part| {
         Ok(match part {
-            Expr::Column(_)
-            | Expr::OuterReferenceColumn(..)
-            | Expr::ScalarSubquery(_)
-            | Expr::Exists(_)
-            | Expr::InSubquery(_)
-            | Expr::SetComparison(_) => true,
-            part => part.is_volatile_node(),
+            Expr::Column(_) | Expr::OuterReferenceColumn(..) => true,
+            part => is_subquery(part) || part.is_volatile_node(),
         })
     })
 }

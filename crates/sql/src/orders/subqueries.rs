@@ -28,6 +28,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::ORDERED;
 use super::repeated::{keep_first, once};
+use crate::correlated::has_subquery;
 
 /// Those of [`ORDERED`] that keep one row.
 const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
@@ -216,18 +217,6 @@ fn sorted_behind_projection(projection: Projection) -> Result<Transformed<Logica
     let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(rows), fetch: None });
     let shown = Projection::try_new(columns.collect(), Arc::new(sorted))?;
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))
-}
-
-fn has_subquery(expr: &Expr) -> Result<bool> {
-    expr.exists(|part| {
-        Ok(matches!(
-            part,
-            Expr::InSubquery(_)
-                | Expr::Exists(_)
-                | Expr::ScalarSubquery(_)
-                | Expr::SetComparison(_)
-        ))
-    })
 }
 
 /// The first row of each group, as far as it says in the order of the subquery.

@@ -74,15 +74,14 @@ pub(crate) async fn delete(
     ready(RecordBatch::try_from_iter([("count", count)]))
 }
 
-/// The condition as it is written.
+/// The condition in words of SQL.
 fn condition_of(statement: &DfStatement) -> String {
-    match statement {
-        DfStatement::Statement(statement) => match &**statement {
-            Statement::Delete(Delete { selection: Some(selection), .. }) => selection.to_string(),
-            _ => String::new(),
-        },
-        _ => String::new(),
+    if let DfStatement::Statement(statement) = statement
+        && let Statement::Delete(Delete { selection: Some(selection), .. }) = &**statement
+    {
+        return selection.to_string();
     }
+    String::new()
 }
 
 /// Takes the other name of the table, which DataFusion passes over, away from it and its columns.

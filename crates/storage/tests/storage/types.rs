@@ -684,7 +684,7 @@ fn first_writes_of_several_types_meet() {
         start.wait();
         db.write(table, &batch, &WriteOptions { unknown, field_types, ..WriteOptions::default() })
     };
-    for round in 0..rounds(20) {
+    for round in 0..rounds(200) {
         let (new, known) = (format!("new{round}"), format!("known{round}"));
         std::thread::scope(|scope| {
             let ints_first = scope.spawn(|| {
