@@ -163,15 +163,21 @@ fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = call.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
     let are_unlike =
         types.iter().all(DataType::is_numeric) && types.windows(2).any(|of| of[0] != of[1]);
-    let Some(otherwise) = call.args.first() else { return Ok(Transformed::no(expr)) };
-    let is_small = are_unlike && apart::may_repeat(otherwise);
-    Ok(match is_small || is_same.transformed && apart::is_settled(otherwise) {
-        true => {
-            let null = Expr::Literal(ScalarValue::Null, None);
-            Transformed::yes(when(is_same.data, null).otherwise(otherwise.clone())?)
-        }
-        false if are_unlike => Transformed::yes(cast(expr, types[0].clone())),
-        false => Transformed::no(expr),
+    let [value, other] = &call.args[..] else { return Ok(Transformed::no(expr)) };
+    let is_small = are_unlike && apart::may_repeat(value);
+    if is_small || is_same.transformed && apart::is_settled(value) {
+        let null = Expr::Literal(ScalarValue::Null, None);
+        return Ok(Transformed::yes(when(is_same.data, null).otherwise(value.clone())?));
+    }
+    // It would be written twice: `nullif` stays.
+    let exact = match (types[0].is_integer(), apart::as_whole(other)) {
+        (true, Some(whole)) => call.func.call(vec![value.clone(), whole]),
+        (true, None) if types[1].is_floating() => return Ok(Transformed::no(expr)),
+        _ => expr,
+    };
+    Ok(match are_unlike {
+        true => Transformed::yes(cast(exact, types[0].clone())),
+        false => Transformed::no(exact),
     })
 }
 
