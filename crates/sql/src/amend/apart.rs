@@ -5,11 +5,11 @@
 //! numbers become such themselves.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, in_list};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, in_list};
 
 use super::compared;
 use super::numbers::with_point;
@@ -116,17 +116,6 @@ fn written(expr: &Expr) -> Option<f64> {
     }
 }
 
-/// A float that is written out as a whole number of 64 bits, or as NULL where no whole number equals it.
-pub(super) fn as_whole(expr: &Expr) -> Option<Expr> {
-    let Expr::Literal(ScalarValue::Float64(Some(float)), _) = expr else { return None };
-    if float.fract() != 0.0 {
-        return Some(Expr::Literal(ScalarValue::Int64(None), None));
-    }
-    let mut whole = expr.clone();
-    put_whole(&mut whole, |float| float);
-    (whole != *expr).then_some(whole)
-}
-
 /// Puts a whole number of 64 bits in the place of a float that is one, or of one that `round` makes of it.
 fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> f64) {
     const BEYOND: f64 = (1_u64 << 63) as f64;
@@ -140,44 +129,14 @@ fn put_whole(expr: &mut Expr, round: impl Fn(f64) -> f64) {
 const PARTS_MAX: usize = 32;
 
 /// Whether an expression is the same wherever it stands, and costs little.
-pub(super) fn may_repeat(expr: &Expr) -> bool {
+fn may_repeat(expr: &Expr) -> bool {
     let mut parts = 0;
     let is_large = expr.exists(|_| {
         parts += 1;
         Ok(parts > PARTS_MAX)
     });
     let is_small = is_large.is_ok_and(|is_large| !is_large);
-    is_small && has_subquery(expr).is_ok_and(|has_any| !has_any) && is_settled(expr)
-}
-
-/// Whether an expression is the same wherever it stands: nothing is drawn in it, nor in a subquery of it.
-pub(super) fn is_settled(expr: &Expr) -> bool {
-    draws(expr).is_ok_and(|draws| !draws)
-}
-
-fn draws(expr: &Expr) -> Result<bool> {
-    expr.exists(|part| match plan_of(part) {
-        Some(plan) => plan.exists(|node| {
-            let mut found = false;
-            node.apply_expressions(|expr| {
-                found |= draws(expr)?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            Ok(found)
-        }),
-        None => Ok(part.is_volatile_node()),
-    })
-}
-
-/// The plan of a subquery.
-fn plan_of(expr: &Expr) -> Option<&LogicalPlan> {
-    Some(match expr {
-        Expr::ScalarSubquery(query) => &query.subquery,
-        Expr::Exists(exists) => &exists.subquery.subquery,
-        Expr::InSubquery(looked_up) => &looked_up.subquery.subquery,
-        Expr::SetComparison(compared) => &compared.subquery.subquery,
-        _ => return None,
-    })
+    is_small && has_subquery(expr).is_ok_and(|has_any| !has_any) && !expr.is_volatile()
 }
 
 /// Writes an expression as comparisons with numbers of one kind, which are amended, if it is one with several.

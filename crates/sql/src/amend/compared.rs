@@ -6,9 +6,10 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::logical_expr::expr::{InSubquery, ScalarFunction, SetComparison};
 use datafusion::logical_expr::logical_plan::Subquery;
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 
 use super::nodes;
 
@@ -62,12 +63,11 @@ const fn compares(op: Operator) -> bool {
     )
 }
 
-/// What `nullif` compares, as a comparison.
-pub(super) fn of_nullif(expr: &Expr) -> Option<Expr> {
+/// What DataFusion's `nullif` compares.
+pub(super) fn of_nullif(expr: &Expr) -> Option<&[Expr; 2]> {
     match expr {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "nullif" => {
-            let [left, right] = &args[..] else { return None };
-            Some(binary_expr(left.clone(), Operator::Eq, right.clone()))
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.inner().is::<NullIfFunc>() => {
+            <&[Expr; 2]>::try_from(&args[..]).ok()
         }
         _ => None,
     }

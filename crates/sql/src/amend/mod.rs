@@ -17,6 +17,7 @@
 //!   before the types are coerced.
 //! - `numbers.rs`: decimals beside floats are floats. This comes before, too.
 //! - `apart.rs`: whole numbers are compared with whole numbers, whatever floats stand beside them. This comes before, too.
+//! - `nullif.rs`: `nullif` compares its values so, and answers with the first as it is. This comes before, too.
 //! - `spans.rs`: intervals and differences of times are compared by their lengths. This comes before, too.
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
@@ -39,6 +40,7 @@ mod compared;
 mod floats;
 mod frames;
 mod nodes;
+mod nullif;
 mod numbers;
 mod offsets;
 mod outer;
@@ -50,13 +52,12 @@ mod subqueries;
 mod texts;
 mod zones;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast, when};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{
@@ -127,7 +128,7 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
         Ok(cast) => Ok(Transformed::yes(cast)),
         Err(node) => {
             let moment = zones::to_timestamp(node, schema)?;
-            let plain = moment.transform_data(|node| nullif(node, schema))?;
+            let plain = moment.transform_data(|node| nullif::amend(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;
             let plain = plain.transform_data(|node| chosen::amend(node, schema))?;
             let plain = plain.transform_data(similar::amend)?;
@@ -151,34 +152,6 @@ fn comparison(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let plain = plain.transform_data(|expr| numbers::amend(expr, schema))?;
     let plain = plain.transform_data(|expr| spans::amend(expr, schema))?;
     plain.transform_data(|expr| booleans::amend(expr, schema))
-}
-
-/// `nullif` as a `CASE`, where what it compares is amended.
-fn nullif(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let (Some(is_same), Expr::ScalarFunction(call)) = (compared::of_nullif(&expr), &expr) else {
-        return Ok(Transformed::no(expr));
-    };
-    let is_same = comparison(is_same, schema)?;
-    // Its answer is of the first one's type, which DataFusion says and does not do.
-    let types = call.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    let are_unlike =
-        types.iter().all(DataType::is_numeric) && types.windows(2).any(|of| of[0] != of[1]);
-    let [value, other] = &call.args[..] else { return Ok(Transformed::no(expr)) };
-    let is_small = are_unlike && apart::may_repeat(value);
-    if is_small || is_same.transformed && apart::is_settled(value) {
-        let null = Expr::Literal(ScalarValue::Null, None);
-        return Ok(Transformed::yes(when(is_same.data, null).otherwise(value.clone())?));
-    }
-    // It would be written twice: `nullif` stays.
-    let exact = match (types[0].is_integer(), apart::as_whole(other)) {
-        (true, Some(whole)) => call.func.call(vec![value.clone(), whole]),
-        (true, None) if types[1].is_floating() => return Ok(Transformed::no(expr)),
-        _ => expr,
-    };
-    Ok(match are_unlike {
-        true => Transformed::yes(cast(exact, types[0].clone())),
-        false => Transformed::no(exact),
-    })
 }
 
 /// Amends an expression whose types are coerced.

@@ -307,6 +307,8 @@ fn fall_around_damage(seed: u64) -> usize {
         step(&mut world, &mut objects, false);
     }
     let place = step(&mut world, &mut objects, false);
+    // Nothing is laid together after an opening, and no object goes.
+    world.reopen();
     let live = world.objects();
     let hit = live[place % live.len()].clone();
     let length = world.disk.contents(&hit).unwrap().len();
