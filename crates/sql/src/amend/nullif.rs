@@ -3,10 +3,11 @@
 //! As a `CASE` it would have its first value twice: what is drawn would be two numbers, and what is computed within each other as many
 //! as there are ways down to it. So it is a function that has the comparison within it.
 
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::{cast, nullif};
+use datafusion::arrow::compute::nullif;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
@@ -19,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_plan::PhysicalExpr;
 
 use super::{after_coercion, compared, comparison};
 
@@ -27,31 +29,20 @@ const NAMES: [&str; 2] = ["value", "other"];
 
 /// A `nullif` as a call of the function, if it has to be.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Some([value, other]) = compared::of_nullif(&expr) else {
-        return Ok(Transformed::no(expr));
-    };
+    let Some(values) = compared::of_nullif(&expr) else { return Ok(Transformed::no(expr)) };
+    let [value, other] = values;
     let types = [value.get_type(schema)?, other.get_type(schema)?];
     let are_unlike = types.iter().all(DataType::is_numeric) && types[0] != types[1];
-    let is_same = |[value, other]: [Expr; 2], schema: &DFSchema| {
-        comparison(binary_expr(value, Operator::Eq, other), schema)
-    };
-    if !are_unlike && !is_same([value.clone(), other.clone()], schema)?.transformed {
+    let is_same = binary_expr(value.clone(), Operator::Eq, other.clone());
+    if !are_unlike && !comparison(is_same, schema)?.transformed {
         return Ok(Transformed::no(expr));
     }
-    let fields: Vec<Field> =
-        NAMES.iter().zip(&types).map(|(name, ty)| Field::new(*name, ty.clone(), true)).collect();
-    let of_values = DFSchema::try_from(Schema::new(fields))?;
-    // What is written out is compared as it is written.
-    let placed = |part: &Expr, name| if is_written(part) { part.clone() } else { col(name) };
-    let is_same = is_same([placed(value, NAMES[0]), placed(other, NAMES[1])], &of_values)?.data;
-    let Ok(coerced) = is_same.rewrite(&mut TypeCoercionRewriter::new(&of_values)) else {
+    let function = NullIf::new(values);
+    if function.comparison(&schema_of(&types)).is_err() {
         // Its own error tells what it was given.
         return Ok(Transformed::no(expr));
-    };
-    let is_same = after_coercion(coerced.data, &of_values)?.data;
-    let signature = Signature::exact(types.to_vec(), Volatility::Immutable);
-    let function = ScalarUDF::from(NullIf { is_same, types, signature });
-    Ok(Transformed::yes(function.call(vec![value.clone(), other.clone()])))
+    }
+    Ok(Transformed::yes(ScalarUDF::from(function).call(values.to_vec())))
 }
 
 /// Whether an expression is a constant as somebody has written it.
@@ -66,13 +57,71 @@ fn is_written(expr: &Expr) -> bool {
     is_other.is_ok_and(|is_other| !is_other)
 }
 
+/// The two values as columns.
+fn schema_of(types: &[DataType]) -> Arc<Schema> {
+    let field = |(name, ty): (&&str, &DataType)| Field::new(*name, ty.clone(), true);
+    Arc::new(Schema::new(NAMES.iter().zip(types).map(field).collect::<Vec<_>>()))
+}
+
 /// The first of two values, or NULL where they are the same.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 struct NullIf {
-    /// Their comparison, as columns of [`NAMES`].
+    /// Their comparison, as columns of [`NAMES`] where they are not constants: those are compared as they are written.
     is_same: Expr,
-    types: [DataType; 2],
+    /// The same, once somebody has wanted it, for values of these types. What they are is known when all of a plan is coerced.
+    planned: Mutex<Option<Planned>>,
     signature: Signature,
+}
+
+/// A comparison of values of some types.
+#[derive(Debug)]
+struct Planned {
+    of: Arc<Schema>,
+    is_same: Arc<dyn PhysicalExpr>,
+}
+
+impl NullIf {
+    fn new([value, other]: &[Expr; 2]) -> Self {
+        let placed = |part: &Expr, name| if is_written(part) { part.clone() } else { col(name) };
+        let [value, other] = [placed(value, NAMES[0]), placed(other, NAMES[1])];
+        Self {
+            is_same: binary_expr(value, Operator::Eq, other),
+            planned: Mutex::default(),
+            signature: Signature::any(2, Volatility::Immutable),
+        }
+    }
+
+    fn comparison(&self, schema: &Arc<Schema>) -> Result<Arc<dyn PhysicalExpr>> {
+        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = planned.as_ref().filter(|known| known.of == *schema) {
+            return Ok(Arc::clone(&known.is_same));
+        }
+        let of_values = DFSchema::try_from(Arc::clone(schema))?;
+        let is_same = comparison(self.is_same.clone(), &of_values)?.data;
+        let coerced = is_same.rewrite(&mut TypeCoercionRewriter::new(&of_values))?.data;
+        let is_same = create_physical_expr(
+            &after_coercion(coerced, &of_values)?.data,
+            &of_values,
+            &ExecutionProps::new(),
+            &PhysicalPlanningContext::default(),
+        )?;
+        *planned = Some(Planned { of: Arc::clone(schema), is_same: Arc::clone(&is_same) });
+        Ok(is_same)
+    }
+}
+
+impl PartialEq for NullIf {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same == other.is_same
+    }
+}
+
+impl Eq for NullIf {}
+
+impl Hash for NullIf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.is_same.hash(state);
+    }
 }
 
 impl ScalarUDFImpl for NullIf {
@@ -84,31 +133,24 @@ impl ScalarUDFImpl for NullIf {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.types[0].clone())
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [value, _] => Ok(value.clone()),
+            _ => internal_err!("nullif has two values"),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let are_scalars = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if are_scalars { 1 } else { args.number_rows };
-        let column = |(arg, ty): (&ColumnarValue, &DataType)| Ok(cast(&arg.to_array(rows)?, ty)?);
-        let columns = args.args.iter().zip(&self.types).map(column).collect::<Result<Vec<_>>>()?;
-        let [value, _] = &columns[..] else { return internal_err!("nullif has two values") };
+        let columns = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let [value, other] = &columns[..] else { return internal_err!("nullif has two values") };
         let value = Arc::clone(value);
-        let fields = NAMES.iter().zip(&self.types);
-        let fields = fields.map(|(name, ty)| Field::new(*name, ty.clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let of_values = DFSchema::try_from(Arc::clone(&schema))?;
+        let schema = schema_of(&[value.data_type().clone(), other.data_type().clone()]);
+        let is_same = self.comparison(&schema)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let is_same = create_physical_expr(
-            &self.is_same,
-            &of_values,
-            &ExecutionProps::new(),
-            &PhysicalPlanningContext::default(),
-        )?;
-        let is_same = is_same.evaluate(&batch)?.into_array(rows)?;
-        let found = nullif(&value, is_same.as_boolean())?;
+        let found = nullif(&value, is_same.evaluate(&batch)?.into_array(rows)?.as_boolean())?;
         Ok(match are_scalars {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
             false => ColumnarValue::Array(found),

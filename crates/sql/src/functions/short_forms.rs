@@ -53,7 +53,7 @@ impl VisitorMut for ShortForms {
             return put(expr, written);
         }
         let written = match name.as_str() {
-            "to_char" => check_form(call),
+            "to_char" | "date_format" => check_form(call, &name),
             "first" => edge(call, "first_value"),
             "last" => edge(call, "last_value"),
             "percentile" => percentile(call, "percentile_cont"),
@@ -70,18 +70,27 @@ impl VisitorMut for ShortForms {
 }
 
 /// Refuses forms of times without a part of the time, as those of PostgreSQL would be: they would be answered with themselves.
-fn check_form(call: &Function) -> Result<()> {
-    let Ok([_, form]) = arguments(call, String::new) else { return Ok(()) };
-    let Expr::Value(value) = &form else { return Ok(()) };
-    let Value::SingleQuotedString(text) = &value.value else { return Ok(()) };
-    // Two forms of spans are words.
+fn check_form(call: &Function, name: &str) -> Result<()> {
+    let Ok([value, form]) = arguments(call, String::new) else { return Ok(()) };
+    let Expr::Value(written) = &form else { return Ok(()) };
+    let Value::SingleQuotedString(text) = &written.value else { return Ok(()) };
+    // Two forms of differences are words.
     let is_word = ["iso8601", "pretty"].iter().any(|word| text.eq_ignore_ascii_case(word));
-    match text.contains(char::is_alphabetic) && !text.contains('%') && !is_word {
+    let is_form = text.contains('%') || is_word && has_difference(&value);
+    match text.contains(char::is_alphabetic) && !is_form {
         true => Err(Error::invalid(format!(
-            "to_char: '{text}' has no % in it; write '%Y-%m-%d %H:%M:%S'"
+            "{name}: '{text}' has no % in it; write '%Y-%m-%d %H:%M:%S'"
         ))),
         false => Ok(()),
     }
+}
+
+fn has_difference(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::BinaryOp { op: BinaryOperator::Minus, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn chosen(call: &Function) -> Result<Expr> {
