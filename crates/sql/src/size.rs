@@ -44,6 +44,9 @@ const SELECT_DEPTH: u64 = 4;
 /// The nodes that `EXCEPT` and `INTERSECT` become: a join of what is distinct, in which the queries stay within each other.
 const EXCEPT_DEPTH: u64 = 4;
 
+/// The nodes that a subquery in an expression adds to the joins of its `SELECT`: a join, and a name for what it finds.
+const SUBQUERY_DEPTH: u64 = 2;
+
 /// Checks what a statement becomes.
 ///
 /// # Errors
@@ -83,9 +86,9 @@ struct Open {
     named: Vec<(*const Query, String)>,
     /// Those that were read.
     known: Vec<(String, Size)>,
-    /// Tables that the `SELECT` joins.
+    /// Nodes of joins that the `SELECT` becomes: one for each table, more for each subquery in an expression.
     joins: u64,
-    /// The most that any of its `SELECT`s joins.
+    /// The most of any of its `SELECT`s.
     joins_max: u64,
 }
 
@@ -134,6 +137,12 @@ impl Sizes {
 }
 
 impl Open {
+    /// Notes that the `SELECT` becomes so much deeper.
+    fn join(&mut self, nodes: u64) {
+        self.joins += nodes;
+        self.joins_max = self.joins_max.max(self.joins);
+    }
+
     fn add(&mut self, size: &Size) {
         self.size.tables = self.size.tables.saturating_add(size.tables);
         self.size.expressions = self.size.expressions.saturating_add(size.expressions);
@@ -187,9 +196,7 @@ impl Visitor for Sizes {
     }
 
     fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<Box<Error>> {
-        let open = self.last();
-        open.joins += 1;
-        open.joins_max = open.joins_max.max(open.joins);
+        self.last().join(1);
         ControlFlow::Continue(())
     }
 
@@ -207,6 +214,7 @@ impl Visitor for Sizes {
         let open = self.last();
         open.size.expressions = open.size.expressions.saturating_add(1);
         if is_subquery(expr) {
+            open.join(SUBQUERY_DEPTH);
             self.subqueries += 1;
         }
         self.cases.enter(expr);

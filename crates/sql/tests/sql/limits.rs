@@ -159,6 +159,15 @@ async fn deep_statements_do_not_overflow_the_stack() {
             survived(&test_db, &sql).await;
         }
     }
+    // What is looked up for each row is joined, one below the other.
+    let looked_up = |k: usize| format!("(SELECT max(s.v) FROM t s WHERE s.x = t.x AND s.v > {k})");
+    let columns = |count: usize| (0..count).map(looked_up).collect::<Vec<_>>().join(", ");
+    for count in [400, 700] {
+        let (among, columns) = (vec!["t.x IN (SELECT 1)"; count].join(", "), columns(count));
+        refused(&test_db, &format!("SELECT {columns} FROM t"), ErrorKind::Limit).await;
+        refused(&test_db, &format!("SELECT {among} FROM t"), ErrorKind::Limit).await;
+    }
+    assert!(survived(&test_db, &format!("SELECT {} FROM t", columns(60))).await);
     let sums = (0..40).fold("1".to_owned(), |inner, _| format!("({inner}{})", " + 1".repeat(390)));
     refused(&test_db, &format!("SELECT {sums}"), ErrorKind::Limit).await;
 }
