@@ -33,22 +33,19 @@ pub(crate) fn drain(
     take: Take,
 ) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
-    let (mut sources, settling) = {
+    let mut all: Vec<Arc<Run>> = {
         let mut live = table.live();
         live.seal()?;
-        (live.sources(), live.settling.clone())
+        live.runs.clone()
     };
     if let Take::WrittenBefore(seq) = take {
-        sources.runs.retain(|run| run.last_seq < seq);
+        all.retain(|run| run.last_seq < seq);
     }
-    let all = sources.runs.clone();
     let before_ns = if take == Take::Due { boundaries.kv_ns } else { i64::MAX };
     let is_due = |run: &Arc<Run>| take != Take::Due || run.range.first_ns < before_ns;
     if !all.iter().any(is_due) {
         return Ok(report);
     }
-    sources.settle(&TimeRange::ALL, &settling, engine.threads());
-    drop(sources);
     let mut rest = &all[..];
     while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
         let (batch, behind) = rest.split_at(engine.drain_batch(rest));
@@ -86,7 +83,7 @@ fn drain_batch(
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
-    let is_distinct = taken.iter().all(|run| run.is_distinct());
+    let is_distinct = taken.iter().all(|run| run.is_distinct);
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
     let spans = match extent(&series) {
@@ -128,7 +125,7 @@ fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>
 
 /// A view of some objects only, for rewriting them.
 pub(super) fn only(objects: Vec<Arc<crate::read::LiveObject>>, deletes: Arc<Deletes>) -> Sources {
-    Sources { objects, deletes, ..Sources::default() }
+    Sources { runs: Vec::new(), objects, deletes }
 }
 
 /// The latest write among objects.

@@ -11,7 +11,6 @@ use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
-use super::settle::Settling;
 use crate::kv::Run;
 use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
@@ -46,8 +45,6 @@ pub(crate) struct Sources {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) objects: Vec<Arc<LiveObject>>,
     pub(crate) deletes: Arc<Deletes>,
-    /// Whether rows replace others can be found out here: all places are here of which somebody may ask.
-    pub(crate) settling: Option<Settling>,
 }
 
 /// A stretch of a sensor's rows in one place, ordered by time.
@@ -151,7 +148,7 @@ impl Sources {
     pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
         let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
         self.objects.iter().filter(within).all(|object| object.entry.is_distinct)
-            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct())
+            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct)
     }
 
     /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
@@ -182,7 +179,6 @@ impl Sources {
             runs,
             objects,
             deletes: Arc::clone(&self.deletes),
-            settling: None,
         };
         let (others, alone): (Vec<_>, Vec<_>) =
             objects.into_iter().zip(meets).partition(|one| one.1);
@@ -325,14 +321,6 @@ impl Part {
     /// Whether it lies in an object.
     pub(super) fn is_of(&self, object: &Arc<LiveObject>) -> bool {
         matches!(&self.place, Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object))
-    }
-
-    /// The same for all parts of a run or an object, and for no others.
-    pub(super) fn address(&self) -> *const () {
-        match &self.place {
-            Place::Run(run, _) => Arc::as_ptr(run).cast(),
-            Place::Chunk(chunk) => Arc::as_ptr(chunk.object()).cast(),
-        }
     }
 
     /// The number of its rows at most.
