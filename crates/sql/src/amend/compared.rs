@@ -6,8 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::functions::core::nullif::NullIfFunc;
-use datafusion::logical_expr::expr::{InSubquery, ScalarFunction, SetComparison};
+use datafusion::logical_expr::expr::{InSubquery, SetComparison};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 
@@ -61,16 +60,6 @@ const fn compares(op: Operator) -> bool {
             | Operator::IsDistinctFrom
             | Operator::IsNotDistinctFrom
     )
-}
-
-/// What DataFusion's `nullif` compares.
-pub(super) fn of_nullif(expr: &Expr) -> Option<&[Expr; 2]> {
-    match expr {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func.inner().is::<NullIfFunc>() => {
-            <&[Expr; 2]>::try_from(&args[..]).ok()
-        }
-        _ => None,
-    }
 }
 
 /// Puts something else in the place of each part whose type [`types`] has.

@@ -13,6 +13,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::context::ExecutionProps;
+use datafusion::functions::core::nullif::NullIfFunc;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -22,14 +24,14 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::PhysicalExpr;
 
-use super::{after_coercion, compared, comparison};
+use super::{after_coercion, comparison};
 
 /// The names of the two values in their comparison.
 const NAMES: [&str; 2] = ["value", "other"];
 
 /// A `nullif` as a call of the function, if it has to be.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Some(values) = compared::of_nullif(&expr) else { return Ok(Transformed::no(expr)) };
+    let Some(values) = values_of(&expr) else { return Ok(Transformed::no(expr)) };
     let [value, other] = values;
     let types = [value.get_type(schema)?, other.get_type(schema)?];
     let are_unlike = types.iter().all(DataType::is_numeric) && types[0] != types[1];
@@ -43,6 +45,16 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(ScalarUDF::from(function).call(values.to_vec())))
+}
+
+/// What DataFusion's `nullif` compares.
+fn values_of(expr: &Expr) -> Option<&[Expr; 2]> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.inner().is::<NullIfFunc>() => {
+            <&[Expr; 2]>::try_from(&args[..]).ok()
+        }
+        _ => None,
+    }
 }
 
 /// Whether an expression is a constant as somebody has written it.
