@@ -53,7 +53,8 @@ struct Sum<'a> {
 
 impl Sum<'_> {
     fn write(&mut self, batch: &WriteBatch, ack: Ack) -> Result<()> {
-        self.add(&self.db.write(self.table, batch, &WriteOptions { ack, ..self.options() })?);
+        let report = self.db.write(self.table, batch, &WriteOptions { ack, ..self.options() });
+        self.add(&report.map_err(|error| behind(self.rows, error))?);
         Ok(())
     }
 
@@ -89,12 +90,7 @@ pub(crate) fn write_all(
     existing: Existing,
 ) -> Result<Written> {
     let mut sum = Sum { db, table, existing, rows: 0, replaced: Some(0), is_long: false };
-    let work =
-        caught(|| write_pieces(&mut sum, batches, options)).map_err(|error| match sum.rows {
-            0 => error,
-            // Rows are named as they are counted in a piece, or nobody knows which are meant.
-            before => error.context(format_args!("of the rows from {} on", before + 1)),
-        });
+    let work = caught(|| write_pieces(&mut sum, batches, options));
     match sum.is_long {
         true => db.flush_after(work),
         false => work,
@@ -111,11 +107,12 @@ fn write_pieces(
     let mut before: Option<WriteBatch> = None;
     let schema = batches.schema();
     for batch in batches {
-        let batch = batch.map_err(arrow_error)?;
+        let batch = batch.map_err(|error| behind(sum.rows, arrow_error(error)))?;
         for start in (0..batch.num_rows()).step_by(WRITE_ROWS) {
             let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
+            let waiting = before.as_ref().map_or(0, |batch| batch.time.len()) as u64;
             let part = batch_from_arrow(&part, options)
-                .map_err(|error| error.context(format_args!("rows from {start}")))?;
+                .map_err(|error| behind(sum.rows + waiting, error))?;
             for part in part.parts(WRITE_TEXT_BYTES) {
                 if let Some(before) = before.replace(part) {
                     sum.is_long = true;
@@ -130,6 +127,14 @@ fn write_pieces(
     }
     let ack = if sum.is_long { Ack::Memory } else { Ack::Durable };
     before.map_or(Ok(()), |last| sum.write(&last, ack))
+}
+
+/// Rows are named as they are counted in a piece, or nobody knows which are meant.
+fn behind(rows: u64, error: Error) -> Error {
+    match rows {
+        0 => error,
+        _ => error.context(format_args!("of the rows from {} on", rows + 1)),
+    }
 }
 
 /// Writes series; one without any value is none.
