@@ -68,6 +68,13 @@ def key_of(value):
     return (1, float(f"{value:.10g}") + 0.0 if isinstance(value, float) else value)
 
 
+def identity(value):
+    """What tells a cell from others for a DISTINCT: there is one NaN, and one zero."""
+    if isinstance(value, float):
+        return ("NaN",) if math.isnan(value) else (value + 0.0,)
+    return (type(value) is str, value)
+
+
 def is_exact(column):
     return not any(isinstance(value, float) for value in column)
 
@@ -103,9 +110,13 @@ def merged(rows):
 
 def difference(mine, yours, ordered, distinct=False):
     """What is wrong with Tidefall's rows, or None."""
-    if distinct and len(mine) != len(yours):
-        # DuckDB's percentiles are 12.999999999999998 where they are 13, of which another group may have that.
-        mine, yours = merged(mine), merged(yours)
+    if distinct:
+        alike = len(mine) - len({tuple(map(identity, row)) for row in mine})
+        if alike:
+            return f"{alike} rows of a DISTINCT are there twice"
+        if len(mine) != len(yours) and any(isinstance(value, float) for row in mine + yours for value in row):
+            # DuckDB's percentiles are 12.999999999999998 where they are 13, of which another group may have that.
+            mine, yours, ordered = merged(mine), merged(yours), False
     if len(mine) != len(yours):
         return f"{len(mine)} rows, DuckDB has {len(yours)}\n  tidefall {mine[:SHOWN]}\n  duckdb   {yours[:SHOWN]}"
     if not ordered:

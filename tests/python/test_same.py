@@ -3,6 +3,7 @@ their types, indexes, counts of what was written, and the kinds of errors."""
 
 import datetime
 import decimal
+import time
 
 import numpy
 import pandas
@@ -479,6 +480,17 @@ def test_a_column_called_time_of_another_type_is_asked_about(both):
     tagged = {"time": ["p", "q"], "seen": moments, "v": [1.0, 2.0]}
     assert ask_both(both, "tag", lambda db: db.write("tagged", tagged, tags="time")) == 2
     assert ask_both(both, "nothing", lambda db: db.write("nothing", {"time": None, "seen": moments, "v": [1.0, 2.0]})) == 2
+
+
+def test_wide_frames_of_many_columns(both):
+    """Each name was looked for among all before it: nine seconds for half of these."""
+    names = [f"k{number}" for number in range(16_000)]
+    frame = pandas.DataFrame(numpy.ones((2, len(names))), columns=names, index=pandas.date_range(START, periods=2, freq="1s"))
+    start = time.monotonic()
+    assert ask_both(both, "many columns", lambda db: db.write_wide("many", frame)) == 2 * len(names)
+    assert time.monotonic() - start < 15
+    twice = pyarrow.table([[START.to_pydatetime()], [1.0], [2.0]], names=["time", "a", "a"])
+    assert isinstance(ask_both(both, "a name twice", lambda db: db.write_wide("twice", twice)), tidefall.InvalidError)
 
 
 def test_wide_frames_under_any_names(both):

@@ -1,5 +1,6 @@
 """Data as people have it, on its way in."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -206,7 +207,7 @@ def to_wide(data: Any, time: str | None, of_one_type: bool) -> tuple[pyarrow.Tab
     that holds all of them exactly, before anything is written.
     """
     wide = pyarrow.table(to_arrow(data))
-    if repeated := [name for place, name in enumerate(wide.schema.names) if name in wide.schema.names[:place]]:
+    if repeated := [name for name, count in Counter(wide.schema.names).items() if count > 1]:
         raise _tidefall.InvalidError(f"there are several columns {repeated[0]!r}")
     at = time_column(wide.schema, time)
     places = [place for place, field in enumerate(wide.schema) if place == at or not pyarrow.types.is_null(field.type)]

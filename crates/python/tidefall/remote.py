@@ -434,6 +434,7 @@ class Database:
     def long(self, wide: pyarrow.Table, time: str, names: tuple[str, str]) -> Iterator[pyarrow.Table]:
         """The readings of a wide frame, sensor by sensor; short columns of one type together."""
         waiting: list[pyarrow.Table] = []
+        rows = 0
         for field in wide.schema:
             column = wide.column(field.name)
             if field.name == time or column.null_count == len(column):
@@ -445,10 +446,11 @@ class Database:
             sensor = pyarrow.chunked_array([sensor])
             long = pyarrow.table([wide.column(time), sensor, column], names=[free("time", names), *names])
             long = long.filter(pyarrow.compute.is_valid(column))
-            if waiting and (waiting[0].schema != long.schema or sum(map(len, waiting)) + len(long) > WRITE_ROWS):
+            if waiting and (waiting[0].schema != long.schema or rows + len(long) > WRITE_ROWS):
                 yield together(waiting)
-                waiting = []
+                waiting, rows = [], 0
             waiting.append(long)
+            rows += len(long)
         if waiting:
             yield together(waiting)
 

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_types::{Error, Result};
 
 use crate::statements::ident;
+use crate::tuples::LISTED_MAX;
 use crate::walk::walk;
 
 /// The `SELECT`s and tables of a statement at most. As many are planned in seconds.
@@ -46,6 +47,12 @@ const EXCEPT_DEPTH: u64 = 4;
 
 /// The nodes that a subquery in an expression adds to the joins of its `SELECT`: a join, and a name for what it finds.
 const SUBQUERY_DEPTH: u64 = 2;
+
+/// Those of a subquery that a value is looked up in, which is asked for NULL, too.
+const LOOKED_UP_DEPTH: u64 = 6;
+
+/// Those of one that a tuple is looked up in, or of a list of tuples that is long enough to become one.
+const TUPLE_DEPTH: u64 = 10;
 
 /// Checks what a statement becomes.
 ///
@@ -105,7 +112,7 @@ impl Sizes {
     fn check(&self, size: &Size) -> Result<()> {
         let error = |what: String| {
             Err(Error::limit(format!(
-                "the statement is too large with every name of WITH written out: it has {what}; split it, or keep \
+                "the statement is too large: with every name of WITH and every subquery written out it has {what}; split it, or keep \
                  what is used often in a table"
             )))
         };
@@ -213,8 +220,8 @@ impl Visitor for Sizes {
         self.written += 1;
         let open = self.last();
         open.size.expressions = open.size.expressions.saturating_add(1);
+        open.join(depth_of(expr));
         if is_subquery(expr) {
-            open.join(SUBQUERY_DEPTH);
             self.subqueries += 1;
         }
         self.cases.enter(expr);
@@ -317,6 +324,26 @@ impl Cases {
 
 fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+}
+
+/// The nodes that an expression adds to the joins of its `SELECT`.
+fn depth_of(expr: &Expr) -> u64 {
+    let looked_up =
+        |value: &Expr| if matches!(value, Expr::Tuple(_)) { TUPLE_DEPTH } else { LOOKED_UP_DEPTH };
+    match expr {
+        Expr::InSubquery { expr: value, .. } => looked_up(value),
+        // The subquery on the right of these counts by itself.
+        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } if is_subquery(right) => {
+            looked_up(left)
+        }
+        Expr::InList { expr: value, list, .. }
+            if list.len() > LISTED_MAX && matches!(**value, Expr::Tuple(_)) =>
+        {
+            TUPLE_DEPTH
+        }
+        Expr::Subquery(_) | Expr::Exists { .. } => SUBQUERY_DEPTH,
+        _ => 0,
+    }
 }
 
 /// How many grouping sets expressions beside each other become.

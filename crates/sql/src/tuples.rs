@@ -152,7 +152,7 @@ impl TuplesAmong<'_> {
 }
 
 /// Tuples in a list that are compared one by one; more of them are looked up where they are constant.
-const LISTED_MAX: usize = 64;
+pub(crate) const LISTED_MAX: usize = 64;
 
 /// The comparison of tuples by their parts.
 fn compared(expr: &Expr) -> Result<Option<Expr>> {

@@ -278,11 +278,12 @@ pub(super) fn beside_null(types: &[DataType]) -> Option<DataType> {
     (known.all(|of| of == first) && types.contains(&DataType::Null)).then(|| first.clone())
 }
 
-/// The type that numbers of several types have in common.
+/// The type that numbers of several types have in common, or lists and structs of such.
 pub(super) fn common(types: &[DataType]) -> Option<DataType> {
     let known = || types.iter().filter(|of| !of.is_null());
     let first = known().next()?;
-    if !known().all(DataType::is_numeric) || known().all(|of| of == first) {
+    let are_alike = known().all(DataType::is_numeric) || known().all(DataType::is_nested);
+    if !are_alike || known().all(|of| of == first) {
         return None;
     }
     match beside_float(types) {

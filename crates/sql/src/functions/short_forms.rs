@@ -71,26 +71,18 @@ impl VisitorMut for ShortForms {
 
 /// Refuses forms of times without a part of the time, as those of PostgreSQL would be: they would be answered with themselves.
 fn check_form(call: &Function, name: &str) -> Result<()> {
-    let Ok([value, form]) = arguments(call, String::new) else { return Ok(()) };
+    let Ok([_, form]) = arguments(call, String::new) else { return Ok(()) };
     let Expr::Value(written) = &form else { return Ok(()) };
     let Value::SingleQuotedString(text) = &written.value else { return Ok(()) };
-    // Two forms of differences are words.
+    // Two forms of differences are words, and what is one is not seen here.
     let is_word = ["iso8601", "pretty"].iter().any(|word| text.eq_ignore_ascii_case(word));
-    let is_form = text.contains('%') || is_word && has_difference(&value);
+    let is_form = text.contains('%') || is_word;
     match text.contains(char::is_alphabetic) && !is_form {
         true => Err(Error::invalid(format!(
             "{name}: '{text}' has no % in it; write '%Y-%m-%d %H:%M:%S'"
         ))),
         false => Ok(()),
     }
-}
-
-fn has_difference(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |part| match part {
-        Expr::BinaryOp { op: BinaryOperator::Minus, .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
 }
 
 fn chosen(call: &Function) -> Result<Expr> {

@@ -24,7 +24,7 @@ pub(super) fn alter_table(alter: &AlterTable) -> Result<TableChange> {
 fn retyped(operation: &AlterTableOperation) -> Result<(String, FieldType)> {
     let AlterTableOperation::AlterColumn { column_name, op } = operation else {
         return Err(Error::unsupported(
-            "only ALTER COLUMN ... TYPE ... is supported; writes add columns by themselves",
+            "only ALTER COLUMN ... TYPE ... is supported; line protocol, imports and Python add columns by themselves",
         ));
     };
     let AlterColumnOperation::SetDataType { data_type, using: None, .. } = op else {

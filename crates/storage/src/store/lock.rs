@@ -81,6 +81,12 @@ fn forbidden(dir: &Path, error: &io::Error) -> Error {
 fn locked(dir: &Path, file: &mut File) -> Error {
     let mut pid = String::new();
     let holder = match file.read_to_string(&mut pid) {
+        Ok(_) if pid == std::process::id().to_string() => {
+            return Error::locked(format!(
+                "this process writes the database in {} already: use it where it was opened, or close it there first",
+                dir.display()
+            ));
+        }
         Ok(_) if !pid.is_empty() => format!("process {pid}"),
         _ => "another process".to_owned(),
     };
@@ -103,7 +109,7 @@ mod tests {
         let lock = DirLock::acquire(&path).unwrap();
         let error = DirLock::acquire(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Locked);
-        assert!(error.message().contains(&std::process::id().to_string()), "{error}");
+        assert!(error.message().starts_with("this process writes"), "{error}");
         drop(lock);
         DirLock::acquire(&path).unwrap();
     }
