@@ -46,10 +46,9 @@ CASES = {
     "all": ("write(stream(part(2 * PIECE, PIECE)))", None, ROWS),
     "refused": ("write(part(ROWS - 5, 1)); write(stream(part(2 * PIECE, PIECE)), existing='refuse')", "ConflictError of the rows from 262145 on: ", 2 * PIECE + 1),
     "misfit": ("db.write('plant', {'time': numpy.zeros(1, 'M8[ns]'), 'sensor': ['a'], 'value': [2**53 + 1]}, tags='sensor'); write(stream(part(2 * PIECE, PIECE, 0.5)))", "ConflictError of the rows from 262145 on: ", 2 * PIECE),
-    # A piece is only written when another one follows.
-    "source": ("write(stream())", "InvalidError of the rows from 131073 on: ", PIECE),
-    # Rows are counted from the first one of the piece that is wrong, also while the one before it waits.
-    "no time": ("times = numpy.arange(PIECE + 9).astype('M8[s]'); times[PIECE + 2] = 'NaT'; write(part(7, 1)); write({'time': times, 'sensor': 'a', 'value': numpy.zeros(PIECE + 9)})", "InvalidError of the rows from 131073 on: row 3", 1),
+    # What was read before is written.
+    "source": ("write(stream())", "InvalidError of the rows from 262145 on: ", 2 * PIECE),
+    "no time": ("times = numpy.arange(PIECE + 9).astype('M8[s]'); times[PIECE + 2] = 'NaT'; write({'time': times, 'sensor': 'a', 'value': numpy.zeros(PIECE + 9)})", "InvalidError of the rows from 131073 on: row 3", PIECE),
     "one piece": ("write(part(7, 1)); write(part(0, 10), existing='refuse')", "ConflictError table plant: ", 1),
 }
 

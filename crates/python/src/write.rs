@@ -54,8 +54,25 @@ struct Sum<'a> {
 impl Sum<'_> {
     fn write(&mut self, batch: &WriteBatch, ack: Ack) -> Result<()> {
         let report = self.db.write(self.table, batch, &WriteOptions { ack, ..self.options() });
-        self.add(&report.map_err(|error| behind(self.rows, error))?);
+        self.add(&report.map_err(|error| self.behind(error))?);
         Ok(())
+    }
+
+    /// Writes what waits, as all rows before those that are wrong stay written; gives the error of what follows.
+    fn stop(&mut self, waiting: Option<WriteBatch>, error: Error) -> Error {
+        self.is_long |= waiting.is_some();
+        match waiting.map_or(Ok(()), |batch| self.write(&batch, Ack::Memory)) {
+            Ok(()) => self.behind(error),
+            Err(earlier) => earlier,
+        }
+    }
+
+    /// Rows are named as they are counted behind those that are written, or nobody knows which are meant.
+    fn behind(&self, error: Error) -> Error {
+        match self.rows {
+            0 => error,
+            rows => error.context(format_args!("of the rows from {} on", rows + 1)),
+        }
     }
 
     fn options(&self) -> WriteOptions {
@@ -107,12 +124,16 @@ fn write_pieces(
     let mut before: Option<WriteBatch> = None;
     let schema = batches.schema();
     for batch in batches {
-        let batch = batch.map_err(|error| behind(sum.rows, arrow_error(error)))?;
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => return Err(sum.stop(before, arrow_error(error))),
+        };
         for start in (0..batch.num_rows()).step_by(WRITE_ROWS) {
             let part = batch.slice(start, WRITE_ROWS.min(batch.num_rows() - start));
-            let waiting = before.as_ref().map_or(0, |batch| batch.time.len()) as u64;
-            let part = batch_from_arrow(&part, options)
-                .map_err(|error| behind(sum.rows + waiting, error))?;
+            let part = match batch_from_arrow(&part, options) {
+                Ok(part) => part,
+                Err(error) => return Err(sum.stop(before, error)),
+            };
             for part in part.parts(WRITE_TEXT_BYTES) {
                 if let Some(before) = before.replace(part) {
                     sum.is_long = true;
@@ -127,14 +148,6 @@ fn write_pieces(
     }
     let ack = if sum.is_long { Ack::Memory } else { Ack::Durable };
     before.map_or(Ok(()), |last| sum.write(&last, ack))
-}
-
-/// Rows are named as they are counted in a piece, or nobody knows which are meant.
-fn behind(rows: u64, error: Error) -> Error {
-    match rows {
-        0 => error,
-        _ => error.context(format_args!("of the rows from {} on", rows + 1)),
-    }
 }
 
 /// Writes series; one without any value is none.

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_types::{Error, Result};
 
 use crate::statements::ident;
-use crate::tuples::LISTED_MAX;
+use crate::tuples::{LISTED_MAX, parts_of};
 use crate::walk::walk;
 
 /// The `SELECT`s and tables of a statement at most. As many are planned in seconds.
@@ -329,7 +329,7 @@ fn is_subquery(expr: &Expr) -> bool {
 /// The nodes that an expression adds to the joins of its `SELECT`.
 fn depth_of(expr: &Expr) -> u64 {
     let looked_up =
-        |value: &Expr| if matches!(value, Expr::Tuple(_)) { TUPLE_DEPTH } else { LOOKED_UP_DEPTH };
+        |value: &Expr| if parts_of(value).is_some() { TUPLE_DEPTH } else { LOOKED_UP_DEPTH };
     match expr {
         Expr::InSubquery { expr: value, .. } => looked_up(value),
         // The subquery on the right of these counts by itself.
@@ -337,7 +337,7 @@ fn depth_of(expr: &Expr) -> u64 {
             looked_up(left)
         }
         Expr::InList { expr: value, list, .. }
-            if list.len() > LISTED_MAX && matches!(**value, Expr::Tuple(_)) =>
+            if list.len() > LISTED_MAX && parts_of(value).is_some() =>
         {
             TUPLE_DEPTH
         }

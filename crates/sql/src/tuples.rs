@@ -236,7 +236,8 @@ fn ordered(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr
     filled(&format!("({template})"), &[(left, "__l"), (right, "__r")]).map(Some)
 }
 
-fn parts_of(expr: &Expr) -> Option<&[Expr]> {
+/// The parts of a tuple, also of one in parentheses.
+pub(crate) fn parts_of(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::Tuple(parts) => Some(parts),
         Expr::Nested(inner) => parts_of(inner),

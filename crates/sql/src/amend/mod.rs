@@ -22,6 +22,7 @@
 //! - `booleans.rs`: texts beside booleans are cast. This comes before, too.
 //! - `chosen.rs`: texts that are written beside times are times, where one of both is chosen. This comes before, too.
 //! - `similar.rs`: `SIMILAR TO` is about the whole text. This comes before, too.
+//! - `forms.rs`: forms of times in which no part of the time is named are refused.
 //! - `frames.rs`: windows by what has no ranges are windows by what is ordered alike.
 //! - `offsets.rs`: windows with offsets below zero, or that begin behind their end, are refused.
 //!
@@ -38,6 +39,7 @@ mod casts;
 mod chosen;
 mod compared;
 mod floats;
+mod forms;
 mod frames;
 mod nodes;
 mod nullif;
@@ -127,6 +129,7 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
     expr.transform_up(|node| match unnamed(node) {
         Ok(cast) => Ok(Transformed::yes(cast)),
         Err(node) => {
+            forms::check(&node, schema)?;
             let moment = zones::to_timestamp(node, schema)?;
             let plain = moment.transform_data(|node| nullif::amend(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;

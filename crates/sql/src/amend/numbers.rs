@@ -278,12 +278,33 @@ pub(super) fn beside_null(types: &[DataType]) -> Option<DataType> {
     (known.all(|of| of == first) && types.contains(&DataType::Null)).then(|| first.clone())
 }
 
+/// Whether both are numbers, or lists or structs that differ in nothing but these.
+fn are_alike(one: &DataType, other: &DataType) -> bool {
+    match (one, other) {
+        (DataType::List(one), DataType::List(other)) => {
+            are_alike(one.data_type(), other.data_type())
+        }
+        (DataType::Struct(one), DataType::Struct(other)) => {
+            let mut both = one.iter().zip(other);
+            one.len() == other.len()
+                && both.all(|(one, other)| {
+                    one.name() == other.name() && are_alike(one.data_type(), other.data_type())
+                })
+        }
+        _ => {
+            one == other
+                || one.is_null()
+                || other.is_null()
+                || (one.is_numeric() && other.is_numeric())
+        }
+    }
+}
+
 /// The type that numbers of several types have in common, or lists and structs of such.
 pub(super) fn common(types: &[DataType]) -> Option<DataType> {
     let known = || types.iter().filter(|of| !of.is_null());
     let first = known().next()?;
-    let are_alike = known().all(DataType::is_numeric) || known().all(DataType::is_nested);
-    if !are_alike || known().all(|of| of == first) {
+    if !known().all(|of| are_alike(first, of)) || known().all(|of| of == first) {
         return None;
     }
     match beside_float(types) {

@@ -53,7 +53,6 @@ impl VisitorMut for ShortForms {
             return put(expr, written);
         }
         let written = match name.as_str() {
-            "to_char" | "date_format" => check_form(call, &name),
             "first" => edge(call, "first_value"),
             "last" => edge(call, "last_value"),
             "percentile" => percentile(call, "percentile_cont"),
@@ -66,22 +65,6 @@ impl VisitorMut for ShortForms {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
-    }
-}
-
-/// Refuses forms of times without a part of the time, as those of PostgreSQL would be: they would be answered with themselves.
-fn check_form(call: &Function, name: &str) -> Result<()> {
-    let Ok([_, form]) = arguments(call, String::new) else { return Ok(()) };
-    let Expr::Value(written) = &form else { return Ok(()) };
-    let Value::SingleQuotedString(text) = &written.value else { return Ok(()) };
-    // Two forms of differences are words, and what is one is not seen here.
-    let is_word = ["iso8601", "pretty"].iter().any(|word| text.eq_ignore_ascii_case(word));
-    let is_form = text.contains('%') || is_word;
-    match text.contains(char::is_alphabetic) && !is_form {
-        true => Err(Error::invalid(format!(
-            "{name}: '{text}' has no % in it; write '%Y-%m-%d %H:%M:%S'"
-        ))),
-        false => Ok(()),
     }
 }
 

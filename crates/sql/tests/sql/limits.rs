@@ -176,6 +176,7 @@ async fn deep_statements_do_not_overflow_the_stack() {
         ("(x, v) NOT IN (SELECT x || $, v FROM t)", 95, " AND "),
         ("(x, v) IN (SELECT x || $, v FROM t)", 200, ", "),
         (&format!("(x || $, v) IN ({pairs})"), 200, ", "),
+        (&format!("((x || $, v)) IN ({pairs})"), 200, ", "),
     ] {
         let many = |count: usize| {
             (0..count).map(|k| one.replace('$', &k.to_string())).collect::<Vec<_>>().join(between)

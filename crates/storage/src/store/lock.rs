@@ -83,7 +83,8 @@ fn locked(dir: &Path, file: &mut File) -> Error {
     let holder = match file.read_to_string(&mut pid) {
         Ok(_) if pid == std::process::id().to_string() => {
             return Error::locked(format!(
-                "this process writes the database in {} already: use it where it was opened, or close it there first",
+                "this process, or one of its number in another container, writes the database in {} already: use it where it was \
+                 opened, or close it there first",
                 dir.display()
             ));
         }
@@ -109,7 +110,7 @@ mod tests {
         let lock = DirLock::acquire(&path).unwrap();
         let error = DirLock::acquire(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Locked);
-        assert!(error.message().starts_with("this process writes"), "{error}");
+        assert!(error.message().starts_with("this process, or one"), "{error}");
         drop(lock);
         DirLock::acquire(&path).unwrap();
     }

@@ -131,7 +131,7 @@ fn who_may_only_read_is_told_who_writes() {
     let writer = Db::open_shared(place.path(), options()).unwrap();
     let is_reason = |error: &Error| {
         let text = error.message();
-        error.kind() == ErrorKind::Locked && text.contains("this process writes the database")
+        error.kind() == ErrorKind::Locked && text.contains("this process, or one")
     };
     check_only_read(&Db::open_shared(place.path(), options()).unwrap(), is_reason);
     let error = Db::open(place.path(), options()).map(drop).unwrap_err();
