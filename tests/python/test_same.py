@@ -297,6 +297,22 @@ def test_what_does_not_fit_is_named_with_column_row_and_value(both):
             db.write("t", far)
 
 
+def test_a_source_that_fails_is_told_with_the_rows_that_are_written(both):
+    def pieces(count):
+        for first in range(count):
+            yield pyarrow.record_batch({"time": pyarrow.array([first], pyarrow.timestamp("s")), "value": [1.5]})
+        raise ValueError("no more of it")
+
+    schema = pyarrow.schema({"time": pyarrow.timestamp("s"), "value": pyarrow.float64()})
+    for db in both:
+        for count, words in [(0, "^(?!of the rows).*no more of it"), (3, "^of the rows from 4 on: .*no more of it")]:
+            reader = pyarrow.RecordBatchReader.from_batches(schema, pieces(count))
+            with pytest.raises(tidefall.InvalidError, match=words):
+                db.write(f"t{count}", reader)
+        assert db.tables() == ["t3"]
+        assert db.sql("SELECT count(*) FROM t3").to_arrow().column(0).to_pylist() == [3]
+
+
 def test_rows_without_a_tag_of_their_table_are_refused(both):
     """Rows without it are of no sensor, and replaced each other."""
     data = pandas.DataFrame({"time": pandas.date_range(START, periods=3, freq="1min"), "site": "a", "sensor": ["x", "y", "x"], "v": 1.0})

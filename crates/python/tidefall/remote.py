@@ -404,7 +404,16 @@ class Database:
         parameters = {"table": table, "tags": ",".join(tags), "existing": existing, **({} if time is None else {"time": time})}
         target = "/api/v1/write?" + urllib.parse.urlencode(parameters)
         rows, replaced = 0, 0
-        for part in parts(pyarrow.RecordBatchReader.from_stream(data)):
+        pieces = parts(pyarrow.RecordBatchReader.from_stream(data))
+        # Rows are named as they are counted in the piece.
+        behind = lambda error: str(error) if rows == 0 else f"of the rows from {rows + 1} on: {error}"
+        while True:
+            try:
+                part = next(pieces, None)
+            except pyarrow.ArrowException as error:
+                raise _tidefall.InvalidError(behind(error)) from error
+            if part is None:
+                return rows, replaced if existing != "replace" else None
             body = io.BytesIO()
             with pyarrow.ipc.new_stream(body, part.schema) as writer:
                 writer.write_batch(part)
@@ -412,16 +421,12 @@ class Database:
                 # Another client may have written the same readings since, which a second try would take back.
                 answer = self.server.send(target, body.getvalue(), {}, False)
             except _tidefall.Error as error:
-                # Rows are named as they are counted in the piece.
-                if rows == 0:
-                    raise
-                raise type(error)(f"of the rows from {rows + 1} on: {error}") from None
+                raise type(error)(behind(error)) from None
             written = json.loads(answer.read())
             rows += written["rows"]
             # A server of an earlier version does not count.
             more = written.get("replaced")
             replaced = None if replaced is None or more is None else replaced + more
-        return rows, replaced if existing != "replace" else None
 
     def write_wide(self, table: str, data: pyarrow.Table, time: str, names: tuple[str, str], existing: str) -> tuple[int, int | None]:
         rows, replaced = 0, 0

@@ -4,18 +4,19 @@
 //! Sizes are counted once for each expression of `WITH` and looked up where its name stands, so that counting takes no
 //! longer than reading.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, SetOperator, Statement, TableFactor,
-    Visitor,
+    BinaryOperator, Expr, GroupByExpr, ObjectName, Query, Select, SetExpr, SetOperator, Statement,
+    TableFactor, Visitor,
 };
 use tidefall_types::{Error, Result};
 
 use crate::statements::ident;
 use crate::tuples::{LISTED_MAX, parts_of};
-use crate::walk::walk;
+use crate::walk::{visit_expressions, walk};
 
 /// The `SELECT`s and tables of a statement at most. As many are planned in seconds.
 const TABLES_MAX: u64 = 2_000;
@@ -53,6 +54,12 @@ const LOOKED_UP_DEPTH: u64 = 6;
 
 /// Those of one that a tuple is looked up in, or of a list of tuples that is long enough to become one.
 const TUPLE_DEPTH: u64 = 10;
+
+/// Those of one whose values are compared by anything but `= ANY` and `<> ALL`: it is asked four times, in a `CASE`.
+const QUANTIFIED_DEPTH: u64 = 24;
+
+/// Those of a subquery each time that it is written again beside another part of a list.
+const REPEATED_DEPTH: u64 = 2 * SUBQUERY_DEPTH;
 
 /// Checks what a statement becomes.
 ///
@@ -333,17 +340,33 @@ fn depth_of(expr: &Expr) -> u64 {
     match expr {
         Expr::InSubquery { expr: value, .. } => looked_up(value),
         // The subquery on the right of these counts by itself.
-        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } if is_subquery(right) => {
-            looked_up(left)
-        }
-        Expr::InList { expr: value, list, .. }
-            if list.len() > LISTED_MAX && parts_of(value).is_some() =>
-        {
-            TUPLE_DEPTH
+        Expr::AnyOp { left, compare_op, right, .. } if is_subquery(right) => match compare_op {
+            BinaryOperator::Eq => looked_up(left),
+            _ => QUANTIFIED_DEPTH,
+        },
+        Expr::AllOp { left, compare_op, right } if is_subquery(right) => match compare_op {
+            BinaryOperator::NotEq => looked_up(left),
+            _ => QUANTIFIED_DEPTH,
+        },
+        Expr::InList { expr: value, list, .. } if parts_of(value).is_some() => {
+            match list.len() > LISTED_MAX {
+                true => TUPLE_DEPTH,
+                // The tuple is written again for each of them.
+                false => subqueries_in(value) * list.len() as u64 * REPEATED_DEPTH,
+            }
         }
         Expr::Subquery(_) | Expr::Exists { .. } => SUBQUERY_DEPTH,
         _ => 0,
     }
+}
+
+fn subqueries_in(expr: &Expr) -> u64 {
+    let mut found = 0;
+    let _: ControlFlow<Infallible> = visit_expressions(expr, |part| {
+        found += u64::from(is_subquery(part));
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// How many grouping sets expressions beside each other become.

@@ -12,7 +12,9 @@
 //! What is written with a point and more digits than floats hold is a decimal from the beginning (`../long_numbers.rs`), and becomes a float
 //! again beside what is neither whole nor a decimal that has room for it.
 
-use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
@@ -307,8 +309,35 @@ pub(super) fn common(types: &[DataType]) -> Option<DataType> {
     if !known().all(|of| are_alike(first, of)) || known().all(|of| of == first) {
         return None;
     }
-    match beside_float(types) {
-        Some(float) => Some(float),
-        None => known().try_fold(first.clone(), |all, of| type_union_coercion(&all, of)),
+    match first {
+        DataType::List(field) => {
+            let parts = known().filter_map(|of| match of {
+                DataType::List(field) => Some(field.data_type().clone()),
+                _ => None,
+            });
+            Some(DataType::List(Arc::new(of_parts(field, &parts.collect::<Vec<_>>()))))
+        }
+        DataType::Struct(fields) => {
+            let parts = |place: usize| {
+                known().filter_map(move |of| match of {
+                    DataType::Struct(fields) => Some(fields[place].data_type().clone()),
+                    _ => None,
+                })
+            };
+            let fields = fields.iter().enumerate();
+            let fields = fields.map(|(at, field)| of_parts(field, &parts(at).collect::<Vec<_>>()));
+            Some(DataType::Struct(fields.collect()))
+        }
+        _ => match beside_float(types) {
+            Some(float) => Some(float),
+            None => known().try_fold(first.clone(), |all, of| type_union_coercion(&all, of)),
+        },
     }
+}
+
+/// A part of lists or structs in which it has these types.
+fn of_parts(field: &Field, types: &[DataType]) -> Field {
+    let known = || types.iter().find(|of| !of.is_null());
+    let ty = common(types).or_else(|| known().cloned()).unwrap_or(DataType::Null);
+    field.clone().with_data_type(ty).with_nullable(true)
 }

@@ -177,13 +177,25 @@ async fn deep_statements_do_not_overflow_the_stack() {
         ("(x, v) IN (SELECT x || $, v FROM t)", 200, ", "),
         (&format!("(x || $, v) IN ({pairs})"), 200, ", "),
         (&format!("((x || $, v)) IN ({pairs})"), 200, ", "),
+        ("t.v + $ > ALL (SELECT s.v FROM t s WHERE s.x = t.x)", 30, " AND "),
+        ("t.v + $ = ALL (SELECT s.v FROM t s WHERE s.x = t.x)", 30, ", "),
+        ("t.v + $ <= ANY (SELECT s.v FROM t s WHERE s.x = t.x)", 30, ", "),
     ] {
         let many = |count: usize| {
             (0..count).map(|k| one.replace('$', &k.to_string())).collect::<Vec<_>>().join(between)
         };
         refused(&test_db, &format!("SELECT {} FROM t", many(most)), ErrorKind::Limit).await;
-        assert!(survived(&test_db, &format!("SELECT {} FROM t", many(20))).await, "{one}");
+        let few = if one.starts_with("t.v") { 5 } else { 20 };
+        assert!(survived(&test_db, &format!("SELECT {} FROM t", many(few))).await, "{one}");
     }
+    // A tuple is written as often as there are others in a list.
+    let pairs = (0..32).map(|k| format!("({k}, {k})")).collect::<Vec<_>>().join(", ");
+    let among = |count| {
+        let one = |k: usize| format!("({}, v) IN ({pairs})", looked_up(k));
+        format!("SELECT 1 FROM t WHERE {}", (0..count).map(one).collect::<Vec<_>>().join(" AND "))
+    };
+    refused(&test_db, &among(5), ErrorKind::Limit).await;
+    assert!(survived(&test_db, &among(2)).await);
     let sums = (0..40).fold("1".to_owned(), |inner, _| format!("({inner}{})", " + 1".repeat(390)));
     refused(&test_db, &format!("SELECT {sums}"), ErrorKind::Limit).await;
 }
