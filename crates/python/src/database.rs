@@ -123,6 +123,11 @@ impl Database {
         })
     }
 
+    /// Shows what another process has written since; whether there was anything.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        call(py, || self.db()?.refresh())
+    }
+
     fn tables(&self) -> PyResult<Vec<String>> {
         let names = || Ok(self.db()?.tables().iter().map(|schema| schema.name.clone()).collect());
         caught(names).map_err(to_python)

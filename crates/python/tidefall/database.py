@@ -43,7 +43,7 @@ def open(
     """Opens the database in the directory `path`, and creates it if it is missing.
 
     One process at a time may write; any number may open it with `read_only=True` meanwhile, which shows
-    the moment of opening. `memory_mib` bounds what the database takes for readings, merges and queries.
+    the moment of opening, or of the last `refresh`. `memory_mib` bounds what the database takes for readings, merges and queries.
     A process that is forked off must not use it, and gets a `ClosedError`.
 
     Times are moments: written with a zone they are brought to UTC, without one they are in UTC. They come back in UTC
@@ -85,6 +85,15 @@ class Database:
     def close(self) -> None:
         """Makes everything durable and closes the database."""
         self._core.close()
+
+    def refresh(self) -> bool:
+        """Shows what another process has written since a database that is opened with `read_only=True` was opened or refreshed last;
+        returns whether there was anything.
+
+        Answers that were begun before stay as they are. What is not acknowledged as durable may be missing. A database that is written
+        here, or behind a server, always shows what there is.
+        """
+        return self._core.refresh()
 
     def tables(self) -> list[str]:
         """The names of all tables."""

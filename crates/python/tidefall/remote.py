@@ -459,6 +459,10 @@ class Database:
         if waiting:
             yield together(waiting)
 
+    def refresh(self) -> bool:
+        # A server answers with what there is now.
+        return False
+
     def flush(self) -> None:
         raise _tidefall.UnsupportedError("a server writes to objects by itself")
 

@@ -16,6 +16,7 @@ use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
+use crate::read_only::Follower;
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::steps::Step;
 use crate::store::names::{self, Mark};
@@ -40,8 +41,8 @@ pub struct Db {
 #[derive(Debug)]
 struct Shared {
     engine: Arc<Engine>,
-    /// Why nothing can be changed, if it is opened only for reading.
-    read_only: Option<Error>,
+    /// What it follows, if it is opened only for reading.
+    follower: Option<Arc<Follower>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DirLock>>,
     /// Where the database is written.
@@ -94,12 +95,13 @@ impl Db {
         let (wal, records) = Wal::open(Arc::clone(&disk), state.wal_from, salt)?;
         let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
         let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
-        load_tables(&engine, &state)?;
+        let tables = load_tables(&engine, &state)?;
         delete_strays(&engine, &*disk, &state)?;
-        let rows = replay(&engine, &state, records)?;
+        let rows = replay(&tables, &state, records)?;
         if rows > 0 {
             tracing::info!(rows, "brought rows back from the log");
         }
+        engine.show_tables(tables);
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
         // One that cannot be started ends the others with the database.
         let db = Self::with(Arc::clone(&engine), None, vec![spawn_committer(&engine)?]);
@@ -109,15 +111,19 @@ impl Db {
         Ok(db)
     }
 
-    /// A database that nobody writes through it, for this reason.
-    pub(crate) fn read_only(engine: Arc<Engine>, why: Error) -> Self {
-        Self::with(engine, Some(why), Vec::new())
+    /// A database that nobody writes through it.
+    pub(crate) fn read_only(engine: Arc<Engine>, follower: Follower) -> Self {
+        Self::with(engine, Some(Arc::new(follower)), Vec::new())
     }
 
-    fn with(engine: Arc<Engine>, read_only: Option<Error>, threads: Vec<JoinHandle<()>>) -> Self {
+    fn with(
+        engine: Arc<Engine>,
+        follower: Option<Arc<Follower>>,
+        threads: Vec<JoinHandle<()>>,
+    ) -> Self {
         let shared = Shared {
             engine,
-            read_only,
+            follower,
             threads: Mutex::new(threads),
             lock: Mutex::new(None),
             local: OnceLock::new(),
@@ -128,6 +134,10 @@ impl Db {
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.shared.engine
+    }
+
+    pub(crate) fn follower(&self) -> Option<&Follower> {
+        self.shared.follower.as_deref()
     }
 
     /// How the database was opened.
@@ -326,8 +336,8 @@ impl Db {
 
     /// Begins what may write; the database does not close before it ends.
     pub(crate) fn begin(&self) -> Result<Step<'_>> {
-        match &self.shared.read_only {
-            Some(why) => Err(why.clone()),
+        match self.follower() {
+            Some(follower) => Err(follower.why().clone()),
             None => self.engine().steps.begin(),
         }
     }
@@ -336,7 +346,7 @@ impl Db {
 impl Shared {
     fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = || if self.read_only.is_some() { Ok(()) } else { self.end() };
+        let end = || if self.follower.is_some() { Ok(()) } else { self.end() };
         closed.get_or_insert_with(end).clone()
     }
 
@@ -401,7 +411,7 @@ impl Shared {
         let lock = self.lock.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let all = Arc::new(Mutex::new(Some(Self {
             engine: Arc::clone(&self.engine),
-            read_only: self.read_only.clone(),
+            follower: self.follower.clone(),
             threads: Mutex::new(threads),
             lock: Mutex::new(lock),
             local: std::mem::take(&mut self.local),

@@ -110,6 +110,13 @@ struct Tables {
     by_id: HashMap<TableId, Arc<Table>>,
 }
 
+impl Tables {
+    fn add(&mut self, table: Arc<Table>) {
+        self.by_name.insert(table.schema().name.clone(), Arc::clone(&table));
+        self.by_id.insert(table.id, table);
+    }
+}
+
 impl Engine {
     pub(crate) fn new(
         io: Arc<dyn ObjectIo>,
@@ -275,9 +282,18 @@ impl Engine {
 
     pub(crate) fn show_table(&self, table: Arc<Table>) {
         table.live().count_into(&self.kv_bytes, &self.run_bytes);
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        tables.by_name.insert(table.schema().name.clone(), Arc::clone(&table));
-        tables.by_id.insert(table.id, table);
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).add(table);
+    }
+
+    /// Shows these tables in place of all that there were.
+    pub(crate) fn show_tables(&self, tables: Vec<Arc<Table>>) {
+        let mut shown = Tables::default();
+        for table in tables {
+            table.live().count_into(&self.kv_bytes, &self.run_bytes);
+            shown.add(table);
+        }
+        *self.tables.write().unwrap_or_else(PoisonError::into_inner) = shown;
+        self.rows_came(self.kv_bytes());
     }
 
     pub(crate) fn hide_table(&self, table: &Table) {
@@ -314,8 +330,8 @@ impl Engine {
         self.io.writer(&names::object(id, model.name()))
     }
 
-    pub(crate) fn live_object(&self, entry: ObjectEntry) -> Arc<LiveObject> {
-        let name = entry.name();
+    pub(crate) fn live_object(&self, entry: &ObjectEntry) -> Arc<LiveObject> {
+        let (entry, name) = (entry.clone(), entry.name());
         let (io, caches) = (Arc::clone(&self.io), Arc::clone(&self.caches));
         let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
         Arc::new(LiveObject { entry, segment, since_ns: self.now_ns() })

@@ -14,9 +14,9 @@
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, Result, Seq};
 
 use crate::Db;
 use crate::engine::Engine;
@@ -25,9 +25,10 @@ use crate::manifest::State;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::options::DbOptions;
-use crate::recovery::{check_new, load_tables, replay, seq_behind};
+use crate::recovery::{check_new, load_tables, replay};
 use crate::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
-use crate::wal::Replay;
+use crate::table::Table;
+use crate::wal::{LogTail, Replay};
 
 /// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
 /// directories, which a writer that does nothing else may do for half of them.
@@ -60,7 +61,8 @@ impl Db {
 
     /// Opens the database in `dir` only for reading, also while another process writes it: all that
     /// was acknowledged as durable before, and maybe what came meanwhile, also when that was on its way and is refused
-    /// later. It shows one moment; open it again to see what was written since. What the writer replaces stays readable for a minute.
+    /// later. It shows one moment until [`Db::refresh`] is called. What the writer
+    /// replaces stays readable for a minute.
     ///
     /// # Errors
     /// `NotFound` when there is no database, `Limit` when it changes too fast to find it at rest,
@@ -89,85 +91,133 @@ impl Db {
     fn open_to_read(disk: Arc<dyn Disk>, options: DbOptions, why: &Error) -> Result<Self> {
         options.check()?;
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
-        let mut tries = 0;
-        let mut last_error = None;
-        loop {
-            let (manifest, records) = moment(&io, &disk)?;
-            let (version, tail) = (manifest.version(), records.tail());
-            tries += 1;
-            match load(&io, &options, manifest, records) {
-                Ok(engine) => {
-                    if engine.tables().iter().all(|table| table.damage.is_none())
-                        || tries >= LOAD_TRIES
-                        || ManifestLog::<State>::open(Arc::clone(&io))?.version() == version
-                    {
-                        return Ok(Self::read_only(engine, why.clone()));
-                    }
-                }
-                Err(error) => {
-                    let seen = Some((version, tail, error.clone()));
-                    if tries >= ERROR_TRIES || seen == last_error {
-                        return Err(error);
-                    }
-                    last_error = seen;
-                }
-            }
-        }
+        let manifest = (ManifestLog::unread(Arc::clone(&io)), Reached::default());
+        // A reader writes nothing that could fail.
+        let commits = CommitQueue::new(Seq(0), SyncFailure::default());
+        let engine = Arc::new(Engine::new(io, options, manifest, commits));
+        let follower = Follower { why: why.clone(), disk, seen: Mutex::default() };
+        follower.catch_up(&engine)?;
+        Ok(Self::read_only(engine, follower))
+    }
+
+    /// Shows what was written since a database that was opened only for reading was opened or refreshed last, and says whether there
+    /// was anything. Snapshots that were taken before stay as they are. A database that is written from here is always as it is now.
+    ///
+    /// It reads the log behind the manifest anew, which has about as much as the writer holds in memory; objects that are still there are
+    /// not read again.
+    ///
+    /// # Errors
+    /// As [`Db::open_read_only`]; what was shown before is shown still.
+    pub fn refresh(&self) -> Result<bool> {
+        self.follower().map_or(Ok(false), |follower| follower.catch_up(self.engine()))
     }
 }
 
-/// A manifest, and the log behind it, as they were at one moment.
-fn moment(io: &Arc<dyn ObjectIo>, disk: &Arc<dyn Disk>) -> Result<(ManifestLog<State>, Replay)> {
-    let reached = Reached::read(&**io)?;
-    let mut manifest: ManifestLog<State> = ManifestLog::open(Arc::clone(io))?;
-    if manifest.version() == 0
-        && let Err(error) = check_new(&**io, disk)
-    {
-        // A writer may have begun meanwhile.
-        manifest.refresh()?;
-        if manifest.version() == 0 {
-            return Err(error);
-        }
+/// How a database that is opened only for reading goes along with whoever writes it.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// Refuses what would change it.
+    why: Error,
+    disk: Arc<dyn Disk>,
+    /// What is shown.
+    seen: Mutex<Option<Moment>>,
+}
+
+/// What tells a moment of a database from others: the version of its manifest, and the end of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    version: u64,
+    tail: Option<LogTail>,
+}
+
+impl Follower {
+    pub(crate) fn why(&self) -> &Error {
+        &self.why
     }
-    reached.check(manifest.version())?;
-    let mut last_error = None;
-    for _ in 0..MOMENT_TRIES {
-        let records = Replay::open(disk, manifest.state().wal_from);
-        let mut newer = manifest.clone();
-        newer.refresh()?;
-        if newer.state().reads_log_as(manifest.state()) {
-            match records {
-                Ok(records) => return Ok((manifest, records)),
-                // A file may be gone between being listed and being opened, but not twice.
-                Err(error) if last_error.as_ref() == Some(&error) => return Err(error),
-                Err(error) => last_error = Some(error),
+
+    /// Shows the database as it is now, unless that is shown already, all tables in one step.
+    fn catch_up(&self, engine: &Engine) -> Result<bool> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = 0;
+        let mut last_error = None;
+        loop {
+            let (manifest, records) = self.now(engine)?;
+            let now = Moment { version: manifest.version(), tail: records.tail() };
+            if *seen == Some(now) {
+                return Ok(false);
+            }
+            tries += 1;
+            match load(engine, &manifest, records) {
+                Ok(tables) => {
+                    let newest = || {
+                        let mut newest = manifest.clone();
+                        newest.refresh().map(|_| newest.version())
+                    };
+                    if tables.iter().all(|table| table.damage.is_none())
+                        || tries >= LOAD_TRIES
+                        || newest()? == now.version
+                    {
+                        *engine.manifest() = manifest;
+                        engine.show_tables(tables);
+                        *seen = Some(now);
+                        return Ok(true);
+                    }
+                }
+                Err(error) => {
+                    let failed = Some((now, error.clone()));
+                    if tries >= ERROR_TRIES || failed == last_error {
+                        return Err(error);
+                    }
+                    last_error = failed;
+                }
             }
         }
-        manifest = newer;
     }
-    Err(Error::limit(format!(
-        "the database changes too fast to be read: its writer moved readings out of the log in each of \
-         {MOMENT_TRIES} tries to read both; try again, or ask the process that writes it"
-    )))
+
+    /// A manifest, and the log behind it, as they were at one moment.
+    fn now(&self, engine: &Engine) -> Result<(ManifestLog<State>, Replay)> {
+        let reached = Reached::read(&*engine.io)?;
+        let mut manifest = engine.manifest().clone();
+        manifest.refresh()?;
+        if manifest.version() == 0
+            && let Err(error) = check_new(&*engine.io, &self.disk)
+        {
+            // A writer may have begun meanwhile.
+            manifest.refresh()?;
+            if manifest.version() == 0 {
+                return Err(error);
+            }
+        }
+        reached.check(manifest.version())?;
+        let mut last_error = None;
+        for _ in 0..MOMENT_TRIES {
+            let records = Replay::open(&self.disk, manifest.state().wal_from);
+            let mut newer = manifest.clone();
+            newer.refresh()?;
+            if newer.state().reads_log_as(manifest.state()) {
+                match records {
+                    Ok(records) => return Ok((manifest, records)),
+                    // A file may be gone between being listed and being opened, but not twice.
+                    Err(error) if last_error.as_ref() == Some(&error) => return Err(error),
+                    Err(error) => last_error = Some(error),
+                }
+            }
+            manifest = newer;
+        }
+        Err(Error::limit(format!(
+            "the database changes too fast to be read: its writer moved readings out of the log in each of \
+             {MOMENT_TRIES} tries to read both; try again, or ask the process that writes it"
+        )))
+    }
 }
 
 /// What a manifest and the log behind it say.
 fn load(
-    io: &Arc<dyn ObjectIo>,
-    options: &DbOptions,
-    manifest: ManifestLog<State>,
+    engine: &Engine,
+    manifest: &ManifestLog<State>,
     records: Replay,
-) -> Result<Arc<Engine>> {
-    let state = Arc::clone(manifest.state());
-    // A reader writes nothing that could fail.
-    let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
-    let engine = Arc::new(Engine::new(
-        Arc::clone(io),
-        options.clone(),
-        (manifest, Reached::default()),
-        commits,
-    ));
-    load_tables(&engine, &state)?;
-    replay(&engine, &state, records)?;
-    Ok(engine)
+) -> Result<Vec<Arc<Table>>> {
+    let tables = load_tables(engine, manifest.state())?;
+    replay(&tables, manifest.state(), records)?;
+    Ok(tables)
 }

@@ -1,6 +1,6 @@
 //! From what lies on disk to an open database: the manifest's state, then the log behind it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
@@ -13,6 +13,7 @@ use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensor
 use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::manifest::{State, TableState};
+use crate::read::Objects;
 use crate::repair::{ADVICE, keep_aside};
 use crate::rows::gather;
 use crate::store::names::{self, Mark};
@@ -76,10 +77,13 @@ pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
     )))
 }
 
-/// Makes tables of a state. One that is damaged is there, but only to be dropped.
-pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<()> {
-    for stored in state.tables.values() {
-        let table = match load_table(engine, stored) {
+/// Makes tables of a state, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that tables of an
+/// earlier state have open are shared with them.
+pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Arc<Table>>> {
+    let load = |stored: &TableState| {
+        let earlier = engine.table_by_id(stored.schema.id);
+        let earlier = earlier.map(|table| table.live().objects.clone()).unwrap_or_default();
+        let table = match load_table(engine, stored, &earlier) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 let name = &stored.schema.name;
                 tracing::error!(table = name, %error, "a table cannot be read");
@@ -87,12 +91,12 @@ pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<()> {
             }
             table => table?,
         };
-        engine.show_table(Arc::new(table));
-    }
-    Ok(())
+        Ok(Arc::new(table))
+    };
+    state.tables.values().map(load).collect()
 }
 
-fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
+fn load_table(engine: &Engine, stored: &TableState, earlier: &Objects) -> Result<Table> {
     let table = Table::new(stored.schema.clone());
     {
         let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
@@ -103,11 +107,9 @@ fn load_table(engine: &Engine, stored: &TableState) -> Result<Table> {
     }
     {
         let mut live = table.live();
-        live.objects =
-            stored.objects.values().map(|entry| engine.live_object(entry.clone())).collect();
-        live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        (live.objects, _) = earlier.following(&stored.objects, |entry| engine.live_object(entry));
         let mut newest = table.newest();
-        for object in &live.objects {
+        for object in live.objects.iter() {
             newest.take_all_within(&object.entry.time);
         }
         live.deletes = Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<_>>()?);
@@ -163,25 +165,27 @@ pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)
     Ok(found)
 }
 
-/// Brings what the log holds back into memory. Returns the number of rows.
+/// Brings what the log holds back into the memory of tables. Returns the number of rows.
 ///
 /// # Errors
 /// `Corrupt` when the log is damaged, or ends before it did when the database was closed.
-pub(crate) fn replay(engine: &Engine, state: &State, records: Replay) -> Result<u64> {
+pub(crate) fn replay(tables: &[Arc<Table>], state: &State, records: Replay) -> Result<u64> {
+    let by_id: HashMap<TableId, &Arc<Table>> =
+        tables.iter().map(|table| (table.id, table)).collect();
     let mut rows = 0;
     let mut end = state.wal_from;
     for record in records {
         let record = record?;
         let seq = record.seq;
         end = Seq(seq.0 + 1);
-        rows += replay_record(engine, state, record)
+        rows += replay_record(&by_id, state, record)
             .map_err(|error| error.context(format_args!("record {seq} of the log")))
             .map_err(|error| match error.kind() {
                 ErrorKind::Corrupt => Error::corrupt(format!("{error}; {ADVICE}")),
                 _ => error,
             })?;
     }
-    for table in engine.tables() {
+    for table in tables {
         let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
         table.known.keep(sensors.count());
     }
@@ -211,17 +215,20 @@ pub(crate) fn check_table(state: &State, id: TableId) -> Result<()> {
     )))
 }
 
-fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> {
+fn replay_record(
+    tables: &HashMap<TableId, &Arc<Table>>,
+    state: &State,
+    record: Record,
+) -> Result<u64> {
     let Record { seq, kind, payload } = record;
     let kind = RecordKind::from_byte(kind)?;
     let (id, body) = split_table(&payload)?;
     check_table(state, id)?;
     // A table that is gone was dropped after this was written. Of one that is damaged the log keeps
     // what it holds.
-    let table = engine.table_by_id(id).filter(|table| table.damage.is_none());
-    let Some(table) = table else { return Ok(0) };
+    let Some(table) = tables.get(&id).filter(|table| table.damage.is_none()) else { return Ok(0) };
     match kind {
-        RecordKind::Sensors => take_sensors(&table, body).map(|()| 0),
+        RecordKind::Sensors => take_sensors(table, body).map(|()| 0),
         RecordKind::Delete => {
             let stored = state.tables.get(&id);
             let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {
@@ -230,14 +237,14 @@ fn replay_record(engine: &Engine, state: &State, record: Record) -> Result<u64> 
                 true => Change::Mark(commit::Mark::default()),
                 false => Change::Delete(to_live(&decode_delete(body)?)?),
             };
-            apply(&table, seq, change, None)?;
+            apply(table, seq, change, None)?;
             Ok(0)
         }
-        RecordKind::Rows => take_rows(engine, &table, state.tables.get(&id), (seq, body)),
+        RecordKind::Rows => take_rows(table, state.tables.get(&id), (seq, body)),
         RecordKind::RowsWithSensors => {
             let (sensors, rows) = split_sensors(body)?;
-            take_sensors(&table, sensors)?;
-            take_rows(engine, &table, state.tables.get(&id), (seq, rows))
+            take_sensors(table, sensors)?;
+            take_rows(table, state.tables.get(&id), (seq, rows))
         }
     }
 }
@@ -247,7 +254,6 @@ fn take_sensors(table: &Table, frame: &[u8]) -> Result<()> {
 }
 
 fn take_rows(
-    engine: &Engine,
     table: &Table,
     stored: Option<&TableState>,
     (seq, frame): (Seq, &[u8]),
@@ -265,7 +271,7 @@ fn take_rows(
         None => rows,
     };
     let added = rows.time.len() as u64;
-    engine.rows_came(apply(table, seq, Change::Rows(rows), None)?);
+    apply(table, seq, Change::Rows(rows), None)?;
     Ok(added)
 }
 

@@ -171,7 +171,7 @@ impl Look {
         let state = Arc::clone(manifest.state());
         let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
         let engine = Engine::new(io, options, (manifest, reached), commits);
-        load_tables(&engine, &state)?;
+        engine.show_tables(load_tables(&engine, &state)?);
         let sensors = state.tables.iter().map(|(id, table)| {
             let stored = table.sensor_count();
             (*id, Sensors { stored, renamed: HashMap::new(), known: stored })
@@ -373,7 +373,7 @@ impl Look {
                 continue;
             }
             let objects = table.live().objects.clone();
-            for object in objects {
+            for object in objects.iter() {
                 let opened = object.segment.check_size().and_then(|()| {
                     object.segment.table()?;
                     object.segment.index_block_count().map(drop)

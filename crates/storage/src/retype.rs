@@ -155,11 +155,11 @@ impl<'a> Retyping<'a> {
     fn objects(&self) -> Result<Vec<Arc<LiveObject>>> {
         let all = self.table.live().objects.clone();
         let mut objects = Vec::with_capacity(all.len());
-        for object in all.into_iter().filter(|object| !self.done.contains(&object.entry.id)) {
+        for object in all.iter().filter(|object| !self.done.contains(&object.entry.id)) {
             let fields = object.segment.fields()?;
             let changes = |id: FieldId| self.changes.iter().any(|it| it.place == id.index());
             if fields.iter().any(|(id, _)| changes(*id)) {
-                objects.push(object);
+                objects.push(Arc::clone(object));
             }
         }
         Ok(objects)
@@ -273,7 +273,7 @@ impl<'a> Retyping<'a> {
             written.hand_over();
         }
         outcome?;
-        engine.show(table, edits, |_| {
+        engine.show(table, &manifest, |_| {
             *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
         });
         drop(claims);
@@ -370,7 +370,7 @@ fn holds_nothing(table: &Table, place: usize) -> Result<bool> {
     if runs.any(|run| run.fields.get(place).is_some_and(|f| f.as_ref().is_some_and(has_values))) {
         return Ok(false);
     }
-    for object in &sources.objects {
+    for object in sources.objects.iter() {
         let fields = object.segment.fields()?;
         let Some(column) = fields.iter().position(|(id, _)| id.index() == place) else { continue };
         for position in 0..object.segment.index_block_count()? {

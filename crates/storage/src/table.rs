@@ -12,7 +12,7 @@ use crate::catalog::SensorDictionary;
 use crate::gate::Gate;
 use crate::kv::{Held, KvBytes, Newest, Run, Together};
 use crate::manifest::Model;
-use crate::read::{Deletes, LiveObject, Sources};
+use crate::read::{Deletes, LiveObject, Objects, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
@@ -89,7 +89,7 @@ pub(crate) struct Live {
     tail: Vec<Arc<Run>>,
     tail_rows: usize,
     tail_bytes: usize,
-    pub(crate) objects: Vec<Arc<LiveObject>>,
+    pub(crate) objects: Objects,
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
     held: Held,
@@ -277,7 +277,7 @@ impl Live {
     }
 
     /// Lets go of all that it has, and takes nothing more. Returns the objects.
-    pub(crate) fn drop_all(&mut self) -> Vec<Arc<LiveObject>> {
+    pub(crate) fn drop_all(&mut self) -> Objects {
         self.is_dropped = true;
         self.runs.clear();
         self.tail.clear();

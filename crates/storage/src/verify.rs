@@ -39,7 +39,7 @@ impl Db {
                 continue;
             }
             let objects = table.live().objects.clone();
-            for object in objects {
+            for object in objects.iter() {
                 report.objects += 1;
                 let id = table.id;
                 crate::segment::verify_segment(id, &object.entry, &object.segment, &mut report);

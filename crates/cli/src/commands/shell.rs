@@ -138,6 +138,10 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
             continue;
         }
         editor.add_history_entry(&statements).map_err(|error| failed(&error))?;
+        // Another process may write the database meanwhile.
+        if let Err(error) = db.refresh() {
+            note!("what was written since is not shown: {error}");
+        }
         let asked = match word(db, &statements) {
             Some(Word::Quit) => break,
             Some(Word::Help) => {

@@ -7,11 +7,13 @@
 //!    (`ledger.rs`).
 //! 3. The next server is asked for the rows (`check.rs`). What was acknowledged must be there, once and as
 //!    it was written last; what was under way is there whole or not at all, and stays what it is.
+//! 4. In some rounds this process has the database open for reading all the while, and must see the same (`follower.rs`).
 //!
 //! `docs/testing.md` tells how to run it for longer.
 
 mod check;
 mod clients;
+mod follower;
 mod http;
 mod ledger;
 mod process;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -16,6 +16,7 @@ use tidefall_types::{NS_PER_DAY, NS_PER_HOUR, format_time};
 
 use crate::check::{check_lane, check_nothing_else};
 use crate::clients::{Client, World, now_ns};
+use crate::follower::Follower;
 use crate::http::{Connection, Stop};
 use crate::ledger::{Change, Grain, Lane};
 use crate::process::{Ended, Process};
@@ -31,6 +32,8 @@ const FULL_CHECK_ROUNDS: u32 = 10;
 const VERIFY_ROUNDS: u32 = 25;
 /// A server that is not ready to be killed after so long hangs.
 const READY_TIME_MAX: Duration = Duration::from_secs(120);
+/// Between two looks of somebody who reads beside.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The least budget, so that memory is full often.
 const MEMORY: &str = "64MiB";
 
@@ -92,6 +95,8 @@ pub struct Run {
     imported: Lane,
     /// A file whose import was killed.
     unfinished: Option<Vec<(Key, Row)>>,
+    /// Somebody who reads it in other processes' sight: while there is one, what is replaced stays for a minute.
+    follower: Option<Follower>,
     numbers: AtomicU32,
     /// How long a command took when nobody killed it.
     times: HashMap<&'static str, Duration>,
@@ -118,6 +123,7 @@ impl Run {
             fleeting: Lane::new("fleeting".to_owned(), None),
             imported: Lane::new("imported".to_owned(), None),
             unfinished: None,
+            follower: None,
             numbers: AtomicU32::new(1),
             times: HashMap::new(),
             rng: SmallRng::seed_from_u64(settings.seed),
@@ -144,6 +150,12 @@ impl Run {
             // A round can be planned again without those before it.
             let seed = self.settings.seed.wrapping_mul(1_000_003).wrapping_add(round.into());
             self.rng = SmallRng::seed_from_u64(seed);
+            if self.rng.random_bool(0.1) {
+                self.follower = match self.follower.take() {
+                    Some(_) => None,
+                    None => Some(Follower::open(&self.dir.join("db"))?),
+                };
+            }
             match self.rng.random_range(0..100) {
                 0..74 => {
                     let plan = self.plan();
@@ -264,7 +276,17 @@ impl Run {
         };
         let seeds: Vec<u64> = (0..=CLIENTS).map(|_| self.rng.random()).collect();
         let (world, lanes, fleeting) = (&world, &mut self.lanes, &mut self.fleeting);
+        let (follower, is_over) = (&self.follower, &AtomicBool::new(false));
         thread::scope(|scope| {
+            let looks = scope.spawn(move || {
+                while let Some(follower) = follower
+                    && !is_over.load(Ordering::Relaxed)
+                {
+                    follower.look()?;
+                    thread::sleep(LOOK_PAUSE);
+                }
+                Ok::<(), String>(())
+            });
             let writers = lanes.iter_mut().zip(&seeds).map(|(lanes, seed)| {
                 scope.spawn(move || match Client::new(world, *seed) {
                     Ok(mut client) => process.judge_stop(client.work(lanes)),
@@ -277,7 +299,15 @@ impl Run {
                 Err(stop) => process.judge_stop(stop),
             }));
             let failed = |_| Stop::Failed("a client panicked".to_owned());
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
+            let stops = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
+            let mut stops: Vec<Stop> = stops.collect();
+            is_over.store(true, Ordering::Relaxed);
+            stops.push(match looks.join() {
+                Ok(Ok(())) => Stop::Gone,
+                Ok(Err(why)) => Stop::Failed(why),
+                Err(_) => Stop::Failed("the reader panicked".to_owned()),
+            });
+            stops
         })
     }
 
@@ -294,6 +324,9 @@ impl Run {
         }
         if is_full {
             check_nothing_else(connection, self.all_lanes())?;
+            if let Some(follower) = &self.follower {
+                follower.check(self.all_lanes()).map_err(Stop::Failed)?;
+            }
             self.report.full_checks += 1;
         }
         self.report.checks += 1;

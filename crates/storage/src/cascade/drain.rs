@@ -125,7 +125,7 @@ fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>
 
 /// A view of some objects only, for rewriting them.
 pub(super) fn only(objects: Vec<Arc<crate::read::LiveObject>>, deletes: Arc<Deletes>) -> Sources {
-    Sources { runs: Vec::new(), objects, deletes }
+    Sources { runs: Vec::new(), objects: objects.into_iter().collect(), deletes }
 }
 
 /// The latest write among objects.

@@ -31,7 +31,7 @@ pub(crate) fn kv_to_short(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
-    let mut others = table.live().objects.clone();
+    let mut others = table.live().objects.to_vec();
     let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
     if !runs.is_empty() {
         let inputs = with_writes_between(runs, others);

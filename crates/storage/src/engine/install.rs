@@ -1,13 +1,10 @@
 //! From objects that a step has written to what the manifest names and readers see.
 
-use std::sync::Arc;
-
 use tidefall_types::{ErrorKind, Result};
 
 use super::Engine;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::{Edit, State};
-use crate::read::LiveObject;
 use crate::table::{Live, Table};
 use crate::written::Written;
 
@@ -51,31 +48,32 @@ impl Engine {
             self.add_what_the_log_holds(&mut edits, &written)?;
         }
         self.commit_written(written, &edits)?;
-        self.show(table, edits, change);
+        self.show(table, &self.manifest(), change);
         Ok(())
     }
 
-    /// Shows readers edits of one table that are committed, in one step, together with `change`.
-    pub(crate) fn show(&self, table: &Table, edits: Vec<Edit>, change: impl FnOnce(&mut Live)) {
+    /// Shows readers which objects of a table the manifest names now, in one step, together with `change`. Whoever calls holds
+    /// [`Engine::install_alone`].
+    pub(crate) fn show(
+        &self,
+        table: &Table,
+        manifest: &ManifestLog<State>,
+        change: impl FnOnce(&mut Live),
+    ) {
+        let before = table.live().objects.clone();
+        let stored = manifest.state().tables.get(&table.id);
+        // One that was dropped has none.
+        let following =
+            stored.map(|stored| before.following(&stored.objects, |it| self.live_object(it)));
         let mut live = table.live();
         change(&mut live);
-        let mut removed = Vec::new();
-        for edit in edits {
-            match edit {
-                Edit::AddObject(id, entry) if id == table.id && !live.is_dropped => {
-                    live.objects.push(self.live_object(entry));
-                }
-                Edit::RemoveObject(id, object) if id == table.id => {
-                    let is_it = |other: &mut Arc<LiveObject>| other.entry.id == object;
-                    removed.extend(live.objects.extract_if(.., is_it));
-                }
-                _ => {}
-            }
+        let mut replaced = Vec::new();
+        if let Some((objects, gone)) = following {
+            (live.objects, replaced) = (objects, gone);
         }
-        live.objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
         live.count_bytes();
         drop(live);
-        self.graveyard.watch(&removed);
+        self.graveyard.watch(&replaced);
         self.rows_left();
     }
 }

@@ -91,7 +91,8 @@ fn snapshot(object: LiveObject, fields: &[(FieldId, FieldType)]) -> Option<Table
         let key = sensors.intern_key(0, &format!("s{sensor}")).ok()?;
         sensors.intern(&[key]).ok()?;
     }
-    let sources = Sources { objects: vec![Arc::new(object)], ..Sources::default() };
+    let sources =
+        Sources { objects: [Arc::new(object)].into_iter().collect(), ..Sources::default() };
     Some(TableSnapshot::new(Arc::new(schema), sensors.view(), sources))
 }
 

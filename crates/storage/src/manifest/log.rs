@@ -76,6 +76,11 @@ impl<S: LogState> ManifestLog<S> {
         })
     }
 
+    /// The default state, at version 0: what is on `io` is not read before [`ManifestLog::refresh`].
+    pub(crate) fn unread(io: Arc<dyn ObjectIo>) -> Self {
+        Self { io, state: Arc::new(S::default()), version: 0, checkpoint: 0, failed: false }
+    }
+
     /// The state. Whoever holds it sees no later changes.
     pub(crate) fn state(&self) -> &Arc<S> {
         &self.state
@@ -148,11 +153,15 @@ impl<S: LogState> ManifestLog<S> {
         if latest <= before {
             return Ok(false);
         }
-        if let Ok(state) = follow(&*self.io, S::clone(&self.state), before, latest) {
+        let is_near = latest - before <= CHECKPOINT_DELTAS;
+        let following = is_near
+            .then(|| follow(&*self.io, S::clone(&self.state), before, latest))
+            .and_then(Result::ok);
+        if let Some(state) = following {
             self.state = Arc::new(state);
             self.version = latest;
         } else {
-            // What was next is deleted already, because the writer is far ahead.
+            // The writer is far ahead: a checkpoint is nearer, and what was next may be deleted already.
             let loaded = load(&*self.io)?;
             self.state = Arc::new(loaded.state);
             self.version = loaded.version;

@@ -6,8 +6,8 @@ use super::parts::Sources;
 
 /// The rows of a table within `time`, about: those of each place lie evenly in its time.
 pub(super) fn rows_about(sources: &Sources, time: &TimeRange) -> f64 {
-    let objects =
-        sources.objects.iter().map(|object| (object.entry.time, object.entry.rows as f64));
+    let objects = sources.objects.within(time);
+    let objects = objects.map(|object| (object.entry.time, object.entry.rows as f64));
     let runs = sources.runs.iter().map(|run| (run.range, run.rows() as f64));
     objects.chain(runs).map(|(span, rows)| rows * share(&span, time)).sum()
 }

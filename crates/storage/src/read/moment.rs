@@ -69,7 +69,7 @@ pub(super) fn at(
 ) -> Result<SensorValues> {
     let mut moments = Moments::new(sources, sensors, field);
     let moment = TimeRange::new(time_ns, time_ns);
-    if sources.objects.iter().any(|object| object.entry.time.overlaps(&moment)) {
+    if sources.objects.within(&moment).next().is_some() {
         moments.look_up(&moment)?;
     } else {
         let mut runs: Vec<&Arc<Run>> =

@@ -9,6 +9,7 @@ use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 use super::chunk::PlacedChunk;
 use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
+use super::objects::Objects;
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
 use crate::kv::Run;
@@ -43,7 +44,7 @@ impl LiveObject {
 pub(crate) struct Sources {
     /// In the order of their writes.
     pub(crate) runs: Vec<Arc<Run>>,
-    pub(crate) objects: Vec<Arc<LiveObject>>,
+    pub(crate) objects: Objects,
     pub(crate) deletes: Arc<Deletes>,
 }
 
@@ -101,11 +102,9 @@ impl Sources {
         wanted: Wanted<'_>,
     ) -> Result<()> {
         let is_wanted = |object: &&Arc<LiveObject>| {
-            object.entry.time.overlaps(range)
-                && !object.segment.is_open()
-                && sensors.has_one_of(&object.sensors())
+            !object.segment.is_open() && sensors.has_one_of(&object.sensors())
         };
-        let closed: Vec<&Arc<LiveObject>> = self.objects.iter().filter(is_wanted).collect();
+        let closed: Vec<&Arc<LiveObject>> = self.objects.within(range).filter(is_wanted).collect();
         if closed.is_empty() || sensors.len() == 0 {
             return Ok(());
         }
@@ -146,16 +145,13 @@ impl Sources {
 
     /// Whether no two places have the same reading within `range`.
     pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
-        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
-        self.objects.iter().filter(within).all(|object| object.entry.is_distinct)
+        self.objects.within(range).all(|object| object.entry.is_distinct)
             && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct)
     }
 
     /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
     pub(super) fn apart(&self, range: &TimeRange) -> (Vec<Self>, Self) {
-        let within = |object: &&Arc<LiveObject>| object.entry.time.overlaps(range);
-        let mut objects: Vec<&Arc<LiveObject>> = self.objects.iter().filter(within).collect();
-        objects.sort_by_key(|object| object.entry.time.first_ns);
+        let objects: Vec<&Arc<LiveObject>> = self.objects.within(range).collect();
         let runs = self.runs.iter().filter(|run| run.range.overlaps(range));
         let runs: Vec<Arc<Run>> = runs.cloned().collect();
         let are_distinct = self.are_distinct(range);
@@ -175,14 +171,15 @@ impl Sources {
                 }
             }
         }
-        let with = |objects: Vec<Arc<LiveObject>>, runs: Vec<Arc<Run>>| Self {
+        let with = |objects: Objects, runs: Vec<Arc<Run>>| Self {
             runs,
             objects,
             deletes: Arc::clone(&self.deletes),
         };
         let (others, alone): (Vec<_>, Vec<_>) =
             objects.into_iter().zip(meets).partition(|one| one.1);
-        let alone = alone.into_iter().map(|(object, _)| with(vec![Arc::clone(object)], Vec::new()));
+        let only = |object: &Arc<LiveObject>| std::iter::once(Arc::clone(object)).collect();
+        let alone = alone.into_iter().map(|(object, _)| with(only(object), Vec::new()));
         let others = others.into_iter().map(|(object, _)| Arc::clone(object)).collect();
         (alone.collect(), with(others, runs))
     }
@@ -206,7 +203,8 @@ impl Sources {
     ) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         near.0.resize(self.objects.len(), None);
-        for (object, near) in self.objects.iter().zip(&mut near.0) {
+        for place in self.objects.places_within(range) {
+            let (object, near) = (&self.objects[place], &mut near.0[place]);
             self.object_parts(object, sensor, range, near, &mut parts)?;
         }
         for run in self.runs.iter().filter(|run| run.range.overlaps(range)) {

@@ -15,7 +15,8 @@ use tidefall_types::{Result, TimeRange};
 
 use super::deletes::Deletes;
 use super::fetch::Fetched;
-use super::parts::{LiveObject, Sources};
+use super::objects::Objects;
+use super::parts::Sources;
 use super::request::ReadStats;
 use crate::kv::{Run, order_of};
 
@@ -88,7 +89,7 @@ impl Sources {
     /// Of some places those that may hold rows of some sensors within a stretch of time.
     pub(crate) fn near<'a>(
         runs: impl Iterator<Item = &'a Arc<Run>>,
-        objects: &[Arc<LiveObject>],
+        objects: &Objects,
         deletes: &Arc<Deletes>,
         (sensors, time): (&RangeInclusive<u32>, &TimeRange),
     ) -> Self {
@@ -96,10 +97,7 @@ impl Sources {
             other.start() <= sensors.end() && sensors.start() <= other.end()
         };
         let runs = runs.filter(|run| run.range.overlaps(time) && overlaps(&run.sensors));
-        let objects = objects.iter().filter(|object| {
-            let entry = &object.entry;
-            entry.time.overlaps(time) && overlaps(&(entry.first_sensor..=entry.last_sensor))
-        });
+        let objects = objects.within(time).filter(|object| overlaps(&object.sensors()));
         Self {
             runs: runs.cloned().collect(),
             objects: objects.cloned().collect(),

@@ -103,10 +103,9 @@ fn reads_rows(sources: &Sources, request: &AggregateRequest) -> Result<bool> {
         return Ok(true);
     }
     let Some(bin) = request.bin else { return Ok(false) };
-    let objects = sources.objects.iter().filter(|object| {
-        object.entry.time.overlaps(&request.time)
-            && request.sensors.as_slice().has_one_of(&object.sensors())
-    });
+    let sensors = request.sensors.as_slice();
+    let objects = sources.objects.within(&request.time);
+    let objects = objects.filter(|object| sensors.has_one_of(&object.sensors()));
     for object in objects {
         let block_ns = object.segment.block_ns()?;
         if bin.width_ns % block_ns != 0 || bin.origin_ns % block_ns != 0 {

@@ -53,7 +53,7 @@ pub(super) fn sweep(
     accumulator: &mut Accumulator,
 ) -> Result<Swept> {
     let mut swept = Swept::default();
-    for object in &alone.objects {
+    for object in alone.objects.iter() {
         let share = share.within(&object.sensors());
         let (Some(first), Some(last)) = (share.sensors.first(), share.sensors.last()) else {
             continue;

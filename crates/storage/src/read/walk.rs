@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
     /// Goes through what `sources` have of a question about `fields`.
     pub(super) fn new(sources: &'a Sources, fields: &'a [FieldId], asked: Asked<'a>) -> Self {
         let time = asked.time;
-        let objects = sources.objects.iter().filter(|object| object.entry.time.overlaps(&time));
+        let objects = sources.objects.within(&time);
         let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
         let run_walk = |run: &'a Arc<Run>| {
             let deletes = sources.deletes.within(run.range);

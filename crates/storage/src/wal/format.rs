@@ -121,7 +121,7 @@ impl Part {
 /// What stands in front of the body of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    body_crc: u32,
+    pub(super) body_crc: u32,
     pub(super) body_bytes: usize,
     pub(super) records: u32,
     pub(super) part: Part,

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
+pub(crate) use replay::LogTail;
 pub use replay::{Record, Replay};
 pub(crate) use salvage::{Found, Gap, NewLog, salvage};
 

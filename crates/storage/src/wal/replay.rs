@@ -17,6 +17,18 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
+/// What a log ends with. Two that end with the same have the same records: a writer on a full disk takes records back, and
+/// writes others in their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogTail {
+    /// The number of its last file.
+    file: u64,
+    /// Where the valid part of that ends.
+    end: u64,
+    /// A checksum of that part.
+    crc: u32,
+}
+
 /// The records of a log from a given one on, in order. It holds one frame and one record in memory at a time,
 /// and ends after the first error.
 #[derive(Debug)]
@@ -30,7 +42,7 @@ pub struct Replay {
     // The pieces of a record that has not ended yet.
     pieces: Vec<u8>,
     cursor: RecordCursor,
-    tail: Option<(u64, u64)>,
+    tail: Option<LogTail>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +64,8 @@ impl Replay {
         Ok(Self::new(disk, from, &survey(&**disk, from)?))
     }
 
-    /// The number of the last file and where its valid part ended when it was looked at.
-    pub(crate) fn tail(&self) -> Option<(u64, u64)> {
+    /// Where the log ended when it was looked at; nowhere when there was none.
+    pub(crate) fn tail(&self) -> Option<LogTail> {
         self.tail
     }
 
@@ -73,7 +85,11 @@ impl Replay {
             body_at: 0,
             pieces: Vec::new(),
             cursor: RecordCursor::new(Seq(0)),
-            tail: last.zip(survey.tail.map(|tail| tail.end)),
+            tail: last.zip(survey.tail).map(|(file, tail)| LogTail {
+                file,
+                end: tail.end,
+                crc: tail.crc,
+            }),
         }
     }
 

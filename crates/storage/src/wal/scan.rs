@@ -77,6 +77,8 @@ pub(super) struct Tail {
     pub(super) sealed: bool,
     /// Behind the last record.
     pub(super) next_seq: Seq,
+    /// A checksum of all valid frames up to the end.
+    pub(super) crc: u32,
 }
 
 /// Looks at all headers that matter for records from `from` on, and at all of the last file.
@@ -185,13 +187,16 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
 /// follows must not be thrown away. A record of which not all pieces are there is torn as a whole.
 fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
     let mut frames = FrameReader::new(disk, log, log.size)?;
-    let mut tail = Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq };
+    let mut tail =
+        Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq, crc: 0 };
+    let mut crc = 0;
     let mut records = RecordCursor::new(tail.next_seq);
     let mut body = Vec::new();
     while !tail.sealed {
         match frames.next_frame(&mut body)? {
             Some(Frame::Valid { head, offset }) => {
                 records.enter(&frames.name, &head, offset)?;
+                crc = crc32c::crc32c_append(crc, &head.body_crc.to_le_bytes());
                 let mut rest = &body[..];
                 while !rest.is_empty() {
                     (_, rest) = records.next(&frames.name, rest)?;
@@ -201,6 +206,7 @@ fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
                         end: frames.offset,
                         sealed: head.is_seal(),
                         next_seq: records.next_seq,
+                        crc,
                     };
                 }
             }

@@ -12,6 +12,7 @@ mod faults;
 mod files;
 mod floats;
 mod folding;
+mod following;
 mod formats;
 mod full;
 mod fuzz;

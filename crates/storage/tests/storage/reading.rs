@@ -145,30 +145,55 @@ fn check(found: &[(i64, i64)], acknowledged: i64, what: &str) {
 /// A writer whose readings are in objects and in the log.
 fn busy_writer() -> Writer {
     let mut writer = Writer::new();
+    make_busy(&mut writer);
+    writer
+}
+
+/// Returns the number of its rows.
+fn make_busy(writer: &mut Writer) -> i64 {
     for _ in 0..2 {
         (0..3).for_each(|_| writer.write());
         writer.db().flush().unwrap();
     }
     (0..3).for_each(|_| writer.write());
-    writer
+    writer.rows
 }
 
-/// Opens and reads while, before one operation of the reader's, its writer does something. Returns whether there
+/// Whether somebody opens a database, or has it open and wants to see what is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    New,
+    Again,
+}
+
+/// Opens, or refreshes, and reads while, before one operation of the reader's, its writer does something. Returns whether there
 /// was such an operation.
-fn read_beside(deed: Deed, at: u64) -> bool {
-    let writer = busy_writer();
-    let acknowledged = writer.rows;
+fn read_beside(comes: Comes, deed: Deed, at: u64) -> bool {
+    let writer = if comes == Comes::New { busy_writer() } else { Writer::new() };
     let (disk, options) = (writer.disk.clone(), writer.options());
     let operations = Arc::new(AtomicU64::new(0));
-    let (writer, count) = (Mutex::new(writer), Arc::clone(&operations));
-    let hooked = HookDisk::new(disk, move |_, _| {
-        if count.fetch_add(1, Ordering::Relaxed) == at {
-            deed.1(&mut writer.lock().unwrap());
+    let (writer, count) = (Arc::new(Mutex::new(writer)), Arc::clone(&operations));
+    // Nothing is done before the reader is there.
+    let is_watched = Arc::new(AtomicBool::new(comes == Comes::New));
+    let hooked = HookDisk::new(disk, {
+        let (writer, is_watched) = (Arc::clone(&writer), Arc::clone(&is_watched));
+        move |_, _| {
+            if is_watched.load(Ordering::Relaxed) && count.fetch_add(1, Ordering::Relaxed) == at {
+                deed.1(&mut writer.lock().unwrap());
+            }
         }
     });
-    let what = format!("the writer {} before operation {at} of the reader", deed.0);
+    let what =
+        format!("the writer {} before operation {at} of the reader that comes {comes:?}", deed.0);
+    let mut acknowledged = writer.lock().unwrap().rows;
     let reader = Db::open_read_only_on(Arc::new(hooked), options)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
+    if comes == Comes::Again {
+        acknowledged = make_busy(&mut writer.lock().unwrap());
+        is_watched.store(true, Ordering::Relaxed);
+        let is_new = reader.refresh().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(is_new, "{what}");
+    }
     check(&read(&reader, "plant"), acknowledged, &what);
     operations.load(Ordering::Relaxed) > at
 }
@@ -177,9 +202,11 @@ fn read_beside(deed: Deed, at: u64) -> bool {
 fn whatever_the_writer_does_meanwhile_a_reader_sees_all_that_was_acknowledged() {
     let mut operations = 0;
     for deed in DEEDS {
-        let last = (0..).find(|at| !read_beside(deed, *at)).unwrap();
-        assert!(last > 10, "only {last} operations");
-        operations += last;
+        for comes in [Comes::New, Comes::Again] {
+            let last = (0..).find(|at| !read_beside(comes, deed, *at)).unwrap();
+            assert!(last > 10, "only {last} operations");
+            operations += last;
+        }
     }
     println!("{} deeds before each of {operations} operations of a reader", DEEDS.len());
 }

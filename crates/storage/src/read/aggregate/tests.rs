@@ -8,7 +8,7 @@ use tidefall_types::{NS_PER_HOUR, NS_PER_MINUTE, ObjectId, Seq, TableId};
 
 use super::*;
 use crate::manifest::{Model, ObjectEntry};
-use crate::read::{Bin, LiveTombstone};
+use crate::read::{Bin, LiveTombstone, Objects};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, EncodeParams, Stretch, encode_piece};
 use crate::segment::{Segment, SegmentCaches, SegmentWriter};
@@ -118,7 +118,7 @@ fn a_block_within_the_gap_of_another_counts_once() {
     for start in inner_starts {
         let inner: Vec<Row> = rows(start, 10).collect();
         let both: Vec<Row> = outer.iter().chain(&inner).copied().collect();
-        let objects = vec![object(1, &outer), object(2, &inner)];
+        let objects: Objects = [object(1, &outer), object(2, &inner)].into_iter().collect();
         let cases = [TimeRange::ALL, cut].into_iter().flat_map(|time| {
             [None, minutes, days]
                 .into_iter()

@@ -1,0 +1,169 @@
+//! Databases that are opened only for reading, and follow their writer: after a refresh they show what it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::{Ack, Db, DbOptions};
+use tidefall_types::{Clock, ErrorKind, FieldId, ManualClock, TimeRange};
+
+use crate::asking::{ask, open, options, read_all};
+use crate::history::{Op, START_NS, TABLES, requests};
+use crate::hooks::{Does, HookDisk};
+use crate::small::{load, read, write};
+use crate::{checked, rounds};
+
+fn follow(disk: &MemDisk, clock: &Arc<ManualClock>) -> Db {
+    Db::open_read_only_on(Arc::new(disk.clone()), options(clock)).unwrap()
+}
+
+/// Held against the writer, which has been held against models.
+#[test]
+fn after_a_refresh_a_reader_shows_what_its_writer_has() {
+    let (mut refreshed, mut advanced) = (0, 0);
+    for seed in 0..rounds(40) {
+        let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(START_NS)));
+        let mut writer = Some(open(disk.clone(), &clock).unwrap());
+        let readers = [follow(&disk, &clock), follow(&disk, &clock)];
+        for (number, op) in requests(seed, 60).into_iter().enumerate() {
+            // What is only in the memory of the writer nobody else can see.
+            let op = match op {
+                Op::Write(table, rows, _) => Op::Write(table, rows, Ack::Durable),
+                op => op,
+            };
+            match op {
+                Op::Wait(pause_ns) => clock.set(clock.now_ns() + pause_ns),
+                Op::Reopen => {
+                    // A killed process leaves everything as it is.
+                    std::mem::forget(writer.take().filter(|_| number % 2 == 0));
+                    writer = Some(open(disk.clone(), &clock).unwrap());
+                }
+                _ => drop(ask(writer.as_ref().unwrap(), &op).map(Result::unwrap)),
+            }
+            let expected = read_all(writer.as_ref().unwrap(), &TABLES).unwrap();
+            // One of them always, the other once in a while.
+            let due = if number % 7 == 6 { &readers[..] } else { &readers[..1] };
+            for reader in due {
+                advanced += usize::from(reader.refresh().unwrap());
+                refreshed += 1;
+                let place = || format!("seed {seed}, {number}: {op:?}");
+                checked(|| assert_eq!(read_all(reader, &TABLES).unwrap(), expected), place);
+                assert!(!reader.refresh().unwrap(), "{}: nothing is new", place());
+            }
+        }
+    }
+    println!("{refreshed} refreshes, {advanced} of them found something new");
+    assert!(advanced > refreshed / 2);
+}
+
+/// What a refresh brings changes nothing for who reads already.
+#[test]
+fn a_snapshot_stays_as_it_is() {
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(START_NS)));
+    let writer = open(disk.clone(), &clock).unwrap();
+    write(&writer, "plant", &[(1, 1), (2, 2)]);
+    writer.flush().unwrap();
+    write(&writer, "plant", &[(3, 3)]);
+    let reader = follow(&disk, &clock);
+    let before = reader.snapshot("plant").unwrap();
+    assert_eq!(before.rows_max(), 3);
+    write(&writer, "plant", &[(2, 20), (4, 4)]);
+    writer.flush().unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(before.rows_max(), 3);
+    assert_eq!(read(&reader, "plant"), [(1, 1), (2, 20), (3, 3), (4, 4)]);
+    writer.drop_table("plant").unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(before.rows_max(), 3);
+    assert_eq!(reader.snapshot("plant").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// Their footers, indexes and metrics would have to be read again.
+#[test]
+fn objects_that_stay_are_not_opened_again() {
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(START_NS)));
+    let writer = open(disk.clone(), &clock).unwrap();
+    load(&writer, "plant", &[(1, 1), (2, 2)]);
+    load(&writer, "yard", &[(1, 1)]);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reads);
+    let hooked = HookDisk::new(disk.clone(), move |does, name| {
+        if does == Does::Read && name.starts_with("objects/") && !name.ends_with("sensors") {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let reader = Db::open_read_only_on(Arc::new(hooked), options(&clock)).unwrap();
+    let reads_of = |act: &dyn Fn()| {
+        let before = reads.load(Ordering::Relaxed);
+        act();
+        reads.load(Ordering::Relaxed) - before
+    };
+    let all = || {
+        let snapshot = reader.snapshot("plant").unwrap();
+        let frame = snapshot.read_frame::<i64>(&[0], &TimeRange::ALL, FieldId(0)).unwrap();
+        assert_eq!(frame.time.len(), 2);
+    };
+    assert!(reads_of(&all) > 1);
+    let again = reads_of(&all);
+    for number in 0..3 {
+        write(&writer, "yard", &[(5 + number, 1)]);
+        if number == 1 {
+            writer.flush().unwrap();
+        }
+        assert_eq!(reads_of(&|| assert!(reader.refresh().unwrap())), 0);
+        assert_eq!(reads_of(&all), again, "only pages are read again");
+    }
+}
+
+/// What was shown before is shown still.
+#[test]
+fn a_refresh_that_fails_changes_nothing() {
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(START_NS)));
+    let writer = open(disk.clone(), &clock).unwrap();
+    write(&writer, "plant", &[(1, 1)]);
+    let faulty = FaultDisk::new(Arc::new(disk.clone()), 0);
+    let reader = Db::open_read_only_on(Arc::new(faulty.clone()), options(&clock)).unwrap();
+    write(&writer, "plant", &[(2, 2)]);
+    writer.flush().unwrap();
+    write(&writer, "plant", &[(3, 3)]);
+    let mut failed = 0;
+    for skip in 0.. {
+        faulty.arm(Fault::ReadError, skip, Times::Always);
+        let refreshed = reader.refresh();
+        faulty.disarm();
+        let shown = read(&reader, "plant");
+        match refreshed {
+            Ok(_) => {
+                assert_eq!(shown, [(1, 1), (2, 2), (3, 3)]);
+                break;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                assert_eq!(shown, [(1, 1)]);
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 3, "{failed}");
+}
+
+/// It is as it is.
+#[test]
+fn a_database_that_is_written_has_nothing_to_refresh() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Db::open(dir.path(), DbOptions::default()).unwrap();
+    write(&writer, "plant", &[(1, 1)]);
+    assert!(!writer.refresh().unwrap());
+    let reader = Db::open_shared(dir.path(), DbOptions::default()).unwrap();
+    write(&writer, "plant", &[(2, 2)]);
+    assert_eq!(read(&reader, "plant"), [(1, 1)]);
+    assert!(reader.refresh().unwrap());
+    assert_eq!(read(&reader, "plant"), [(1, 1), (2, 2)]);
+    writer.close().unwrap();
+    // A database that ends is shown as it ended, and so is one that another process goes on with.
+    reader.refresh().unwrap();
+    let next = Db::open(dir.path(), DbOptions::default()).unwrap();
+    write(&next, "plant", &[(3, 3)]);
+    assert!(reader.refresh().unwrap());
+    assert_eq!(read(&reader, "plant"), [(1, 1), (2, 2), (3, 3)]);
+}
