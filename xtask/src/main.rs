@@ -3,6 +3,7 @@
 //! All tasks build the whole workspace into one target directory below the home directory's cache,
 //! so that DataFusion is compiled once, with one set of features, for every checkout.
 
+mod circles;
 mod fuzz;
 mod layering;
 
@@ -75,7 +76,8 @@ impl Xtask {
 
     fn check_text(&self) -> Outcome {
         run(self.cargo().args(["fmt", "--all", "--check"]))?;
-        layering::check(&self.root)
+        layering::check(&self.root)?;
+        circles::check(&self.root)
     }
 
     fn tidy(&self) -> Outcome {

@@ -23,7 +23,8 @@
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints::{self, Effort};
+use crate::ints;
+use crate::stream::Effort;
 use crate::value::Number;
 
 const POWERS: [f64; 18] = [

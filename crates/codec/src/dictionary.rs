@@ -10,9 +10,9 @@
 use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::ints::{self, Effort};
-use crate::numeric::{self, Place};
+use crate::ints;
 use crate::outlook::{self, Distinct};
+use crate::stream::Effort;
 use crate::value::Number;
 
 /// Values must be this many times as many as the distinct ones on average.
@@ -59,14 +59,18 @@ impl<T: Number> Dictionary<T> {
         Some(Self { distinct, codes })
     }
 
-    /// The body of a page.
-    pub(crate) fn encode(&self, effort: Effort) -> Result<Vec<u8>> {
+    /// The body of a page, with what `nested` makes of the distinct values.
+    pub(crate) fn encode(
+        &self,
+        effort: Effort,
+        nested: impl Fn(&[T], Effort) -> Result<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
         // Every distinct value stands for many, so that any effort on them pays.
         let effort_distinct = match effort {
             Effort::Full => Effort::Thorough,
             effort => effort,
         };
-        let distinct = numeric::encode_nested(&self.distinct, effort_distinct, Place::Distinct)?;
+        let distinct = nested(&self.distinct, effort_distinct)?;
         let mut body = Vec::with_capacity(distinct.len() + self.codes.len());
         put_varint(&mut body, self.distinct.len() as u64);
         put_varint(&mut body, distinct.len() as u64);
@@ -76,17 +80,21 @@ impl<T: Number> Dictionary<T> {
     }
 }
 
-/// Decodes `out.len()` values.
+/// Decodes `out.len()` values, of which `nested` reads the distinct ones.
 ///
 /// # Errors
 /// `Corrupt` when the body does not hold exactly that many.
-pub(crate) fn decode<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
+pub(crate) fn decode<T: Number>(
+    body: &[u8],
+    out: &mut [T],
+    nested: impl Fn(&mut Reader<'_>, &mut [T]) -> Result<()>,
+) -> Result<()> {
     let mut reader = Reader::new(body);
     let count = reader.count("distinct values", out.len())?;
     let bytes = reader.count("bytes of distinct values", reader.remaining())?;
     let mut distinct = vec![T::NULL; count];
     let mut distinct_body = Reader::new(reader.take(bytes)?);
-    numeric::decode_nested(&mut distinct_body, &mut distinct, Place::Distinct)?;
+    nested(&mut distinct_body, &mut distinct)?;
 
     let mut codes = vec![0_u32; out.len()];
     ints::decode(&mut reader, &mut codes, |code| u32::try_from(code).unwrap_or(u32::MAX))?;

@@ -7,9 +7,10 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tidefall_types::{Error, FieldType, Result};
 
-use crate::ints::Effort;
 use crate::numeric::Place;
-use crate::page::{MAX_PAGE_ROWS, Profile, put};
+use crate::page::put;
+use crate::profile::{MAX_PAGE_ROWS, Profile};
+use crate::stream::Effort;
 use crate::validity::Validity;
 use crate::value::{Number, PageValue, with_number};
 use crate::{numeric, text};

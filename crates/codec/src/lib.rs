@@ -29,6 +29,8 @@ mod numeric;
 mod outlook;
 mod page;
 mod planes;
+mod profile;
+mod stream;
 mod text;
 mod time;
 mod trial;
@@ -40,9 +42,7 @@ mod tests;
 
 pub use builder::{ColumnBuilder, decode_into, decode_page, decode_rows_into};
 pub use encode::{encode_page, encode_slice, encode_with_each};
-pub use page::{
-    Codec, MAX_PAGE_ROWS, MAX_PAGE_TEXT_BYTES, PageInfo, Profile, check_page, page_info,
-    repair_checksum,
-};
+pub use page::{Codec, PageInfo, check_page, page_info, repair_checksum};
+pub use profile::{MAX_PAGE_ROWS, MAX_PAGE_TEXT_BYTES, Profile};
 pub use time::{TimePage, regular_step};
 pub use value::{Number, PageValue};

@@ -4,8 +4,9 @@ use tidefall_types::{FieldType, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
 use crate::dictionary::{self, Dictionary};
-use crate::ints::{self, Effort, Packing};
+use crate::ints;
 use crate::page::Codec;
+use crate::stream::{Effort, Packing};
 use crate::value::Number;
 use crate::{decimal, heavy};
 
@@ -118,7 +119,7 @@ fn encode_way<T: Number>(
         Way::Plain => encode_plain(values, effort)?,
         Way::Single(singles) => (Codec::Single, encode_nested(singles, effort, place)?),
         Way::Runs => (Codec::Runs, encode_runs(values, effort)?),
-        Way::Dictionary(dictionary) => (Codec::Dictionary, dictionary.encode(effort)?),
+        Way::Dictionary(dictionary) => (Codec::Dictionary, dictionary.encode(effort, distinct)?),
     })
 }
 
@@ -139,8 +140,12 @@ pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(&'static str, C
         all.extend(decimal_body(values, effort).map(|body| (decimal, Codec::Decimal, body)));
     }
     if let Some(dictionary) = Dictionary::of(values) {
-        all.push(("dictionary", Codec::Dictionary, dictionary.encode(Effort::Light)?));
-        all.push(("dictionary, dense", Codec::Dictionary, dictionary.encode(Effort::Full)?));
+        all.push(("dictionary", Codec::Dictionary, dictionary.encode(Effort::Light, distinct)?));
+        all.push((
+            "dictionary, dense",
+            Codec::Dictionary,
+            dictionary.encode(Effort::Full, distinct)?,
+        ));
     }
     if let Some(singles) = singles(values) {
         let body = encode_nested(&singles, Effort::Light, Place::Page)?;
@@ -223,6 +228,11 @@ pub(crate) fn encode_nested<T: Number>(
     Ok(body)
 }
 
+/// The distinct values of a dictionary.
+fn distinct<T: Number>(values: &[T], effort: Effort) -> Result<Vec<u8>> {
+    encode_nested(values, effort, Place::Distinct)
+}
+
 /// `values` in single precision, if they are doubles that all came from it and are no decimals
 /// that are shorter.
 fn singles<T: Number>(values: &[T]) -> Option<Vec<f32>> {
@@ -270,7 +280,9 @@ pub(crate) fn decode<T: Number>(
         }
         Codec::Decimal => decimal::decode(body, out.len(), 0, out),
         Codec::Runs if place.allows_runs() => decode_runs(body, out),
-        Codec::Dictionary if place.allows_dictionary() => dictionary::decode(body, out),
+        Codec::Dictionary if place.allows_dictionary() => {
+            dictionary::decode(body, out, |reader, out| decode_nested(reader, out, Place::Distinct))
+        }
         Codec::Pco => heavy::decode_pco(body, out),
         Codec::Single if T::TYPE == FieldType::F64 => decode_singles(body, out, place),
         Codec::Runs | Codec::Dictionary | Codec::Single | Codec::Zstd => {

@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use crate::bits::width_of;
-use crate::page::MAX_PAGE_ROWS;
 use crate::planes::{PLANE_BITS, plane_count};
+use crate::profile::MAX_PAGE_ROWS;
 
 /// Values in the sample, from the middle.
 const SAMPLE: usize = 1024;

@@ -3,31 +3,14 @@
 use tidefall_types::{Error, FieldType, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
+use crate::profile::MAX_PAGE_ROWS;
 use crate::validity::{Form, Validity};
-
-/// The most rows of a page: large enough to compress well, small enough that the values fit into the
-/// second-level cache while they are decoded and used.
-pub const MAX_PAGE_ROWS: usize = 8192;
-
-/// The most bytes of text in one page, so that a forged page cannot ask for more memory.
-pub const MAX_PAGE_TEXT_BYTES: usize = 256 << 20;
 
 const NULLABLE_SHIFT: u8 = 4;
 const TYPE_MASK: u8 = 0x0f;
 /// Codec and flags, which stand before the checksum.
 const BEFORE_CHECKSUM: usize = 2;
 const CHECKSUM_BYTES: usize = 4;
-
-/// What a page is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// Codecs that encode and decode at memory speed: log, run files, short columns.
-    Fast,
-    /// Also what costs little to try: metrics of long segments, of which pages are short.
-    Medium,
-    /// Also the slower codecs, where they are clearly smaller: long segments.
-    Dense,
-}
 
 /// How the values of a page are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

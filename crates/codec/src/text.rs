@@ -15,7 +15,8 @@ use tidefall_types::{Error, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
 use crate::numeric::{self, Place};
-use crate::page::{Codec, MAX_PAGE_TEXT_BYTES, Profile};
+use crate::page::Codec;
+use crate::profile::{MAX_PAGE_TEXT_BYTES, Profile};
 use crate::{heavy, ints};
 
 /// Distinct values at most, as a share of all values, for a dictionary to be tried.

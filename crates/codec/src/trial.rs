@@ -13,9 +13,9 @@
 use crate::bits::{VECTOR, width_of};
 use crate::bytes::{put_signed, put_varint, to_zigzag};
 use crate::heavy::{self, UnitSearch};
-use crate::ints::{DIFFERENCES, Effort, Extent, Packing, Series, Stream};
 use crate::outlook::{self, Cut};
 use crate::planes::{self, Numbers};
+use crate::stream::{DIFFERENCES, Effort, Extent, Packing, Series, Stream};
 
 /// On fewer values the tables of a heavy codec cannot pay.
 const MIN_VALUES: usize = 128;

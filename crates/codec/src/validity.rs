@@ -11,8 +11,9 @@ use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
 use crate::heavy;
-use crate::ints::{self, Effort};
-use crate::page::MAX_PAGE_ROWS;
+use crate::ints;
+use crate::profile::MAX_PAGE_ROWS;
+use crate::stream::Effort;
 
 /// Bitmaps below this size are not worth a Zstandard frame.
 const ZSTD_MIN_BYTES: usize = 64;

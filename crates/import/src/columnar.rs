@@ -27,8 +27,8 @@ use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch
 use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{SeenFields, SeenType, TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
+use crate::local::moments;
 use crate::retype::retype;
-use crate::zone::moments;
 use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
 /// Rows of a batch, if their texts are not too long for that.

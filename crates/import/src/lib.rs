@@ -16,6 +16,7 @@ mod columnar;
 mod csv;
 mod input;
 mod ipc;
+mod local;
 mod options;
 mod retype;
 mod tags;

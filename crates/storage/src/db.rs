@@ -8,22 +8,22 @@ use std::thread::JoinHandle;
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
-use crate::cascade::compact;
+use crate::cascade::{Effort, compact};
 use crate::engine::{Engine, to_stored};
+use crate::follower::Follower;
 use crate::ingest::commit::{Change, Commit, CommitQueue};
 use crate::ingest::record::{LogRecord, encode_delete};
 use crate::manifest::{Edit, State};
 use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use crate::panics::caught;
 use crate::read::{LiveTombstone, TableSnapshot};
-use crate::read_only::Follower;
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::steps::Step;
 use crate::store::names::{self, Mark};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
 use crate::table::Table;
 use crate::upkeep::{
-    Effort, cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
+    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
     spawn_flusher, spawn_tide,
 };
 use crate::wal::Wal;

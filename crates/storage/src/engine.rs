@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, 
 use roaring::RoaringBitmap;
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
-use crate::catalog::{SensorDictionary, object};
+use crate::catalog::SensorDictionary;
 use crate::graveyard::{Elsewhere, Graveyard};
 use crate::ingest::commit::CommitQueue;
 use crate::kv::KvBytes;
@@ -377,7 +377,7 @@ impl Engine {
             drop(sensors);
             let header = encode_header(Content::Sensors, table.id);
             let id = self.next_object_id();
-            let name = names::object(id, object::EXTENSION);
+            let name = names::object(id, names::SENSORS);
             written.note(name.clone());
             self.io.put_new(&name, &[&header, &frame])?;
             let bytes = (header.len() + frame.len()) as u64;

@@ -8,11 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::manifest::GRAVE_NS;
 use crate::read::LiveObject;
-
-/// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
-/// read what it found when it opened it.
-pub(crate) const GRAVE_NS: i64 = 60 * tidefall_types::NS_PER_SECOND;
 
 /// Who reads the database in other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::manifest::{Edit, State};
 use crate::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
 use crate::retype::wider_types;
 use crate::table::Table;
-use crate::write::{find_sensors, refuse_repeats};
+use crate::write::{find_sensors, lacks_columns, refuse_repeats};
 
 impl Db {
     /// Makes what tables and columns these writes, which are about to come one after the other with the same options,
@@ -328,11 +328,4 @@ fn add_columns_of(batch: &WriteBatch, schema: &mut TableSchema) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether a batch has columns that the table does not have.
-pub(crate) fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
-    let tags = batch.tags.iter().map(|tag| &tag.name);
-    let fields = batch.fields.iter().map(|field| &field.name);
-    tags.chain(fields).any(|name| schema.column(name).is_none())
 }

@@ -14,8 +14,11 @@
 mod cache;
 mod cascade;
 mod catalog;
+mod claims;
 mod db;
 mod engine;
+mod failed;
+mod follower;
 #[doc(hidden)]
 pub mod fuzz;
 mod gate;
@@ -54,7 +57,8 @@ pub use inspect::{ModelReport, Stats, TableReport, Work};
 pub use manifest::Model;
 pub use options::{
     Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing,
-    FieldTypes, IfExists, MEMORY_BYTES_MIN, Rewriting, Target, Unknown, WriteOptions, WriteReport,
+    FieldTypes, IfExists, MEMORY_BYTES_MIN, Rewriting, Target, Unknown, VerifyReport, WriteOptions,
+    WriteReport,
 };
 pub use parallel::{cores, spread, threads_for};
 pub use read::{
@@ -64,4 +68,3 @@ pub use read::{
 };
 pub use repair::{Loss, Repair, RepairReport};
 pub use uncounted::Uncounted;
-pub use verify::VerifyReport;

@@ -199,3 +199,16 @@ impl std::ops::AddAssign for CascadeReport {
         self.rows_dropped += other.rows_dropped;
     }
 }
+
+/// What a verification has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Objects read: segments, sensors, and the manifest.
+    pub objects: u64,
+    /// Rows read.
+    pub rows: u64,
+    /// Blocks of metrics read; the rows that they count must be those of the index.
+    pub blocks: u64,
+    /// What is wrong, one entry for each object and sensor.
+    pub damages: Vec<Error>,
+}

@@ -14,10 +14,9 @@ use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::manifest::{State, TableState};
 use crate::read::Objects;
-use crate::repair::{ADVICE, keep_aside};
 use crate::rows::gather;
 use crate::store::names::{self, Mark};
-use crate::store::{Disk, ObjectIo};
+use crate::store::{ADVICE, Disk, ObjectIo, keep_aside};
 use crate::table::Table;
 use crate::wal::{Record, Replay};
 

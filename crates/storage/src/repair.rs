@@ -29,14 +29,10 @@ use crate::options::DbOptions;
 use crate::recovery::{check_new, check_table, load_tables, pick_rows, seq_behind, strays};
 use crate::store::names::{self, Mark};
 use crate::store::{
-    DirLock, Disk, DiskEntry, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure,
+    DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, keep_aside,
 };
 use crate::table::Table;
 use crate::wal::{Found, Gap, NewLog, Record, salvage};
-
-/// What to do about a database that does not open.
-pub(crate) const ADVICE: &str =
-    "restore it from a copy, or let `tidefall repair` tell what can be kept without it";
 
 /// What to do about damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -439,32 +435,6 @@ fn mend(
         disk.sync_dir(names::WAL_DIR)?;
     }
     Ok(kept_in)
-}
-
-/// Gives files a second name in a directory of their own, durably. Those that are missing are passed over.
-pub(crate) fn keep_aside(disk: &dyn Disk, files: impl Iterator<Item = String>) -> Result<String> {
-    let mut taken = 0;
-    for entry in disk.list(names::DAMAGED_DIR)? {
-        if let DiskEntry::Dir(name) = entry {
-            taken = taken.max(names::parse_damaged_dir(&name).unwrap_or(0));
-        }
-    }
-    let dir = names::damaged_dir(taken + 1);
-    let mut dirs = Vec::new();
-    for name in files {
-        let aside = format!("{dir}/{name}");
-        let parent = names::parent(&aside).to_owned();
-        if !dirs.contains(&parent) {
-            disk.create_dir(&parent)?;
-            dirs.push(parent);
-        }
-        match disk.link(&name, &aside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    dirs.iter().try_for_each(|dir| disk.sync_dir(dir))?;
-    Ok(dir)
 }
 
 #[cfg(test)]

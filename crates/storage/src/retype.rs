@@ -19,7 +19,8 @@ use tidefall_types::{
 };
 
 use crate::Db;
-use crate::cascade::{Boundaries, Claim, Take, drain, retype};
+use crate::cascade::{Boundaries, Take, drain, retype};
+use crate::claims::Claim;
 use crate::engine::Engine;
 use crate::ingest::{all_fit, recast, unknown_column};
 use crate::manifest::{Drained, Edit};
@@ -224,7 +225,7 @@ impl<'a> Retyping<'a> {
         self.before = self.table.schema();
         self.after = changed(&self.before, &self.changes);
         objects.retain(|object| !self.table.claims.has(object));
-        let Some(claim) = self.table.claims.claim(&objects, self.table) else { return Ok(None) };
+        let Some(claim) = self.table.claim(&objects) else { return Ok(None) };
         self.claims.push(claim);
         let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
         let (from, to): (Vec<_>, Vec<_>) = (types(&self.before), types(&self.after));

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_types::{Error, Result, TableId, TableSchema};
 
-use crate::cascade::{Claims, Failed};
 use crate::catalog::SensorDictionary;
+use crate::claims::{Claim, Claims};
+use crate::failed::Failed;
 use crate::gate::Gate;
 use crate::kv::{Held, KvBytes, Newest, Run, Together};
 use crate::manifest::Model;
@@ -143,6 +144,11 @@ impl Table {
     /// Locks what tells whether rows are new, which is asked for each write in the order of writes.
     pub(crate) fn newest(&self) -> MutexGuard<'_, Newest> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims objects, all or none: none if somebody has one of them, or if it is not live any more.
+    pub(crate) fn claim(&self, objects: &[Arc<LiveObject>]) -> Option<Claim<'_>> {
+        self.claims.claim(objects, || self.live().objects.clone())
     }
 
     /// Everything that readers may see now.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidefall_types::{Error, ErrorKind, Result};
 
 use crate::cascade::{
-    Boundaries, Outcome, Take, compact_once, drain, kv_to_short, look_again, short_to_long,
+    Boundaries, Effort, Outcome, Take, compact_once, drain, kv_to_short, look_again, short_to_long,
 };
 use crate::engine::{Alarm, Engine};
 use crate::manifest::Edit;
@@ -66,15 +66,6 @@ pub(crate) fn for_all(
         }
     }
     failure.map_or(Ok(report), Err)
-}
-
-/// How much is written anew so that readings are found in few places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// What is worth it.
-    Some,
-    /// All that may be.
-    All,
 }
 
 /// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless

@@ -1,28 +1,16 @@
 //! Reads everything and checks it: checksums, and that manifest, index, pages and metrics agree on how
 //! many rows there are.
 
-use tidefall_types::{Error, Result};
+use tidefall_types::Result;
 
 use crate::Db;
 use crate::catalog::SensorDictionary;
 use crate::catalog::object::read_sensors;
 use crate::engine::Engine;
 use crate::manifest::SensorObject;
+use crate::options::VerifyReport;
 use crate::store::check_size;
 use crate::table::Table;
-
-/// What was found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerifyReport {
-    /// Objects read: segments, sensors, and the manifest.
-    pub objects: u64,
-    /// Rows read.
-    pub rows: u64,
-    /// Blocks of metrics read; the rows that they count must be those of the index.
-    pub blocks: u64,
-    /// What is wrong, one entry for each object and sensor.
-    pub damages: Vec<Error>,
-}
 
 impl Db {
     /// Reads every object that the manifest names, and the manifest, and checks them. The log is

@@ -17,7 +17,6 @@ use crate::gate::Pass;
 use crate::ingest::commit::{Change, Commit, Done};
 use crate::ingest::record::LogRecord;
 use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
-use crate::lacking::lacks_columns;
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::Repeats;
 use crate::retype::{columns_of, columns_of_series};
@@ -331,6 +330,13 @@ pub(crate) fn find_sensors(table: &Table, batch: &WriteBatch) -> Result<Vec<u32>
     let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
     let found = sensors_of_rows(&schema, batch, |values| sensors.find_or_add(values).map(Some))?;
     found.ok_or_else(|| Error::invalid("a sensor was not found"))
+}
+
+/// Whether a batch has columns that the table does not have.
+pub(crate) fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
+    let tags = batch.tags.iter().map(|tag| &tag.name);
+    let fields = batch.fields.iter().map(|field| &field.name);
+    tags.chain(fields).any(|name| schema.column(name).is_none())
 }
 
 /// The report of a write that is done, which does not say what was replaced where that is to be counted.

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::kv::{Run, sort_runs};
 use crate::manifest::{Drained, Edit};
 use crate::options::CascadeReport;
-use crate::read::{Deletes, Sources};
+use crate::read::Deletes;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -121,14 +121,4 @@ fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>
         hiding.within(TimeRange::new(time, time)).any(|delete| delete.hides(sensor))
     };
     Ok(run.without(is_hidden)?.map(Arc::new))
-}
-
-/// A view of some objects only, for rewriting them.
-pub(super) fn only(objects: Vec<Arc<crate::read::LiveObject>>, deletes: Arc<Deletes>) -> Sources {
-    Sources { runs: Vec::new(), objects: objects.into_iter().collect(), deletes }
-}
-
-/// The latest write among objects.
-pub(super) fn last_seq(objects: &[Arc<crate::read::LiveObject>]) -> Seq {
-    objects.iter().map(|object| object.entry.last_seq).max().unwrap_or_default()
 }

@@ -1,10 +1,8 @@
-//! Objects that could not be read when they were to become others. They stay as they are until something changes, and keep none
-//! but themselves from falling.
+//! Objects that cannot be read keep none but themselves from falling.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tidefall_types::{Error, ErrorKind, ObjectId, Result};
+use tidefall_types::{Error, ErrorKind, Result};
 
 use super::order::{has_writes_between, parts_around};
 use crate::options::CascadeReport;
@@ -12,56 +10,11 @@ use crate::panics::caught;
 use crate::read::LiveObject;
 use crate::table::Table;
 
-/// The objects of a table that could not be read, and why.
-#[derive(Debug, Default)]
-pub(crate) struct Failed(Mutex<BTreeMap<ObjectId, Error>>);
-
 /// What steps have come to of which each is taken whatever became of those before it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     report: CascadeReport,
     failure: Option<Error>,
-}
-
-impl Failed {
-    /// Tries all of them again: somebody asks for it, who may have put a file back.
-    pub(crate) fn forget(&self) {
-        self.lock().clear();
-    }
-
-    /// Tries those again that a disk may read when it is well. What is damaged once stays so.
-    fn forget_passing(&self) {
-        self.lock().retain(|_, error| error.kind() == ErrorKind::Corrupt);
-    }
-
-    /// Notes which of some objects an error names. Returns whether it is one of them.
-    fn note(&self, objects: &[Arc<LiveObject>], error: &Error) -> bool {
-        // Every error of reading an object has the object's name in it.
-        let is_named = |object: &&Arc<LiveObject>| error.message().contains(object.segment.name());
-        let named = objects.iter().find(is_named);
-        named.is_some_and(|object| self.lock().insert(object.entry.id, error.clone()).is_none())
-    }
-
-    /// Whether an object could not be read.
-    pub(super) fn has(&self, object: &LiveObject) -> bool {
-        self.error(object).is_some()
-    }
-
-    fn error(&self, object: &LiveObject) -> Option<Error> {
-        self.lock().get(&object.entry.id).cloned()
-    }
-
-    /// Of some objects those that could not be read; the others are forgotten.
-    fn among(&self, objects: &[Arc<LiveObject>]) -> Vec<Arc<LiveObject>> {
-        let mut failed = self.lock();
-        failed.retain(|id, _| objects.iter().any(|object| object.entry.id == *id));
-        let has_failed = |object: &&Arc<LiveObject>| failed.contains_key(&object.entry.id);
-        objects.iter().filter(has_failed).cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Error>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Outcome {
@@ -135,7 +88,7 @@ pub(super) fn write_group(
             continue;
         }
         // Others may be laying it together already.
-        let Some(claim) = table.claims.claim(part, table) else { continue };
+        let Some(claim) = table.claim(part) else { continue };
         if has_writes_between(part, table) {
             continue;
         }
@@ -160,7 +113,7 @@ pub(super) fn write_alone(
     if let Some(error) = table.failed.error(object) {
         return Err(error);
     }
-    let Some(_claim) = table.claims.claim(std::slice::from_ref(object), table) else {
+    let Some(_claim) = table.claim(std::slice::from_ref(object)) else {
         return Ok(None);
     };
     let written = caught(write);

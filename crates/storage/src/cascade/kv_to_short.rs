@@ -6,20 +6,27 @@ use std::sync::Arc;
 use tidefall_types::{Day, Result, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::drain::only;
 use super::failed::{Outcome, write_group};
 use super::order::with_writes_between;
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Model;
-use crate::read::{Deletes, Fetched, LiveObject, ReadStats, SensorStream};
+use crate::read::{Fetched, LiveObject, ReadStats, SensorStream, Sources};
 use crate::table::Table;
-use crate::upkeep::Effort;
 
 /// Of days with so many bytes at most all parts are laid together, however few rows came late.
 const FEW_BYTES: u64 = 16 << 20;
 /// Of others, when what is to be laid into the largest part has this share of its bytes.
 const WORTH_SHARE: u64 = 8;
+
+/// How much is written anew so that readings are found in few places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// What is worth it.
+    Some,
+    /// All that may be.
+    All,
+}
 
 /// Moves run files whose rows have come of age, and folds days that have several parts: all of them, or where much comes together
 /// for what is written.
@@ -84,7 +91,7 @@ fn days_of(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
     let (stats, no_fields) = (Arc::new(ReadStats::default()), Arc::from(Vec::new()));
     let mut fetched = Fetched::default();
     for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
-        let alone = only(vec![Arc::clone(object)], Arc::new(Deletes::default()));
+        let alone = Sources::of(std::slice::from_ref(object), Arc::default());
         for position in 0..object.segment.index_block_count()? {
             let index = object.segment.index_block_at(position)?;
             for (place, &sensor) in index.sensors().iter().enumerate() {

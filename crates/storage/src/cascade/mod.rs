@@ -14,7 +14,6 @@
 //! (`failed.rs`). A crash in between leaves objects that nothing names, which the next open deletes.
 
 mod boundaries;
-mod claims;
 mod compact;
 mod drain;
 mod failed;
@@ -29,11 +28,10 @@ mod series;
 mod short_to_long;
 
 pub(crate) use boundaries::Boundaries;
-pub(crate) use claims::{Claim, Claims};
 pub(crate) use compact::{backlog, compact, compact_once};
 pub(crate) use drain::{Take, drain};
-pub(crate) use failed::{Failed, Outcome, look_again};
-pub(crate) use kv_to_short::kv_to_short;
+pub(crate) use failed::{Outcome, look_again};
+pub(crate) use kv_to_short::{Effort, kv_to_short};
 pub(crate) use load::{Loaded, load};
 pub(crate) use retention::{drop_old, retain};
 pub(crate) use retype::retype;

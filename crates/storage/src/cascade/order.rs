@@ -59,6 +59,11 @@ pub(super) fn parts_around(
     parts.into_values().collect()
 }
 
+/// The latest write among objects.
+pub(super) fn last_seq(objects: &[Arc<LiveObject>]) -> Seq {
+    objects.iter().map(|object| object.entry.last_seq).max().unwrap_or_default()
+}
+
 fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
     let seqs = || inputs.iter().map(|input| input.entry.last_seq);
     let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };

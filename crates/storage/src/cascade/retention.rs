@@ -52,7 +52,7 @@ pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRep
     let objects = table.live().objects.clone();
     let old = to_drop(&objects, limit_ns, |object| table.claims.has(object));
     // What another step takes meanwhile goes the next time.
-    let claim = (!old.is_empty()).then(|| table.claims.claim(&old, table)).flatten();
+    let claim = (!old.is_empty()).then(|| table.claim(&old)).flatten();
     if claim.is_some() {
         report.steps += 1;
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();

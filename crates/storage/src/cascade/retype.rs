@@ -6,14 +6,13 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
-use super::drain::only;
 use super::pieces::take_pieces;
 use super::rewrite::{
     EachPiece, Output, estimate, sensors_of, stretch_rows, stretches, write_in_turn, write_object,
 };
 use crate::engine::Engine;
 use crate::manifest::{Edit, ObjectEntry};
-use crate::read::{Deletes, LiveObject, ReadStats, SensorStream};
+use crate::read::{LiveObject, ReadStats, SensorStream, Sources};
 use crate::rows::SensorRows;
 use crate::segment::encode::Stretch;
 use crate::table::Table;
@@ -55,7 +54,7 @@ pub(crate) fn retype(
         }
         let inputs = std::slice::from_ref(object);
         let ObjectEntry { model, time, last_seq, .. } = object.entry;
-        let sources = only(inputs.to_vec(), Arc::new(Deletes::default()));
+        let sources = Sources::of(inputs, Arc::default());
         let sensors = sensors_of(inputs)?;
         let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;

@@ -8,14 +8,14 @@ use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
 use tidefall_types::{FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
-use super::drain::{last_seq, only};
+use super::order::last_seq;
 use super::pieces::take_pieces;
 use crate::engine::Engine;
 use crate::manifest::{Edit, Model, ObjectEntry};
 use crate::options::CascadeReport;
 use crate::panics::error_of;
 use crate::parallel::ordered;
-use crate::read::{LiveObject, ReadStats, SensorStream};
+use crate::read::{LiveObject, ReadStats, SensorStream, Sources};
 use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
 use crate::store::names;
@@ -211,7 +211,7 @@ pub(super) fn rewrite(
     let fields: Arc<[(FieldId, FieldType)]> = schema.typed_fields().into();
     let deletes = Arc::clone(&table.live().deletes);
     let last_delete = deletes.last_seq();
-    let sources = only(inputs.to_vec(), deletes);
+    let sources = Sources::of(inputs, deletes);
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());

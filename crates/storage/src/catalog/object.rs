@@ -7,9 +7,6 @@ use crate::manifest::SensorObject;
 use crate::segment::{Content, HEADER_BYTES, decode_header};
 use crate::store::{ObjectIo, of_needed_object};
 
-/// How the names of such objects end.
-pub(crate) const EXTENSION: &str = "sensors";
-
 /// The frame in the bytes of an object of `table`.
 ///
 /// # Errors

@@ -124,7 +124,7 @@ impl SensorDictionary {
         self.add_tags(stored.tags());
         let mut keys = Vec::new();
         for sensor in stored.sensors.clone() {
-            stored.next_keys(self, &mut keys)?;
+            stored.next_keys(|tag, value| self.intern_key(tag, value), &mut keys)?;
             if sensor >= self.count && self.intern(&keys)? != sensor {
                 return Err(Error::corrupt("a sensor of a table is listed twice"));
             }
@@ -139,7 +139,7 @@ impl SensorDictionary {
         self.add_tags(stored.tags());
         let (mut adopted, mut keys) = (Vec::new(), Vec::new());
         for sensor in stored.sensors.clone() {
-            stored.next_keys(self, &mut keys)?;
+            stored.next_keys(|tag, value| self.intern_key(tag, value), &mut keys)?;
             adopted.push((sensor, self.intern(&keys)?));
         }
         stored.expect_end().map(|()| adopted)

@@ -18,7 +18,6 @@ use hashbrown::HashMap;
 use tidefall_codec::Profile;
 use tidefall_types::{Error, FieldType, NO_TAG, Result};
 
-use super::SensorDictionary;
 use super::tag::TagValues;
 use crate::segment::frame::{FrameReader, FrameWriter, TextPages};
 
@@ -98,15 +97,15 @@ impl<'a> StoredSensors<'a> {
         self.tags.len()
     }
 
-    /// The keys that the next sensor has in a dictionary, one for each tag.
+    /// The keys that a dictionary gives the values of the next sensor, one for each tag.
     pub(super) fn next_keys(
         &mut self,
-        dictionary: &mut SensorDictionary,
+        mut intern: impl FnMut(usize, &str) -> Result<u32>,
         keys: &mut Vec<u32>,
     ) -> Result<()> {
         keys.clear();
         for (tag, stored) in self.tags.iter_mut().enumerate() {
-            keys.push(stored.next_key(|value| dictionary.intern_key(tag, value))?);
+            keys.push(stored.next_key(|value| intern(tag, value))?);
         }
         Ok(())
     }

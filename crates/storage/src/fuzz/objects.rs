@@ -10,6 +10,7 @@ use super::check_error;
 use crate::catalog::SensorDictionary;
 use crate::catalog::object::frame_of_object;
 use crate::manifest::{Model, ObjectEntry};
+use crate::options::VerifyReport;
 use crate::read::{
     AggregateRequest, Bin, Comparison, LiveObject, ReadStats, ScanRequest, Sources, TableSnapshot,
     ValueCondition,
@@ -17,7 +18,6 @@ use crate::read::{
 use crate::segment::repair::{repair_frame, repair_header, repair_segment};
 use crate::segment::{Content, HEADER_BYTES, Segment, SegmentCaches, verify_segment};
 use crate::store::{LocalIo, MemDisk, names};
-use crate::verify::VerifyReport;
 
 /// Sensors and fields that are read; a segment may well name others.
 const SENSORS: u32 = 40;

@@ -5,4 +5,6 @@ pub(crate) mod reached;
 mod state;
 
 pub use state::Model;
-pub(crate) use state::{Drained, Edit, ObjectEntry, SensorObject, State, TableState, Tombstone};
+pub(crate) use state::{
+    Drained, Edit, GRAVE_NS, ObjectEntry, SensorObject, State, TableState, Tombstone,
+};

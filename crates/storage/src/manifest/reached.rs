@@ -12,9 +12,8 @@ use tidefall_types::{Error, ErrorKind, Result};
 
 use super::State;
 use super::log::ManifestLog;
-use crate::repair::ADVICE;
-use crate::store::ObjectIo;
 use crate::store::names::{self, Mark};
+use crate::store::{ADVICE, ObjectIo};
 
 impl Mark {
     /// That of a manifest.

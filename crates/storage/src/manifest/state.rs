@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidefall_types::{ObjectId, Seq, TableId, TableSchema, TimeRange};
+use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableSchema, TimeRange};
 
-use crate::catalog::object;
-use crate::graveyard::GRAVE_NS;
 use crate::store::names;
+
+/// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
+/// read what it found when it opened it.
+pub(crate) const GRAVE_NS: i64 = 60 * NS_PER_SECOND;
 
 /// The storage model that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -89,7 +91,7 @@ pub struct SensorObject {
 impl SensorObject {
     /// The name of the object.
     pub(crate) fn name(&self) -> String {
-        names::object(self.id, object::EXTENSION)
+        names::object(self.id, names::SENSORS)
     }
 }
 

@@ -11,20 +11,18 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::{Accumulator, Chosen};
-use super::bin::{Bin, Bins};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{LiveObject, Near, Part, Place, Sources, Wanted};
-use super::prune::blocks_of;
+use super::parts::{Near, Part, Place, Sources, Wanted};
 use super::request::{AggregateRequest, AggregateResult, ReadStats};
 use super::shares::{Share, shares};
+use super::split::{Asked, overlaps_any, split};
 use super::sums::TimedBlocks;
 use super::sweep::{Left, sweep};
 use super::walk::{Clear, ClearBlocks, Walk};
 use super::whole_runs::{TOTAL_NS, of_whole_runs};
 use crate::parallel::spread;
 use crate::segment::IndexBlock;
-use crate::segment::metrics::{self, Blocks};
 
 /// What an aggregate will read, found from the index alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,22 +33,6 @@ pub struct AggregatePlan {
     pub pages: u64,
     /// Rows that will be taken from the key-value model in memory.
     pub rows_from_memory: u64,
-}
-
-/// Blocks that answer for their time, and the times for which rows must be read.
-#[derive(Debug, Default)]
-pub(crate) struct Split {
-    pub(crate) blocks: Vec<(Arc<LiveObject>, Arc<Blocks>, Range<usize>)>,
-    /// In order, without overlaps. Blocks that answer for their time have no row in them.
-    pub(crate) rows: Vec<TimeRange>,
-}
-
-/// What is asked of a sensor.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) time: TimeRange,
-    pub(super) bin: Option<Bin>,
-    pub(super) fields: &'a [(FieldId, FieldType)],
 }
 
 /// Answers a request on up to `threads` threads.
@@ -322,116 +304,6 @@ pub(crate) fn plan(
         }
     }
     Ok(plan)
-}
-
-/// Divides the time of a sensor's parts between blocks and rows.
-pub(super) fn split(sensor: u32, parts: &[Part], asked: Asked<'_>) -> Result<Split> {
-    let mut split = Split::default();
-    let mut objects: Vec<&Arc<LiveObject>> = Vec::new();
-    for part in parts {
-        match &part.place {
-            Place::Run(..) => split.rows.push(part.time),
-            Place::Chunk(chunk) => {
-                if objects.iter().all(|other| !Arc::ptr_eq(other, chunk.object())) {
-                    objects.push(chunk.object());
-                }
-            }
-        }
-    }
-    for object in objects {
-        split_object(sensor, object, parts, asked, &mut split)?;
-    }
-    split.rows = join(std::mem::take(&mut split.rows));
-    Ok(split)
-}
-
-/// The times at which others than `object` have rows of the sensor, or at which deletes hide
-/// rows of `object`: in order, without overlaps.
-fn foreign_times(parts: &[Part], object: &Arc<LiveObject>) -> Vec<TimeRange> {
-    let mut foreign = Vec::new();
-    for part in parts {
-        match part.is_of(object) {
-            true => foreign.extend_from_slice(&part.hidden),
-            false => foreign.push(part.time),
-        }
-    }
-    join(foreign)
-}
-
-/// What some ranges, which are in order and do not overlap, have in common with another.
-fn shared<'a>(ranges: &'a [TimeRange], time: &'a TimeRange) -> impl Iterator<Item = TimeRange> {
-    let first = ranges.partition_point(|range| range.last_ns < time.first_ns);
-    let near = ranges[first..].iter().take_while(|range| range.first_ns <= time.last_ns);
-    near.map(|range| range.intersect(time))
-}
-
-fn join(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_unstable_by_key(|range| range.first_ns);
-    let mut joined: Vec<TimeRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.first_ns <= last.last_ns.saturating_add(1) => {
-                last.last_ns = last.last_ns.max(range.last_ns);
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
-
-fn split_object(
-    sensor: u32,
-    object: &Arc<LiveObject>,
-    parts: &[Part],
-    asked: Asked<'_>,
-    split: &mut Split,
-) -> Result<()> {
-    let foreign = foreign_times(parts, object);
-    // When the object has rows. Its chunks may have gaps, in which others have rows: a block that reaches over such
-    // a gap must not have it read, as blocks of others within it answer for themselves.
-    let mut own: Option<Vec<TimeRange>> = None;
-    let own_times = || {
-        let of_object = parts.iter().filter(|part| part.is_of(object));
-        of_object.map(|part| part.time).collect::<Vec<TimeRange>>()
-    };
-    let block_ns = object.segment.block_ns()?;
-    let places = object.segment.places(asked.fields)?;
-    let wanted = metrics::Wanted::ALL.of_places(&places, object.segment.field_count()?);
-    for blocks in object.segment.metrics(sensor, sensor, &wanted)? {
-        let candidates = blocks_of(&blocks, sensor, &asked.time, block_ns);
-        let mut start = candidates.start;
-        let mut bins = asked.bin.map(Bins::new);
-        for block in candidates.clone() {
-            let time = block_time(&blocks, block, block_ns);
-            let wanted_time = time.intersect(&asked.time);
-            let is_whole = wanted_time == time
-                && bins.as_mut().is_none_or(|bins| bins.are_together(time.first_ns, time.last_ns))
-                && (foreign.is_empty() || !overlaps_any(&foreign, &time))
-                && places.iter().flatten().all(|place| blocks.fields[*place].is_exact(block));
-            if !is_whole {
-                if start < block {
-                    split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..block));
-                }
-                start = block + 1;
-                split.rows.extend(shared(own.get_or_insert_with(own_times), &wanted_time));
-            }
-        }
-        if start < candidates.end {
-            split.blocks.push((Arc::clone(object), Arc::clone(&blocks), start..candidates.end));
-        }
-    }
-    Ok(())
-}
-
-/// The first and the last time of a block's rows.
-pub(crate) fn block_time(blocks: &Blocks, block: usize, block_ns: i64) -> TimeRange {
-    blocks.time(block, block_ns)
-}
-
-pub(super) fn overlaps_any(ranges: &[TimeRange], time: &TimeRange) -> bool {
-    let next = ranges.partition_point(|range| range.last_ns < time.first_ns);
-    ranges.get(next).is_some_and(|range| range.overlaps(time))
 }
 
 #[cfg(test)]

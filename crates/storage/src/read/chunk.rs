@@ -11,8 +11,7 @@ use tidefall_codec::{ColumnBuilder, PageValue, decode_rows_into, page_info};
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
-use super::frame::copy_nulls;
-use super::parts::LiveObject;
+use super::objects::LiveObject;
 use super::request::ReadStats;
 use crate::rows::SensorRows;
 use crate::segment::encode::WholeChunk;
@@ -366,4 +365,10 @@ impl Times {
 #[inline]
 fn regular_time(first_ns: i64, step_ns: i64, row: usize) -> i64 {
     first_ns.wrapping_add(step_ns.wrapping_mul(row as i64))
+}
+
+/// Fills with nulls, and returns how many.
+pub(super) fn copy_nulls<T: PageValue>(out: &mut [T]) -> usize {
+    out.fill(T::NULL);
+    out.len()
 }

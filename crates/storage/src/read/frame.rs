@@ -15,7 +15,7 @@ use arrow_buffer::ScalarBuffer;
 use tidefall_codec::PageValue;
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
-use super::chunk::Times;
+use super::chunk::{Times, copy_nulls};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::{Sources, Wanted};
@@ -249,11 +249,6 @@ fn copy_values<T: PageValue>(values: &ArrayRef, out: &mut [T]) -> usize {
         *value = T::NULL;
     });
     nulls.null_count()
-}
-
-pub(super) fn copy_nulls<T: PageValue>(out: &mut [T]) -> usize {
-    out.fill(T::NULL);
-    out.len()
 }
 
 impl Column {

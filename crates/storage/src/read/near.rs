@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, ObjectId, Result};
 
-use super::parts::LiveObject;
+use super::objects::LiveObject;
 use crate::search::leading;
 use crate::segment::Segment;
-use crate::segment::metrics::{Blocks, Wanted};
+use crate::segment::metrics::Blocks;
+use crate::segment::wanted::Wanted;
 
 /// The frame of an object's metrics that was looked at last.
 #[derive(Debug)]

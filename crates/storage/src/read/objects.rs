@@ -1,13 +1,34 @@
 //! The objects of a table at one moment.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Deref, Range};
+use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::Arc;
 
 use tidefall_types::{ObjectId, TimeRange};
 
-use super::parts::LiveObject;
 use crate::manifest::ObjectEntry;
+use crate::segment::Segment;
+
+/// A segment of a table as readers see it.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveObject {
+    pub(crate) entry: ObjectEntry,
+    pub(crate) segment: Segment,
+    /// Since when it can be read here.
+    pub(crate) since_ns: i64,
+}
+
+impl LiveObject {
+    /// From its first sensor to its last.
+    pub(super) fn sensors(&self) -> RangeInclusive<u32> {
+        self.entry.first_sensor..=self.entry.last_sensor
+    }
+
+    pub(super) fn shares_sensors_with(&self, other: &Self) -> bool {
+        self.entry.first_sensor <= other.entry.last_sensor
+            && other.entry.first_sensor <= self.entry.last_sensor
+    }
+}
 
 /// Objects in the order of their first times. They never change: what comes and goes makes others, so that whoever reads a table
 /// shares them with it.
@@ -90,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::manifest::Model;
-    use crate::segment::{Segment, SegmentCaches};
+    use crate::segment::SegmentCaches;
     use crate::store::{LocalIo, MemDisk, ObjectIo};
 
     fn entry(id: u64, time: TimeRange) -> ObjectEntry {
@@ -127,7 +148,7 @@ mod tests {
             stored.insert(ObjectId(id), entry(id, time));
             let gone: Vec<ObjectId> =
                 stored.keys().filter(|_| rng.random_bool(0.02)).copied().collect();
-            gone.iter().for_each(|id| drop(stored.remove(id)));
+            stored.retain(|id, _| !gone.contains(id));
             let before = objects.clone();
             let (after, let_go) = before.following(&stored, open);
             assert!(

@@ -1,6 +1,6 @@
 //! Where the readings of a sensor lie: runs in memory and chunks of segments.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,35 +9,13 @@ use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 use super::chunk::PlacedChunk;
 use super::deletes::Deletes;
 use super::fetch::{Fetched, pages_of};
-use super::objects::Objects;
+use super::objects::{LiveObject, Objects};
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
 use crate::kv::Run;
-use crate::manifest::ObjectEntry;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
-use crate::segment::{IndexBlock, Segment, metrics};
-
-/// A segment of a table as readers see it.
-#[derive(Debug, Clone)]
-pub(crate) struct LiveObject {
-    pub(crate) entry: ObjectEntry,
-    pub(crate) segment: Segment,
-    /// Since when it can be read here.
-    pub(crate) since_ns: i64,
-}
-
-impl LiveObject {
-    /// From its first sensor to its last.
-    pub(super) fn sensors(&self) -> RangeInclusive<u32> {
-        self.entry.first_sensor..=self.entry.last_sensor
-    }
-
-    fn shares_sensors_with(&self, other: &Self) -> bool {
-        self.entry.first_sensor <= other.entry.last_sensor
-            && other.entry.first_sensor <= self.entry.last_sensor
-    }
-}
+use crate::segment::{IndexBlock, wanted};
 
 /// All places in which readings of a table may lie, at one moment.
 #[derive(Debug, Clone, Default)]
@@ -93,6 +71,11 @@ pub(super) enum Wanted<'a> {
 }
 
 impl Sources {
+    /// Some objects alone.
+    pub(crate) fn of(objects: &[Arc<LiveObject>], deletes: Arc<Deletes>) -> Self {
+        Self { runs: Vec::new(), objects: objects.iter().cloned().collect(), deletes }
+    }
+
     /// Reads the footers and the index of all objects that may hold rows of `sensors` within `range`, unless they
     /// are in memory, and what is wanted beside them; pages are only asked for.
     pub(super) fn open(
@@ -121,7 +104,7 @@ impl Sources {
                     Wanted::Metrics(fields) => {
                         let places = object.segment.places(fields)?;
                         let count = object.segment.field_count()?;
-                        let wanted = metrics::Wanted::ALL.of_places(&places, count);
+                        let wanted = wanted::Wanted::ALL.of_places(&places, count);
                         object.segment.metrics(sensor, sensor, &wanted)?;
                     }
                     Wanted::Pages(fields) => {

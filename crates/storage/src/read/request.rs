@@ -8,7 +8,7 @@ use tidefall_types::{FieldId, TimeRange};
 
 use super::bin::Bin;
 use super::sensors::Sensors;
-use crate::segment::metrics::Wanted;
+use crate::segment::wanted::Wanted;
 
 /// Rows of a batch at most; also the unit in which a scan allocates. A batch of long texts or of very many fields has fewer.
 pub const BATCH_ROWS: usize = 8192;

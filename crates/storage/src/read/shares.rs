@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::aggregate::{Asked, overlaps_any, split};
 use super::parts::{Part, Sources};
 use super::request::AggregateRequest;
 use super::sensors::SensorSlice;
+use super::split::{Asked, overlaps_any, split};
 use crate::parallel::threads_for;
 
 /// Of so many sensors for each thread, each thread takes some; fewer may be too little work, or too unequal.

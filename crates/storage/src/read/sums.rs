@@ -8,11 +8,13 @@ use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use tidefall_types::{FieldType, Result, TimeRange};
 
-use super::aggregate::block_time;
 use super::request::FieldMetrics;
 use crate::rows::arrow_error;
-use crate::segment::metrics::{Blocks, Columns, FieldBlocks, NumberBlocks, Wanted};
-use crate::segment::numbers::{Number, NumberKind, Totals, number_kind, reorder, with_numbers};
+use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
+use crate::segment::numbers::{
+    Columns, Number, NumberKind, Totals, number_kind, reorder, with_numbers,
+};
+use crate::segment::wanted::Wanted;
 
 /// The metrics of one field.
 #[derive(Debug)]
@@ -127,7 +129,7 @@ pub(super) struct TimedBlocks<'a> {
 
 impl TimedBlocks<'_> {
     pub(super) fn time(&self, block: usize) -> TimeRange {
-        block_time(self.blocks, block, self.block_ns)
+        self.blocks.time(block, self.block_ns)
     }
 
     /// When the first or the last row of a block came.

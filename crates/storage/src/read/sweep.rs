@@ -7,18 +7,19 @@ use std::ops::{Range, RangeInclusive};
 use tidefall_types::{Result, TimeRange};
 
 use super::accumulate::{Accumulator, Chosen, ChosenEnd};
-use super::aggregate::{Asked, block_time};
 use super::bin::Bins;
 use super::deletes::LiveTombstone;
 use super::parts::Sources;
 use super::prune::blocks_within;
 use super::shares::Share;
+use super::split::Asked;
 use super::sums::TimedBlocks;
 use super::totals::total_of;
 use super::walk::hides_one;
 use crate::search::leading;
 use crate::segment::Segment;
-use crate::segment::metrics::{Blocks, Wanted};
+use crate::segment::metrics::Blocks;
+use crate::segment::wanted::Wanted;
 
 /// What came of the blocks of an object.
 #[derive(Debug, Default)]
@@ -211,8 +212,8 @@ impl Sweep<'_> {
             {
                 self.choose_ends(blocks, found, group);
             } else if !is_clear {
-                let first_ns = block_time(blocks, found.start, self.block_ns).first_ns;
-                let last_ns = block_time(blocks, found.end - 1, self.block_ns).last_ns;
+                let first_ns = blocks.time(found.start, self.block_ns).first_ns;
+                let last_ns = blocks.time(found.end - 1, self.block_ns).last_ns;
                 let time = TimeRange::new(first_ns, last_ns).intersect(&self.asked.time);
                 self.swept.left.push(Left { sensor, group, time });
             } else if found.len() < BLOCKS_TOGETHER {
@@ -230,7 +231,7 @@ impl Sweep<'_> {
 
     /// Whether a block answers for all of its rows.
     fn is_whole(&mut self, blocks: &Blocks, block: usize) -> bool {
-        let rows = block_time(blocks, block, self.block_ns);
+        let rows = blocks.time(block, self.block_ns);
         let is_exact = |place: &usize| blocks.fields[*place].is_exact(block);
         self.asked.time.covers(&rows)
             && self.places.iter().flatten().all(is_exact)

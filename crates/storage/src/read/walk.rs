@@ -13,15 +13,17 @@ use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
-use super::aggregate::{Asked, block_time};
 use super::bin::Bins;
 use super::deletes::LiveTombstone;
 use super::near::NearFrame;
-use super::parts::{LiveObject, Sources};
+use super::objects::LiveObject;
+use super::parts::Sources;
 use super::prune::blocks_within;
+use super::split::Asked;
 use crate::kv::{Known, Run, RunWalk};
 use crate::rows::SensorRows;
-use crate::segment::metrics::{Blocks, Wanted};
+use crate::segment::metrics::Blocks;
+use crate::segment::wanted::Wanted;
 
 /// Goes through sensors, best in their order.
 pub(super) struct Walk<'a> {
@@ -131,7 +133,7 @@ impl<'a> Walk<'a> {
     fn are_whole(&mut self) -> bool {
         let Self { time, bins, objects, found, .. } = self;
         let mut is_whole = |object: &ObjectWalk<'_>, blocks: &Blocks, block: usize| {
-            let rows = block_time(blocks, block, object.block_ns);
+            let rows = blocks.time(block, object.block_ns);
             time.covers(&rows)
                 && bins.as_mut().is_none_or(|bins| bins.are_together(rows.first_ns, rows.last_ns))
                 && object.places.iter().flatten().all(|at| blocks.fields[*at].is_exact(block))
@@ -209,8 +211,8 @@ impl<'a> ObjectWalk<'a> {
         if hides_one(&self.deletes, sensor) {
             return Ok(None);
         }
-        let first_ns = block_time(blocks, found.start, self.block_ns).first_ns;
-        let last_ns = block_time(blocks, found.end - 1, self.block_ns).last_ns;
+        let first_ns = blocks.time(found.start, self.block_ns).first_ns;
+        let last_ns = blocks.time(found.end - 1, self.block_ns).last_ns;
         Ok(Some((found, TimeRange::new(first_ns, last_ns))))
     }
 }

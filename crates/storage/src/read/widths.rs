@@ -2,7 +2,8 @@
 
 use tidefall_types::FieldId;
 
-use super::parts::{LiveObject, Sources};
+use super::objects::LiveObject;
+use super::parts::Sources;
 
 /// Objects that are asked at most: those that take most bytes for a row.
 const OBJECTS_ASKED_MAX: usize = 8;

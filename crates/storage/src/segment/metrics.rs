@@ -15,10 +15,8 @@ use tidefall_types::{Error, FieldType, Result, TimeRange};
 
 use super::column::Column;
 use super::frame::{FrameReader, FrameWriter};
-use super::numbers::{NumberKind, number_kind, with_numbers};
-
-/// Integers up to here are exact as `f64`.
-pub(super) const EXACT_SUM_MAX: f64 = (1_u64 << 53) as f64;
+use super::numbers::{Columns, NumberKind, number_kind, with_numbers};
+use super::wanted::Wanted;
 
 /// The blocks of some sensors, ordered by sensor and time, column-wise.
 #[derive(Debug, Clone, Default)]
@@ -62,59 +60,6 @@ pub(crate) enum NumberBlocks {
     Float(Columns<f64>),
     Int(Columns<i64>),
     UInt(Columns<u64>),
-}
-
-/// What of a field is wanted of a frame. The fewer columns there are, the more frames stay in memory: a table may have
-/// millions of sensors, or thousands of fields of which a question asks for one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Counts, sums, and which blocks are exact.
-    pub(crate) sums: bool,
-    /// The least and the greatest value.
-    pub(crate) extremes: bool,
-    /// The first and the last value.
-    pub(crate) ends: bool,
-    /// The squared differences.
-    pub(crate) deviations: bool,
-}
-
-impl Wanted {
-    pub(crate) const ALL: Self = Self { sums: true, extremes: true, ends: true, deviations: true };
-
-    /// What rules blocks out by their values.
-    pub(crate) const RANGE: Self =
-        Self { sums: true, extremes: true, ends: false, deviations: false };
-
-    /// What is wanted of each of so many fields, of which those at some places are asked for.
-    pub(crate) fn of_places(self, places: &[Option<usize>], fields: usize) -> Vec<Self> {
-        let mut of_fields = vec![Self::default(); fields];
-        places.iter().flatten().for_each(|place| of_fields[*place] = self);
-        of_fields
-    }
-
-    /// What one of two wants.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            sums: self.sums || other.sums,
-            extremes: self.extremes || other.extremes,
-            ends: self.ends || other.ends,
-            deviations: self.deviations || other.deviations,
-        }
-    }
-}
-
-/// One value a block; zero where the count is 0.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Columns<T> {
-    pub(crate) min: Vec<T>,
-    pub(crate) max: Vec<T>,
-    pub(crate) sum: Vec<T>,
-    pub(crate) first: Vec<T>,
-    pub(crate) last: Vec<T>,
-    /// The sum as a float, where it does not follow from `sum`; else nothing. See [`Columns::sum_f64_at`].
-    pub(crate) sum_f64: Vec<f64>,
-    /// The sum of the squared differences from the mean.
-    pub(crate) m2: Vec<f64>,
 }
 
 impl Blocks {

@@ -26,6 +26,7 @@ pub(crate) mod numbers;
 mod reader;
 pub(crate) mod repair;
 mod verify;
+pub(crate) mod wanted;
 mod writer;
 
 pub(crate) use header::{Content, HEADER_BYTES, decode_header, encode_header};

@@ -10,7 +10,10 @@ use tidefall_types::{FieldType, Result};
 
 use super::column::Column;
 use super::frame::{FrameReader, FrameWriter};
-use super::metrics::{Columns, EXACT_SUM_MAX, Wanted};
+use super::wanted::Wanted;
+
+/// Integers up to here are exact as `f64`.
+pub(super) const EXACT_SUM_MAX: f64 = (1_u64 << 53) as f64;
 
 /// The domain of a field's sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,6 +335,20 @@ fn sum_in_lanes<T, N: Copy + Into<T>>(values: &[N], term: impl Fn(T) -> f64) -> 
 /// Values in another order.
 pub(crate) fn reorder<T: Copy>(values: &[T], order: &[usize]) -> Vec<T> {
     order.iter().map(|&place| values[place]).collect()
+}
+
+/// One value a block; zero where the count is 0.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns<T> {
+    pub(crate) min: Vec<T>,
+    pub(crate) max: Vec<T>,
+    pub(crate) sum: Vec<T>,
+    pub(crate) first: Vec<T>,
+    pub(crate) last: Vec<T>,
+    /// The sum as a float, where it does not follow from `sum`; else nothing. See [`Columns::sum_f64_at`].
+    pub(crate) sum_f64: Vec<f64>,
+    /// The sum of the squared differences from the mean.
+    pub(crate) m2: Vec<f64>,
 }
 
 impl<T: Number> Columns<T> {

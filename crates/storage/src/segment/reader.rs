@@ -8,7 +8,8 @@ use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
 
 use super::frame::FrameReader;
 use super::index::{Fence, IndexBlock};
-use super::metrics::{Blocks, Wanted};
+use super::metrics::Blocks;
+use super::wanted::Wanted;
 use super::{Content, Description, HEADER_BYTES, MAGIC, TAIL_BYTES, decode_header};
 use crate::cache::{Cache, Weight};
 use crate::store::{ObjectIo, check_size, of_needed_object};

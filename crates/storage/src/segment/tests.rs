@@ -8,13 +8,13 @@ use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, Ti
 
 use super::encode::{EncodeParams, Stretch, encode_piece};
 use super::index::FRAME_BYTES_MAX;
-use super::metrics::Wanted;
+use super::wanted::Wanted;
 use super::writer::KEPT_BYTES_MAX;
 use super::{Segment, SegmentCaches, SegmentWriter, verify_segment};
 use crate::manifest::{Model, ObjectEntry};
+use crate::options::VerifyReport;
 use crate::rows::SensorRows;
 use crate::store::{LocalIo, MemDisk, ObjectIo};
-use crate::verify::VerifyReport;
 
 /// The value of a row.
 fn value(sensor: u32, row: i64) -> f64 {

@@ -5,9 +5,9 @@ use tidefall_types::{Error, FieldType, Result, TableId};
 
 use super::Segment;
 use super::index::IndexBlock;
-use super::metrics::Wanted;
+use super::wanted::Wanted;
 use crate::manifest::ObjectEntry;
-use crate::verify::VerifyReport;
+use crate::options::VerifyReport;
 
 /// Adds what is wrong with a segment to the report.
 pub(crate) fn verify_segment(

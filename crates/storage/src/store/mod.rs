@@ -12,6 +12,7 @@
 //! Names are relative to the directory of the database, with `/` between their parts; all of them
 //! are made in [`names`].
 
+mod aside;
 mod disk;
 mod fault;
 mod guard;
@@ -26,6 +27,7 @@ mod object;
 mod random;
 mod readers;
 
+pub(crate) use aside::{ADVICE, keep_aside};
 pub use disk::{Disk, DiskEntry, DiskFile};
 pub use fault::{Fault, FaultDisk, Times};
 pub(crate) use guard::final_error;

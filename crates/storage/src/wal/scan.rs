@@ -8,9 +8,8 @@ use super::format::{
     BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Part,
     Place, RECORD_BYTES_MAX, split_record,
 };
-use crate::repair::ADVICE;
 use crate::store::names;
-use crate::store::{Disk, DiskEntry, DiskFile};
+use crate::store::{ADVICE, Disk, DiskEntry, DiskFile};
 
 /// Bytes looked at together in search of a frame behind damage.
 const SEARCH_BYTES: usize = 1 << 20;

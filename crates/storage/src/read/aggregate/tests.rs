@@ -8,7 +8,7 @@ use tidefall_types::{NS_PER_HOUR, NS_PER_MINUTE, ObjectId, Seq, TableId};
 
 use super::*;
 use crate::manifest::{Model, ObjectEntry};
-use crate::read::{Bin, LiveTombstone, Objects};
+use crate::read::{Bin, LiveObject, LiveTombstone, Objects};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, EncodeParams, Stretch, encode_piece};
 use crate::segment::{Segment, SegmentCaches, SegmentWriter};

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::ObjectId;
 
-use crate::read::LiveObject;
-use crate::table::Table;
+use crate::read::{LiveObject, Objects};
 
 /// The objects of a table that are being written anew.
 #[derive(Debug, Default)]
@@ -25,16 +24,19 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claims {
-    /// Claims objects of a table, all or none: none if one of them is claimed or is not live any more.
-    pub(crate) fn claim(&self, objects: &[Arc<LiveObject>], table: &Table) -> Option<Claim<'_>> {
+    /// Claims objects of a table, all or none: none if one of them is claimed or is not `live` any more, which is asked while nobody else claims.
+    pub(crate) fn claim(
+        &self,
+        objects: &[Arc<LiveObject>],
+        live: impl FnOnce() -> Objects,
+    ) -> Option<Claim<'_>> {
         let objects: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
         let mut claimed = self.lock();
         if objects.iter().any(|object| claimed.contains(object)) {
             self.was_refused.store(true, Ordering::Relaxed);
             return None;
         }
-        let live: BTreeSet<ObjectId> =
-            table.live().objects.iter().map(|object| object.entry.id).collect();
+        let live: BTreeSet<ObjectId> = live().iter().map(|object| object.entry.id).collect();
         if !objects.iter().all(|object| live.contains(object)) {
             return None;
         }

@@ -1,0 +1,154 @@
+//! A reader goes along with the process that writes the database.
+//!
+//! A writer moves what the log holds to objects, says so in the manifest, and cuts the log. Whoever reads the
+//! manifest and then the log could thus find a part of the readings in neither. So:
+//!
+//! 1. Read the newest manifest.
+//! 2. Open the files of the log behind it. They can be read from then on, also when they are deleted; of a log of very
+//!    many files only the first ones, so that reading a later one may fail.
+//! 3. Read what the manifest has become. When the log was cut meanwhile, tables have changed that its records
+//!    may be of, or writes have come to objects, which records behind them may follow, start again with that.
+//!    Otherwise the two say together what there was at the moment of step 2.
+//! 4. Read the sensors and the records. The writer sees that the database is read (`store/readers.rs`), so the objects that the
+//!    manifest names stay for a minute after they were replaced, and are there unless that takes longer. Records that were not durable yet may go: a writer that
+//!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidefall_types::{Error, Result};
+
+use crate::engine::Engine;
+use crate::manifest::State;
+use crate::manifest::log::ManifestLog;
+use crate::manifest::reached::Reached;
+use crate::recovery::{check_new, load_tables, replay};
+use crate::store::Disk;
+use crate::table::Table;
+use crate::wal::{LogTail, Replay};
+
+/// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
+/// directories, which a writer that does nothing else may do for half of them.
+const MOMENT_TRIES: usize = 64;
+
+/// How often a state is read of which objects are gone before they are read. It takes as long as they stay.
+const LOAD_TRIES: usize = 3;
+
+/// How often an error is tried again that does not come twice from the same state. A writer on a full disk takes back
+/// frames of the log that a reader has seen, once for each group of writes that is refused.
+const ERROR_TRIES: usize = 16;
+
+/// How a database that is opened only for reading goes along with whoever writes it.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// Refuses what would change it.
+    why: Error,
+    disk: Arc<dyn Disk>,
+    /// What is shown.
+    seen: Mutex<Option<Moment>>,
+}
+
+/// What tells a moment of a database from others: the version of its manifest, and the end of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    version: u64,
+    tail: Option<LogTail>,
+}
+
+impl Follower {
+    pub(crate) fn new(disk: Arc<dyn Disk>, why: Error) -> Self {
+        Self { why, disk, seen: Mutex::default() }
+    }
+
+    pub(crate) fn why(&self) -> &Error {
+        &self.why
+    }
+
+    /// Shows the database as it is now, unless that is shown already, all tables in one step.
+    ///
+    /// # Errors
+    /// `Limit` when it changes too fast, and those of an open; what was shown is shown still.
+    pub(crate) fn catch_up(&self, engine: &Engine) -> Result<bool> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = 0;
+        let mut last_error = None;
+        loop {
+            let (manifest, records) = self.now(engine)?;
+            let now = Moment { version: manifest.version(), tail: records.tail() };
+            if *seen == Some(now) {
+                return Ok(false);
+            }
+            tries += 1;
+            match load(engine, &manifest, records) {
+                Ok(tables) => {
+                    let newest = || {
+                        let mut newest = manifest.clone();
+                        newest.refresh().map(|_| newest.version())
+                    };
+                    if tables.iter().all(|table| table.damage.is_none())
+                        || tries >= LOAD_TRIES
+                        || newest()? == now.version
+                    {
+                        *engine.manifest() = manifest;
+                        engine.show_tables(tables);
+                        *seen = Some(now);
+                        return Ok(true);
+                    }
+                }
+                Err(error) => {
+                    let failed = Some((now, error.clone()));
+                    if tries >= ERROR_TRIES || failed == last_error {
+                        return Err(error);
+                    }
+                    last_error = failed;
+                }
+            }
+        }
+    }
+
+    /// A manifest, and the log behind it, as they were at one moment.
+    fn now(&self, engine: &Engine) -> Result<(ManifestLog<State>, Replay)> {
+        let reached = Reached::read(&*engine.io)?;
+        let mut manifest = engine.manifest().clone();
+        manifest.refresh()?;
+        if manifest.version() == 0
+            && let Err(error) = check_new(&*engine.io, &self.disk)
+        {
+            // A writer may have begun meanwhile.
+            manifest.refresh()?;
+            if manifest.version() == 0 {
+                return Err(error);
+            }
+        }
+        reached.check(manifest.version())?;
+        let mut last_error = None;
+        for _ in 0..MOMENT_TRIES {
+            let records = Replay::open(&self.disk, manifest.state().wal_from);
+            let mut newer = manifest.clone();
+            newer.refresh()?;
+            if newer.state().reads_log_as(manifest.state()) {
+                match records {
+                    Ok(records) => return Ok((manifest, records)),
+                    // A file may be gone between being listed and being opened, but not twice.
+                    Err(error) if last_error.as_ref() == Some(&error) => return Err(error),
+                    Err(error) => last_error = Some(error),
+                }
+            }
+            manifest = newer;
+        }
+        Err(Error::limit(format!(
+            "the database changes too fast to be read: its writer moved readings out of the log in each of \
+             {MOMENT_TRIES} tries to read both; try again, or ask the process that writes it"
+        )))
+    }
+}
+
+/// What a manifest and the log behind it say.
+fn load(
+    engine: &Engine,
+    manifest: &ManifestLog<State>,
+    records: Replay,
+) -> Result<Vec<Arc<Table>>> {
+    let tables = load_tables(engine, manifest.state())?;
+    replay(&tables, manifest.state(), records)?;
+    Ok(tables)
+}
