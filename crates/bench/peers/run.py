@@ -17,12 +17,20 @@ import sys
 
 import cliff_report
 import query_report
+import sustained_report
 
 # Where Tidefall's readings lie, and how many days of them there are.
 MODELS = {"long": 366, "mixed": 366, "short": 30, "kv": 1}
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 PLOT = REPOSITORY / "docs" / "benchmarks.svg"
+SUSTAINED_PLOT = REPOSITORY / "docs" / "sustained.svg"
+# Outside of the repository: figures, and what happened in each second of a load.
+KEPT = pathlib.Path.home() / ".cache" / "tidefall"
+# Loads that go on: sensors, writers, and the part of rows that is late.
+SUSTAINED = [(sensors, writers, late) for sensors in (1_000, 100_000) for late in (0.0, 0.05) for writers in (1, 4)]
+# The one that the others take, too, and that is drawn.
+SUSTAINED_BESIDE = (1_000, 1, 0.05)
 
 
 def steps(options):
@@ -35,6 +43,10 @@ def steps(options):
     binary = ["--binary", options.binary]
     has_influx = shutil.which("influxd") and shutil.which("wrk")
     servers = [*(["influxdb"] if has_influx else []), *(["questdb"] if shutil.which("mvn") else [])]
+    sustained = lambda command, system, sensors, writers, late: [
+        *command, "--sensors", str(sensors), "--writers", str(writers), "--late", str(late), "--seconds", str(options.seconds),
+        "--timeline", str(sustained_report.timeline_of(KEPT, system, sensors, writers, late)),
+    ]
     queries = lambda system, days, model="long": driver("queries.py", "--both", "--system", system, "--days", str(days), "--model", model)
     return {
         "load": [
@@ -56,6 +68,10 @@ def steps(options):
             *(queries(peer, days) for days in sorted(set(MODELS.values()), reverse=True) for peer in ("duckdb", "chdb", "arcticdb")),
         ],
         "cliffs": [driver("cliffs.py")],
+        "sustained": [
+            *(sustained(engine("sustained"), "tidefall", *load) for load in SUSTAINED),
+            *(sustained(driver("sustained.py", "--system", system), system, *SUSTAINED_BESIDE) for system in ("duckdb", "chdb")),
+        ],
         # Servers take minutes to load and seconds to start: a year alone, and fewer cold starts.
         "servers": [[*queries(server, max(MODELS.values())), "--cold-instances", "3"] for server in servers],
     }
@@ -95,6 +111,14 @@ def queries_part(results):
     query_report.plot(queries, PLOT)
     yield f"![the twelve queries]({PLOT.name})\n"
     yield from query_report.tables(queries, loads)
+
+
+def sustained_part(results):
+    timelines = {title: sustained_report.timeline_of(KEPT, system, *SUSTAINED_BESIDE) for title, system in (("Tidefall", "tidefall"), ("DuckDB", "duckdb"), ("ClickHouse (chdb)", "chdb"))}
+    sensors, writers, late = SUSTAINED_BESIDE
+    sustained_report.plot(timelines, f"{sensors:,} sensors, {writers} writer, {late:.0%} of the rows late by up to a week", SUSTAINED_PLOT)
+    yield f"![load that goes on]({SUSTAINED_PLOT.name})\n"
+    yield from sustained_report.tables(results)
 
 
 def other_parts(results):
@@ -156,8 +180,9 @@ def main():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--engine", required=True)
     parser.add_argument("--data", help="folder of the full data sets; without it the carried ones are measured")
+    parser.add_argument("--seconds", type=int, default=600, help="how long each load of the step sustained goes on")
     parser.add_argument("--only", help="one step, or several with commas between them")
-    parser.add_argument("--results", default=str(pathlib.Path.home() / ".cache" / "tidefall" / "bench.jsonl"))
+    parser.add_argument("--results", default=str(KEPT / "bench.jsonl"))
     parser.add_argument("--out", default=str(REPOSITORY / "docs" / "benchmarks.md"))
     options = parser.parse_args()
     results = pathlib.Path(options.results)
@@ -198,6 +223,7 @@ def write_page(results, page, commands):
 PARTS = {
     "queries": (queries_part, ("queries", "servers")),
     "cliffs": (cliff_report.tables, ("cliffs",)),
+    "sustained": (sustained_part, ("sustained",)),
     "others": (other_parts, ("load", "read", "log", "memory", "http", "sizes", "cascade")),
 }
 
