@@ -28,7 +28,8 @@ def test_a_reader_shows_what_a_server_has_written_also_when_it_is_killed(tmp_pat
             begun = reader.sql("SELECT value FROM plant")
             served.client.write("plant", piece(number), tags="sensor")
             if number % 5 == 4:
-                served.client.sql(f"INSERT INTO later (time, v) VALUES ({number}, 1)" if number > 4 else "CREATE TABLE later (v BIGINT)")
+                made, more = "CREATE TABLE later (time TIMESTAMP, v BIGINT)", f"INSERT INTO later VALUES (to_timestamp_seconds({number}), 1)"
+                served.client.sql(more if number > 4 else made)
             if number % 7 == 6:
                 served.process.kill()
                 served.process.wait()
