@@ -88,11 +88,9 @@ impl Follower {
                         || tries >= LOAD_TRIES
                         || newest()? == now.version
                     {
-                        let are_whole = tables.iter().all(|table| table.damage.is_none());
                         *engine.manifest() = manifest;
                         engine.show_tables(tables);
-                        // Of what is damaged a file may be put back.
-                        *seen = Some(now).filter(|_| are_whole);
+                        *seen = Some(now);
                         return Ok(true);
                     }
                 }

@@ -138,6 +138,10 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
             continue;
         }
         editor.add_history_entry(&statements).map_err(|error| failed(&error))?;
+        // Another process may write the database meanwhile.
+        if let Err(error) = db.refresh() {
+            note!("what was written since is not shown: {error}");
+        }
         let asked = match word(db, &statements) {
             Some(Word::Quit) => break,
             Some(Word::Help) => {
@@ -151,10 +155,6 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
             Some(Word::Ask(sql)) => sql,
             None => statements,
         };
-        // Another process may write the database meanwhile.
-        if let Err(error) = db.refresh() {
-            note!("what was written since is not shown: {error}");
-        }
         match runtime.block_on(run_until_stopped(session, &asked)) {
             Err(Stop::Failed(error)) => say!("{}: {error}", error.kind().name())?,
             outcome => outcome?,

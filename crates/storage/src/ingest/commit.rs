@@ -332,15 +332,12 @@ pub(crate) fn apply(
             if let Some(order) = rows.order {
                 run = run.with_order(order);
             }
-            let late = table.newest().take(&run);
-            let run = run.with_late(late);
-            let watch = watch.filter(|_| !run.is_distinct());
-            let watched = watch.map(|watch| (watch, table.sources_near(&run)));
-            let bytes = run.size_bytes;
-            let run = table.live().push(run)?;
-            if let Some((watch, before)) = watched {
-                watch.keep(&run, before);
+            run.is_distinct = table.newest().take(&run);
+            if let Some(watch) = watch.filter(|_| !run.is_distinct) {
+                watch.keep(&run, table.sources_near(&run));
             }
+            let bytes = run.size_bytes;
+            table.live().push(run)?;
             Ok(bytes)
         }
         Change::Delete(mut tombstone) => {
@@ -348,7 +345,6 @@ pub(crate) fn apply(
             let mut live = table.live();
             live.seal()?;
             Arc::make_mut(&mut live.deletes).insert(tombstone);
-            live.settling.losses += 1;
             Ok(0)
         }
     }

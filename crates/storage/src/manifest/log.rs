@@ -52,8 +52,6 @@ pub(crate) struct ManifestLog<S> {
     version: u64,
     checkpoint: u64,
     failed: bool,
-    /// A checksum of the delta of this version, for a reader that follows: another database may come to lie in its place.
-    last_crc: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +73,12 @@ impl<S: LogState> ManifestLog<S> {
             version: loaded.version,
             checkpoint: loaded.checkpoint,
             failed: false,
-            last_crc: None,
         })
     }
 
     /// The default state, at version 0: what is on `io` is not read before [`ManifestLog::refresh`].
     pub(crate) fn unread(io: Arc<dyn ObjectIo>) -> Self {
-        let state = Arc::new(S::default());
-        Self { io, state, version: 0, checkpoint: 0, failed: false, last_crc: None }
+        Self { io, state: Arc::new(S::default()), version: 0, checkpoint: 0, failed: false }
     }
 
     /// The state. Whoever holds it sees no later changes.
@@ -151,11 +147,10 @@ impl<S: LogState> ManifestLog<S> {
     /// Takes in what the writer has committed since; whether there was anything.
     ///
     /// # Errors
-    /// As [`ManifestLog::open`], and `Conflict` when what lies there does not come of what was read before; the state then stays as it was.
+    /// As [`ManifestLog::open`]; the state then stays as it was.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let (before, latest) = (self.version, Listing::read(&*self.io)?.latest());
-        self.check_same(latest)?;
-        if latest == before {
+        if latest <= before {
             return Ok(false);
         }
         let is_near = latest - before <= CHECKPOINT_DELTAS;
@@ -172,24 +167,7 @@ impl<S: LogState> ManifestLog<S> {
             self.version = loaded.version;
             self.checkpoint = loaded.checkpoint;
         }
-        self.last_crc = crc_of_delta(&*self.io, self.version)?;
         Ok(self.version > before)
-    }
-
-    /// Checks that a manifest which has come to version `latest` goes on from this one.
-    fn check_same(&self, latest: u64) -> Result<()> {
-        let is_same = || -> Result<bool> {
-            let now = self.last_crc.map(|_| crc_of_delta(&*self.io, self.version)).transpose()?;
-            // Of one that is far ahead it may be deleted already.
-            Ok(now.flatten().is_none() || now.flatten() == self.last_crc)
-        };
-        if latest >= self.version && is_same()? {
-            return Ok(());
-        }
-        Err(Error::conflict(
-            "the database that was opened is not there any more: its folder was moved, repaired or replaced by a copy or another one; open \
-             it again",
-        ))
     }
 
     /// Deletes objects that are not needed to read any of the last `versions` versions. Returns
@@ -360,15 +338,6 @@ fn follow<S: LogState>(io: &dyn ObjectIo, mut state: S, version: u64, latest: u6
         edits.iter().for_each(|edit| state.apply(edit));
     }
     Ok(state)
-}
-
-/// A checksum of a delta, if it is there.
-fn crc_of_delta(io: &dyn ObjectIo, version: u64) -> Result<Option<u32>> {
-    match io.read_all(&names::manifest_delta(version)) {
-        Ok(bytes) => Ok(Some(crc32c::crc32c(&bytes))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn gone(version: u64) -> Error {

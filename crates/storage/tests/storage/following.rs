@@ -147,43 +147,6 @@ fn a_refresh_that_fails_changes_nothing() {
     assert!(failed > 3, "{failed}");
 }
 
-/// Its numbers may be those of the other, and mean something else.
-#[test]
-fn another_database_in_the_place_of_one_is_refused() {
-    let place = tempfile::tempdir().unwrap();
-    let dir = place.path().join("db");
-    let make = |tables: i64| {
-        let writer = Db::open(&dir, DbOptions::default()).unwrap();
-        for table in 0..tables {
-            write(&writer, &format!("t{table}"), &[(1, table)]);
-            writer.flush().unwrap();
-        }
-        write(&writer, "t0", &[(2, 2)]);
-        // The last row is in the log alone.
-        writer.close().unwrap();
-    };
-    make(2);
-    let reader = Db::open_read_only(&dir, DbOptions::default()).unwrap();
-    let check = |what: &str| {
-        let error = reader.refresh().map(|_| ()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Conflict, "{what}: {error}");
-        assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)], "{what}");
-        assert_eq!(reader.tables().len(), 2, "{what}");
-    };
-    // Files that are open stay so.
-    assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)]);
-    std::fs::rename(&dir, place.path().join("old")).unwrap();
-    check("nothing is there");
-    for tables in [1, 2, 5] {
-        make(tables);
-        check(&format!("another with {tables} tables"));
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
-    std::fs::rename(place.path().join("old"), &dir).unwrap();
-    reader.refresh().unwrap();
-    assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)]);
-}
-
 /// It is as it is.
 #[test]
 fn a_database_that_is_written_has_nothing_to_refresh() {

@@ -21,7 +21,6 @@ mod hooks;
 mod image;
 mod kept;
 mod lacking;
-mod late;
 mod log;
 mod long;
 mod many;
