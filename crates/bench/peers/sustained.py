@@ -1,6 +1,6 @@
 """The load of `tidefall-bench sustained` into other databases, beside a reader who asks all the while.
 
-    python sustained.py --system duckdb|chdb|questdb [--sensors N] [--writers N] [--late PART] [--seconds N] [--timeline FILE]
+    python sustained.py --system duckdb|chdb [--sensors N] [--writers N] [--late PART] [--seconds N] [--timeline FILE]
 
 Each writer sends 100,000 readings of its share of the sensors after the other, as fast as they are taken, each piece durable before the
 next; a part of the rows is late by up to a week. Once a second the count and the greatest value of everything, and the last five minutes of

@@ -90,7 +90,8 @@ class Database:
         """Shows what another process has written since a database that is opened with `read_only=True` was opened or refreshed last;
         returns whether there was anything.
 
-        Answers that were begun before stay as they are. What is not acknowledged as durable may be missing. A database that is written
+        Answers that were begun before stay as they are. What is not acknowledged as durable may be missing. If the folder was replaced by
+        a copy or another database meanwhile, open it again instead. A database that is written
         here, or behind a server, always shows what there is.
         """
         return self._core.refresh()

@@ -76,8 +76,9 @@ impl Db {
     /// Shows what was written since a database that was opened only for reading was opened or refreshed last, and says whether there
     /// was anything. Snapshots that were taken before stay as they are. A database that is written from here is always as it is now.
     ///
-    /// It reads the log behind the manifest anew, which has about as much as the writer holds in memory; objects that are still there are
-    /// not read again.
+    /// It reads the log behind the manifest and the sensors of all tables anew, and holds the rows of that log twice meanwhile; the log may
+    /// have twice the memory of its writer. Segments that are still there are not opened again. A folder that is moved, or replaced by a copy
+    /// or another database, is not noticed: open it again then.
     ///
     /// # Errors
     /// As [`Db::open_read_only`]; what was shown before is shown still.
