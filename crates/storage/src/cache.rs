@@ -85,11 +85,11 @@ impl<T: Weight> Cache<T> {
         self.lock().entries.contains_key(&(object, part))
     }
 
-    pub(crate) fn forget(&self, object: ObjectId) {
+    pub(crate) fn forget(&self, is_gone: impl Fn(ObjectId) -> bool) {
         let mut inner = self.lock();
         let mut freed = 0;
         inner.entries.retain(|(id, _), entry| {
-            let keep = *id != object;
+            let keep = !is_gone(*id);
             freed += if keep { 0 } else { entry.bytes };
             keep
         });

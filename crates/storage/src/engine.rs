@@ -285,15 +285,18 @@ impl Engine {
         self.tables.write().unwrap_or_else(PoisonError::into_inner).add(table);
     }
 
-    /// Shows these tables in place of all that there were.
-    pub(crate) fn show_tables(&self, tables: Vec<Arc<Table>>) {
+    /// Shows these tables in place of all that there were, which come back.
+    pub(crate) fn show_tables(&self, tables: Vec<Arc<Table>>) -> Vec<Arc<Table>> {
         let mut shown = Tables::default();
         for table in tables {
             table.live().count_into(&self.kv_bytes, &self.run_bytes);
             shown.add(table);
         }
-        *self.tables.write().unwrap_or_else(PoisonError::into_inner) = shown;
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *tables, shown);
+        drop(tables);
         self.rows_came(self.kv_bytes());
+        before.by_id.into_values().collect()
     }
 
     pub(crate) fn hide_table(&self, table: &Table) {
@@ -315,6 +318,14 @@ impl Engine {
     /// Leaves out the numbers of objects up to this one.
     pub(crate) fn skip_objects(&self, last: ObjectId) {
         self.next_object.fetch_max(last.0.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Gives back what is kept of objects that nobody reads any more.
+    pub(crate) fn let_go(&self, objects: &HashMap<ObjectId, String>) {
+        if !objects.is_empty() {
+            self.caches.forget(|id| objects.contains_key(&id));
+            objects.values().for_each(|name| self.io.let_go(name));
+        }
     }
 
     /// What a step that begins has written: nothing as yet.
@@ -499,7 +510,7 @@ impl Engine {
             due.truncate(DELETED_AT_ONCE);
             for name in &due {
                 if let Some(id) = names::parse_object(name) {
-                    self.caches.forget(id);
+                    self.caches.forget(|other| other == id);
                 }
                 let deleted = self.io.delete(name).map(|()| self.graveyard.forget(name));
                 // One that cannot go keeps no other.

@@ -13,14 +13,16 @@
 //!    manifest names stay for a minute after they were replaced, and are there unless that takes longer. Records that were not durable yet may go: a writer that
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, ObjectId, Result};
 
 use crate::engine::Engine;
 use crate::manifest::State;
-use crate::manifest::log::ManifestLog;
+use crate::manifest::log::{ManifestLog, replaced};
 use crate::manifest::reached::Reached;
+use crate::read::LiveObject;
 use crate::recovery::{check_new, load_tables, replay};
 use crate::store::Disk;
 use crate::table::Table;
@@ -43,8 +45,31 @@ pub(crate) struct Follower {
     /// Refuses what would change it.
     why: Error,
     disk: Arc<dyn Disk>,
-    /// What is shown.
-    seen: Mutex<Option<Moment>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// What is shown, unless some of it could not be read.
+    now: Option<Moment>,
+    /// What was shown and is replaced. Snapshots may still read it, and its file has to stay open for them: its name may be gone.
+    gone: Vec<Replaced>,
+}
+
+/// An object that is not shown any more.
+#[derive(Debug)]
+struct Replaced {
+    id: ObjectId,
+    name: String,
+    /// Whoever still reads it.
+    reader: Weak<LiveObject>,
+}
+
+impl From<&Arc<LiveObject>> for Replaced {
+    fn from(object: &Arc<LiveObject>) -> Self {
+        let name = object.segment.name().to_owned();
+        Self { id: object.entry.id, name, reader: Arc::downgrade(object) }
+    }
 }
 
 /// What tells a moment of a database from others: the version of its manifest, and the end of its log.
@@ -74,7 +99,7 @@ impl Follower {
         loop {
             let (manifest, records) = self.now(engine)?;
             let now = Moment { version: manifest.version(), tail: records.tail() };
-            if *seen == Some(now) {
+            if seen.now == Some(now) {
                 return Ok(false);
             }
             tries += 1;
@@ -88,9 +113,11 @@ impl Follower {
                         || tries >= LOAD_TRIES
                         || newest()? == now.version
                     {
+                        let are_whole = tables.iter().all(|table| table.damage.is_none());
                         *engine.manifest() = manifest;
-                        engine.show_tables(tables);
-                        *seen = Some(now);
+                        // Of what is damaged a file may be put back.
+                        seen.now = Some(now).filter(|_| are_whole);
+                        seen.show(engine, tables);
                         return Ok(true);
                     }
                 }
@@ -142,12 +169,32 @@ impl Follower {
     }
 }
 
+impl Seen {
+    /// Shows tables, and gives back what only those before had.
+    fn show(&mut self, engine: &Engine, tables: Vec<Arc<Table>>) {
+        let mut here = HashSet::new();
+        for table in &tables {
+            here.extend(table.live().objects.iter().map(|object| object.entry.id));
+        }
+        for table in engine.show_tables(tables) {
+            let live = table.live();
+            let gone = live.objects.iter().filter(|object| !here.contains(&object.entry.id));
+            self.gone.extend(gone.map(Replaced::from));
+        }
+        let unread = self.gone.extract_if(.., |gone| gone.reader.strong_count() == 0);
+        engine.let_go(&unread.map(|gone| (gone.id, gone.name)).collect());
+    }
+}
+
 /// What a manifest and the log behind it say.
 fn load(
     engine: &Engine,
     manifest: &ManifestLog<State>,
     records: Replay,
 ) -> Result<Vec<Arc<Table>>> {
+    if manifest.state().is_of_another_history_than(engine.manifest().state()) {
+        return Err(replaced());
+    }
     let tables = load_tables(engine, manifest.state())?;
     replay(&tables, manifest.state(), records)?;
     Ok(tables)

@@ -77,11 +77,11 @@ impl Db {
     /// was anything. Snapshots that were taken before stay as they are. A database that is written from here is always as it is now.
     ///
     /// It reads the log behind the manifest and the sensors of all tables anew, and holds the rows of that log twice meanwhile; the log may
-    /// have twice the memory of its writer. Segments that are still there are not opened again. A folder that is moved, or replaced by a copy
-    /// or another database, is not noticed: open it again then.
+    /// have twice the memory of its writer. Segments that are still there are not opened again.
     ///
     /// # Errors
-    /// As [`Db::open_read_only`]; what was shown before is shown still.
+    /// As [`Db::open_read_only`], and `Conflict` when the folder was moved, or replaced by another database or a copy of this one that went
+    /// another way; what was shown before is shown still.
     pub fn refresh(&self) -> Result<bool> {
         self.follower().map_or(Ok(false), |follower| follower.catch_up(self.engine()))
     }

@@ -138,11 +138,7 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
             continue;
         }
         editor.add_history_entry(&statements).map_err(|error| failed(&error))?;
-        // Another process may write the database meanwhile.
-        if let Err(error) = db.refresh() {
-            note!("what was written since is not shown: {error}");
-        }
-        let asked = match word(db, &statements) {
+        match Word::of(&statements, Vec::new) {
             Some(Word::Quit) => break,
             Some(Word::Help) => {
                 say!("{HELP}")?;
@@ -152,10 +148,9 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
                 say!("there is no {word}; .help tells what there is")?;
                 continue;
             }
-            Some(Word::Ask(sql)) => sql,
-            None => statements,
-        };
-        match runtime.block_on(run_until_stopped(session, &asked)) {
+            Some(Word::Ask(_)) | None => {}
+        }
+        match runtime.block_on(run_until_stopped(db, session, &statements)) {
             Err(Stop::Failed(error)) => say!("{}: {error}", error.kind().name())?,
             outcome => outcome?,
         }
@@ -168,15 +163,31 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Runs statements in order until they are done, or until Ctrl-C.
-async fn run_until_stopped(session: &Session, sql: &str) -> Outcome {
+/// Runs statements in order, or what a word stands for, until they are done, or until Ctrl-C.
+async fn run_until_stopped(db: &Db, session: &Session, line: &str) -> Outcome {
+    let run = async {
+        refresh(db).await;
+        match word(db, line) {
+            Some(Word::Ask(sql)) => run_statements(session, &sql, Timing::Shown).await,
+            _ => run_statements(session, line, Timing::Shown).await,
+        }
+    };
     tokio::select! {
         biased;
-        Ok(()) = tokio::signal::ctrl_c() => match Session::is_read_only(sql) {
+        Ok(()) = tokio::signal::ctrl_c() => match Session::is_read_only(line) {
             Ok(true) => say!("cancelled"),
             _ => say!("cancelled; what was written before stays"),
         },
-        outcome = run_statements(session, sql, Timing::Shown) => outcome,
+        outcome = run => outcome,
+    }
+}
+
+/// Another process may write the database meanwhile.
+async fn refresh(db: &Db) {
+    let db = db.clone();
+    let refreshed = tokio::task::spawn_blocking(move || db.refresh()).await;
+    if let Err(error) = refreshed.map_err(|error| Error::invalid(error.to_string())).flatten() {
+        note!("what was written since is not shown: {error}");
     }
 }
 

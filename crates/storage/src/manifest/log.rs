@@ -8,13 +8,17 @@
 //!    checkpoint is damaged, an older one with all deltas behind it gives the same state.
 //!
 //! ```text
-//! object = magic[8] format:u32 crc:u32 kind:u32 0:u32 version:u64 body_bytes:u64 body
+//! object = magic[8] format:u32 crc:u32 kind:u32 writer:u32 version:u64 body_bytes:u64 body
 //! body   = JSON: of a delta the array of its edits, of a checkpoint the state
 //! ```
 //!
-//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself.
+//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself. The writer is a number by chance
+//! that each open draws for what it writes (0 in format 1). So the delta of a version says by its checksum which history it is of: a reader that
+//! goes on from a version sees whether its folder still holds what it has read, or a copy of it that went
+//! another way, or another database.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -32,7 +36,7 @@ pub(crate) const CHECKPOINT_DELTAS: u64 = 64;
 const LOAD_TRIES: usize = 5;
 
 const MAGIC: [u8; 8] = *b"TIDEFman";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 40;
 
 /// A state that is changed by edits.
@@ -52,6 +56,9 @@ pub(crate) struct ManifestLog<S> {
     version: u64,
     checkpoint: u64,
     failed: bool,
+    writer: u32,
+    /// Of a reader: the checksum of the delta of this version, if that is there.
+    read: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +80,15 @@ impl<S: LogState> ManifestLog<S> {
             version: loaded.version,
             checkpoint: loaded.checkpoint,
             failed: false,
+            writer: RandomState::new().hash_one(0) as u32,
+            read: None,
         })
     }
 
     /// The default state, at version 0: what is on `io` is not read before [`ManifestLog::refresh`].
     pub(crate) fn unread(io: Arc<dyn ObjectIo>) -> Self {
-        Self { io, state: Arc::new(S::default()), version: 0, checkpoint: 0, failed: false }
+        let state = Arc::new(S::default());
+        Self { io, state, version: 0, checkpoint: 0, failed: false, writer: 0, read: None }
     }
 
     /// The state. Whoever holds it sees no later changes.
@@ -119,7 +129,7 @@ impl<S: LogState> ManifestLog<S> {
         let body = encode(edits)?;
         // Until it is done: a panic in the middle must not be built on.
         self.failed = true;
-        if let Err(error) = put(&*self.io, Kind::Delta, version, &body) {
+        if let Err(error) = self.put(Kind::Delta, version, &body) {
             self.failed = error.kind() != ErrorKind::Full;
             return Err(match error.kind() {
                 ErrorKind::Conflict => error.context(format!(
@@ -147,13 +157,20 @@ impl<S: LogState> ManifestLog<S> {
     /// Takes in what the writer has committed since; whether there was anything.
     ///
     /// # Errors
-    /// As [`ManifestLog::open`]; the state then stays as it was.
+    /// As [`ManifestLog::open`], and `Conflict` when what lies there does not go on from what was read before; the state then stays
+    /// as it was.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let (before, latest) = (self.version, Listing::read(&*self.io)?.latest());
-        if latest <= before {
+        let now = checksum_of_delta(&*self.io, before)?;
+        if latest < before || (now.is_some() && self.read.is_some() && now != self.read) {
+            return Err(replaced());
+        }
+        if latest == before {
             return Ok(false);
         }
-        let is_near = latest - before <= CHECKPOINT_DELTAS;
+        // Behind a delta that was deleted nobody knows what goes on from it.
+        let is_known = before == 0 || (now.is_some() && now == self.read);
+        let is_near = latest - before <= CHECKPOINT_DELTAS && is_known;
         let following = is_near
             .then(|| follow(&*self.io, S::clone(&self.state), before, latest))
             .and_then(Result::ok);
@@ -167,6 +184,7 @@ impl<S: LogState> ManifestLog<S> {
             self.version = loaded.version;
             self.checkpoint = loaded.checkpoint;
         }
+        self.read = checksum_of_delta(&*self.io, self.version)?;
         Ok(self.version > before)
     }
 
@@ -232,7 +250,7 @@ impl<S: LogState> ManifestLog<S> {
 
     fn write_checkpoint(&mut self) -> Result<()> {
         let body = encode(&*self.state)?;
-        match put(&*self.io, Kind::Checkpoint, self.version, &body) {
+        match self.put(Kind::Checkpoint, self.version, &body) {
             Err(error) if error.kind() == ErrorKind::Conflict => self.mend_checkpoint(&body)?,
             written => written?,
         }
@@ -246,10 +264,18 @@ impl<S: LogState> ManifestLog<S> {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 tracing::warn!(%error, "a damaged checkpoint of the manifest is written anew");
                 self.io.delete(&names::manifest_checkpoint(self.version))?;
-                put(&*self.io, Kind::Checkpoint, self.version, body)
+                self.put(Kind::Checkpoint, self.version, body)
             }
             whole => whole.map(drop),
         }
+    }
+
+    fn put(&self, kind: Kind, version: u64, body: &[u8]) -> Result<()> {
+        let name = match kind {
+            Kind::Delta => names::manifest_delta(version),
+            Kind::Checkpoint => names::manifest_checkpoint(version),
+        };
+        self.io.put_new(&name, &[&header(kind, self.writer, version, body), body])
     }
 }
 
@@ -347,6 +373,25 @@ fn gone(version: u64) -> Error {
     ))
 }
 
+/// What a reader is told that has found something else than it had read.
+pub(crate) fn replaced() -> Error {
+    Error::conflict(
+        "the database that was opened is not there any more: its folder was moved, or replaced by a copy or another \
+         one; open it again",
+    )
+}
+
+/// The checksum in the head of a delta, if it is there. Version 0 has none.
+fn checksum_of_delta(io: &dyn ObjectIo, version: u64) -> Result<Option<u32>> {
+    match io.read_all(&names::manifest_delta(version)) {
+        Ok(bytes) => {
+            Ok(bytes[..].get(12..16).and_then(|crc| crc.try_into().ok()).map(u32::from_le_bytes))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn read_delta<S: LogState>(io: &dyn ObjectIo, version: u64) -> Result<Vec<S::Edit>> {
     read(io, &names::manifest_delta(version), Kind::Delta, version)
 }
@@ -367,25 +412,18 @@ fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
         .map_err(|error| Error::invalid(format!("the manifest cannot hold this: {error}")))
 }
 
-fn put(io: &dyn ObjectIo, kind: Kind, version: u64, body: &[u8]) -> Result<()> {
-    let name = match kind {
-        Kind::Delta => names::manifest_delta(version),
-        Kind::Checkpoint => names::manifest_checkpoint(version),
-    };
-    io.put_new(&name, &[&header(kind, version, body), body])
-}
-
 /// A whole object of version 1 around an arbitrary body.
 pub(crate) fn frame_for_fuzzing(is_delta: bool, body: &[u8]) -> Vec<u8> {
     let kind = if is_delta { Kind::Delta } else { Kind::Checkpoint };
-    [&header(kind, 1, body)[..], body].concat()
+    [&header(kind, 7, 1, body)[..], body].concat()
 }
 
-fn header(kind: Kind, version: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
+fn header(kind: Kind, writer: u32, version: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
     header[16..20].copy_from_slice(&(kind as u32).to_le_bytes());
+    header[20..24].copy_from_slice(&writer.to_le_bytes());
     header[24..32].copy_from_slice(&version.to_le_bytes());
     header[32..40].copy_from_slice(&(body.len() as u64).to_le_bytes());
     let crc = checksum(&header, body);
@@ -409,15 +447,17 @@ fn check(bytes: &[u8], kind: Kind, version: u64) -> Result<&[u8]> {
     if head[0..8] != MAGIC {
         return Err(Error::corrupt("offset 0: it is no object of a manifest"));
     }
-    // The header that belongs here, but for its checksum and format, leaves nothing to interpret.
-    let mut wanted = header(kind, version, body);
+    // The header that belongs here, but for its checksum, format and writer, leaves nothing to interpret.
+    let mut wanted = header(kind, 0, version, body);
     wanted[8..16].copy_from_slice(&head[8..16]);
+    wanted[20..24].copy_from_slice(&head[20..24]);
     if checksum(head, body).to_le_bytes() != head[12..16] {
         return Err(Error::corrupt("offset 12: its checksum is wrong"));
     }
-    if head[8..12] != FORMAT.to_le_bytes() {
+    let format = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    if !(1..=FORMAT).contains(&format) {
         return Err(Error::unsupported(format!(
-            "it was written in another format than {FORMAT}, which this program reads"
+            "it was written in format {format}; this program reads up to {FORMAT}"
         )));
     }
     if *head != wanted {

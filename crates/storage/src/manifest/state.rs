@@ -239,6 +239,16 @@ impl State {
         self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
     }
 
+    /// Whether an object is named by both under one number and is not the same: they are states of two histories.
+    pub(crate) fn is_of_another_history_than(&self, earlier: &Self) -> bool {
+        let has_changed = |table: &TableId, entry: &ObjectEntry| {
+            let now = self.tables.get(table).and_then(|table| table.objects.get(&entry.id));
+            now.is_some_and(|now| now != entry)
+        };
+        let tables = earlier.tables.iter();
+        tables.into_iter().any(|(id, table)| table.objects.values().any(|it| has_changed(id, it)))
+    }
+
     /// What records of the log depend on, and up to where writes are in objects.
     fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Drained])> {
         self.tables.values().map(|table| {

@@ -40,12 +40,12 @@ impl SegmentCaches {
         }
     }
 
-    /// Forgets an object that was deleted.
-    pub(crate) fn forget(&self, object: ObjectId) {
-        self.footers.forget(object);
-        self.indexes.forget(object);
-        self.metrics.forget(object);
-        self.totals.forget(object);
+    /// Forgets objects that nobody reads any more.
+    pub(crate) fn forget(&self, is_gone: impl Fn(ObjectId) -> bool + Copy) {
+        self.footers.forget(is_gone);
+        self.indexes.forget(is_gone);
+        self.metrics.forget(is_gone);
+        self.totals.forget(is_gone);
     }
 }
 

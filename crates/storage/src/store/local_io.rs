@@ -134,6 +134,14 @@ impl ObjectIo for LocalIo {
         Ok(bytes)
     }
 
+    /// Files that are read as a whole are not kept open: whoever reads one again asks what lies there now.
+    fn read_all(&self, name: &str) -> Result<Vec<u8>> {
+        let file = self.shared.disk.open(name)?;
+        let mut bytes = vec![0; file.size()? as usize];
+        file.read_at(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
     fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
         self.file(name)?.read_at(offset, out)
     }
@@ -153,6 +161,10 @@ impl ObjectIo for LocalIo {
         let mut found = self.walk(dir)?;
         found.retain(|(name, _)| !name.ends_with(names::TEMP_SUFFIX));
         Ok(found)
+    }
+
+    fn let_go(&self, name: &str) {
+        self.shared.handles.forget(name);
     }
 
     fn delete(&self, name: &str) -> Result<()> {

@@ -50,6 +50,9 @@ pub trait ObjectIo: Send + Sync + Debug {
     /// `Io` when the disk fails.
     fn list(&self, dir: &str) -> Result<Vec<(String, u64)>>;
 
+    /// Says that nobody here reads `name` any more: what is held of it may be given back.
+    fn let_go(&self, name: &str);
+
     /// Deletes `name`. It is no error when it is missing. The deletion need not be durable: a
     /// deleted object may be back after power loss.
     ///

@@ -1,11 +1,12 @@
 //! Databases that are opened only for reading, and follow their writer: after a refresh they show what it has.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
-use tidefall_storage::{Ack, Db, DbOptions};
-use tidefall_types::{Clock, ErrorKind, FieldId, ManualClock, TimeRange};
+use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target};
+use tidefall_types::{Clock, ErrorKind, FieldId, ManualClock, NS_PER_SECOND, TimeRange};
 
 use crate::asking::{ask, open, options, read_all};
 use crate::history::{Op, START_NS, TABLES, requests};
@@ -147,6 +148,43 @@ fn a_refresh_that_fails_changes_nothing() {
     assert!(failed > 3, "{failed}");
 }
 
+/// Its numbers may be those of the other, and mean something else.
+#[test]
+fn another_database_in_the_place_of_one_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("db");
+    let make = |tables: i64| {
+        let writer = Db::open(&dir, DbOptions::default()).unwrap();
+        for table in 0..tables {
+            write(&writer, &format!("t{table}"), &[(1, table)]);
+            writer.flush().unwrap();
+        }
+        write(&writer, "t0", &[(2, 2)]);
+        // The last row is in the log alone.
+        writer.close().unwrap();
+    };
+    make(2);
+    let reader = Db::open_read_only(&dir, DbOptions::default()).unwrap();
+    let check = |what: &str| {
+        let error = reader.refresh().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{what}: {error}");
+        assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)], "{what}");
+        assert_eq!(reader.tables().len(), 2, "{what}");
+    };
+    // Files that are open stay so.
+    assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)]);
+    std::fs::rename(&dir, place.path().join("old")).unwrap();
+    check("nothing is there");
+    for tables in [1, 2, 5] {
+        make(tables);
+        check(&format!("another with {tables} tables"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+    std::fs::rename(place.path().join("old"), &dir).unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(read(&reader, "t0"), [(1, 0), (2, 2)]);
+}
+
 /// It is as it is.
 #[test]
 fn a_database_that_is_written_has_nothing_to_refresh() {
@@ -166,4 +204,112 @@ fn a_database_that_is_written_has_nothing_to_refresh() {
     write(&next, "plant", &[(3, 3)]);
     assert!(reader.refresh().unwrap());
     assert_eq!(read(&reader, "plant"), [(1, 1), (2, 2), (3, 3)]);
+}
+
+/// Its numbers are those of what was read, up to where the two parted.
+#[test]
+fn a_copy_that_went_another_way_is_refused() {
+    let go_on = |dir: &Path, commits: i64, value: i64| {
+        let writer = Db::open(dir, DbOptions::default()).unwrap();
+        for number in 0..commits {
+            write(&writer, "plant", &[(2 + number, value)]);
+            writer.flush().unwrap();
+        }
+        // It forgets what the manifest was long ago, too.
+        writer.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+        writer.close().unwrap();
+    };
+    // Up to more commits than a manifest remembers.
+    for (first, second) in [(1, 1), (2, 1), (1, 2), (3, 100), (3, 700)] {
+        let place = tempfile::tempdir().unwrap();
+        let [shown, aside, other] = ["shown", "aside", "other"].map(|name| place.path().join(name));
+        go_on(&shown, 1, 0);
+        copy_folder(&shown, &other);
+        go_on(&shown, first, 10);
+        let reader = Db::open_read_only(&shown, DbOptions::default()).unwrap();
+        let expected = read(&reader, "plant");
+        go_on(&other, second, 20);
+        std::fs::rename(&shown, &aside).unwrap();
+        std::fs::rename(&other, &shown).unwrap();
+        let error = reader.refresh().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{first} and {second} commits: {error}");
+        std::fs::rename(&shown, &other).unwrap();
+        std::fs::rename(&aside, &shown).unwrap();
+        assert!(!reader.refresh().unwrap(), "{first} and {second} commits");
+        assert_eq!(read(&reader, "plant"), expected);
+        // However far the one that was read goes on, it is followed.
+        go_on(&shown, second, 30);
+        assert!(reader.refresh().unwrap());
+        let again = Db::open_read_only(&shown, DbOptions::default()).unwrap();
+        assert_eq!(read(&reader, "plant"), read(&again, "plant"));
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Their bytes would stay on the disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_were_replaced_are_open_no_longer_than_they_are_read() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(START_NS)));
+    let writer = Db::open(dir.path(), options(&clock)).unwrap();
+    let reader = Db::open_read_only(dir.path(), options(&clock)).unwrap();
+    let open_in_vain = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+        let open = open.map(|file| file.to_string_lossy().into_owned());
+        let is_gone = |file: &String| file.contains("/objects/") && file.ends_with("(deleted)");
+        open.filter(|file| file.starts_with(&*dir.path().to_string_lossy())).filter(is_gone).count()
+    };
+    for number in 0..20 {
+        write(&writer, "plant", &[(number, number)]);
+        writer.flush().unwrap();
+    }
+    reader.refresh().unwrap();
+    assert_eq!(read(&reader, "plant").len(), 20);
+    let before = reader.snapshot("plant").unwrap();
+    let fold = || writer.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    fold();
+    // What was replaced goes after a minute.
+    clock.set(clock.now_ns() + 61 * NS_PER_SECOND);
+    fold();
+    assert!(open_in_vain() > 0);
+    reader.refresh().unwrap();
+    assert!(open_in_vain() > 0, "a snapshot reads them");
+    drop(before);
+    write(&writer, "plant", &[(100, 100)]);
+    reader.refresh().unwrap();
+    assert_eq!(open_in_vain(), 0);
+    assert_eq!(read(&reader, "plant").len(), 21);
+}
+
+/// Nothing is written meanwhile.
+#[test]
+fn a_file_that_is_put_back_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Db::open(dir.path(), DbOptions::default()).unwrap();
+    write(&writer, "plant", &[(1, 1)]);
+    writer.flush().unwrap();
+    writer.close().unwrap();
+    let objects = std::fs::read_dir(dir.path().join("objects")).unwrap();
+    let sensors = objects.map(|entry| entry.unwrap().path());
+    let sensors = sensors.filter(|path| path.extension().is_some_and(|kind| kind == "sensors"));
+    let sensors = sensors.last().unwrap();
+    std::fs::rename(&sensors, dir.path().join("aside")).unwrap();
+    let reader = Db::open_read_only(dir.path(), DbOptions::default()).unwrap();
+    assert_eq!(reader.snapshot("plant").unwrap_err().kind(), ErrorKind::Corrupt);
+    std::fs::rename(dir.path().join("aside"), &sensors).unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(read(&reader, "plant"), [(1, 1)]);
+    assert!(!reader.refresh().unwrap());
 }
