@@ -15,7 +15,7 @@ use crate::catalog::SensorDictionary;
 use crate::graveyard::{Elsewhere, Graveyard};
 use crate::ingest::commit::CommitQueue;
 use crate::kv::KvBytes;
-use crate::manifest::log::{LogState, ManifestLog};
+use crate::manifest::log::{LogState, ManifestLog, Writer, Writers};
 use crate::manifest::reached::Reached;
 use crate::manifest::{Edit, Model, ObjectEntry, SensorObject, State, Tombstone};
 use crate::options::DbOptions;
@@ -50,6 +50,14 @@ impl LogState for State {
 
     fn apply(&mut self, edit: &Edit) {
         Self::apply(self, edit);
+    }
+
+    fn begun_by(writer: Writer) -> Edit {
+        Edit::Begun(writer)
+    }
+
+    fn writers(&self) -> &Writers {
+        &self.writers
     }
 }
 
@@ -320,7 +328,7 @@ impl Engine {
         self.next_object.fetch_max(last.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Gives back what is kept of objects that nobody reads any more.
+    /// Forgets objects that nobody reads any more, and closes their files.
     pub(crate) fn let_go(&self, objects: &HashMap<ObjectId, String>) {
         if !objects.is_empty() {
             self.caches.forget(|id| objects.contains_key(&id));

@@ -20,7 +20,7 @@ use tidefall_types::{Error, ObjectId, Result};
 
 use crate::engine::Engine;
 use crate::manifest::State;
-use crate::manifest::log::{ManifestLog, replaced};
+use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::read::LiveObject;
 use crate::recovery::{check_new, load_tables, replay};
@@ -94,7 +94,10 @@ impl Follower {
     /// `Limit` when it changes too fast, and those of an open; what was shown is shown still.
     pub(crate) fn catch_up(&self, engine: &Engine) -> Result<bool> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut tries = 0;
+        // Before anything is read. The file that says so may have come, or another in its place, since the last time.
+        self.disk.begin_to_read();
+        seen.let_go(engine);
+        let (mut loads, mut errors) = (0, 0);
         let mut last_error = None;
         loop {
             let (manifest, records) = self.now(engine)?;
@@ -102,15 +105,15 @@ impl Follower {
             if seen.now == Some(now) {
                 return Ok(false);
             }
-            tries += 1;
             match load(engine, &manifest, records) {
                 Ok(tables) => {
+                    loads += 1;
                     let newest = || {
                         let mut newest = manifest.clone();
                         newest.refresh().map(|_| newest.version())
                     };
                     if tables.iter().all(|table| table.damage.is_none())
-                        || tries >= LOAD_TRIES
+                        || loads >= LOAD_TRIES
                         || newest()? == now.version
                     {
                         let are_whole = tables.iter().all(|table| table.damage.is_none());
@@ -123,7 +126,8 @@ impl Follower {
                 }
                 Err(error) => {
                     let failed = Some((now, error.clone()));
-                    if tries >= ERROR_TRIES || failed == last_error {
+                    errors += 1;
+                    if errors >= ERROR_TRIES || failed == last_error {
                         return Err(error);
                     }
                     last_error = failed;
@@ -170,7 +174,7 @@ impl Follower {
 }
 
 impl Seen {
-    /// Shows tables, and gives back what only those before had.
+    /// Shows tables in place of those before.
     fn show(&mut self, engine: &Engine, tables: Vec<Arc<Table>>) {
         let mut here = HashSet::new();
         for table in &tables {
@@ -181,6 +185,11 @@ impl Seen {
             let gone = live.objects.iter().filter(|object| !here.contains(&object.entry.id));
             self.gone.extend(gone.map(Replaced::from));
         }
+        self.let_go(engine);
+    }
+
+    /// Gives back what is kept of objects that nobody reads any more.
+    fn let_go(&mut self, engine: &Engine) {
         let unread = self.gone.extract_if(.., |gone| gone.reader.strong_count() == 0);
         engine.let_go(&unread.map(|gone| (gone.id, gone.name)).collect());
     }
@@ -192,9 +201,6 @@ fn load(
     manifest: &ManifestLog<State>,
     records: Replay,
 ) -> Result<Vec<Arc<Table>>> {
-    if manifest.state().is_of_another_history_than(engine.manifest().state()) {
-        return Err(replaced());
-    }
     let tables = load_tables(engine, manifest.state())?;
     replay(&tables, manifest.state(), records)?;
     Ok(tables)

@@ -26,7 +26,7 @@ impl Db {
         match DirLock::try_acquire(dir)? {
             Ok(lock) => Self::open_locked(dir, lock, options),
             Err(why) if Self::exists(dir) => {
-                Self::open_to_read(Arc::new(LocalDisk::to_read(dir)), options, &why)
+                Self::open_to_read(Arc::new(LocalDisk::new(dir)), options, &why)
             }
             Err(why) => Err(why),
         }
@@ -45,7 +45,7 @@ impl Db {
         if !Self::exists(dir) {
             return Err(Error::not_found(format!("there is no database in {}", dir.display())));
         }
-        Self::open_read_only_on(Arc::new(LocalDisk::to_read(dir)), options)
+        Self::open_read_only_on(Arc::new(LocalDisk::new(dir)), options)
     }
 
     /// Opens the database on a disk only for reading, also while it is written.

@@ -160,6 +160,8 @@ fn run_lines(db: &Db, session: &Session) -> Outcome {
     {
         note!("the history was not saved to {}: {error}", history.display());
     }
+    // A refresh that was cancelled may go on.
+    runtime.shutdown_background();
     Ok(())
 }
 

@@ -33,5 +33,7 @@ pub(crate) fn read_sensors(
     let name = part.name();
     let bytes =
         io.read_range(&name, 0..part.bytes).map_err(|error| of_needed_object(&name, error))?;
+    // It is read once.
+    io.let_go(&name);
     frame_of_object(table, &bytes).and_then(take).map_err(|error| error.context(&name))
 }

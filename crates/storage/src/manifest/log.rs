@@ -12,17 +12,19 @@
 //! body   = JSON: of a delta the array of its edits, of a checkpoint the state
 //! ```
 //!
-//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself. The writer is a number by chance
-//! that each open draws for what it writes (0 in format 1). So the delta of a version says by its checksum which history it is of: a reader that
-//! goes on from a version sees whether its folder still holds what it has read, or a copy of it that went
-//! another way, or another database.
+//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself.
+//!
+//! Two folders may have gone different ways from one version on, or be of two databases: a reader whose folder was replaced must see
+//! that. So each open for writing draws a number by chance, the *writer* (0 in format 1). It stands in the heads of what that
+//! open adds, so that deltas of two histories differ in their checksums, and the first edit of its first commit
+//! puts it into the state: of a version whose delta was deleted the state still says who made it.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tidefall_types::{Error, ErrorKind, Result};
 
 use crate::store::ObjectIo;
@@ -39,10 +41,46 @@ const MAGIC: [u8; 8] = *b"TIDEFman";
 const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 40;
 
+/// Writers that a state remembers.
+const WRITERS_MAX: usize = 256;
+
+/// Who has made the versions from one on, up to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    /// The number that it has drawn.
+    pub number: u32,
+    /// The first version that it made.
+    pub from_version: u64,
+}
+
+/// The last writers of a manifest, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writers(Vec<Writer>);
+
+impl Writers {
+    pub(crate) fn add(&mut self, writer: Writer) {
+        self.0.push(writer);
+        let forgotten = self.0.len().saturating_sub(WRITERS_MAX);
+        self.0.drain(..forgotten);
+    }
+
+    /// Who made a version, if that is known.
+    fn of(&self, version: u64) -> Option<u32> {
+        let behind = self.0.partition_point(|writer| writer.from_version <= version);
+        Some(self.0[..behind].last()?.number)
+    }
+}
+
 /// A state that is changed by edits.
 pub(crate) trait LogState: Serialize + DeserializeOwned + Clone + Default {
     /// A change. The same edits in the same order always give the same state.
-    type Edit: Serialize + DeserializeOwned;
+    type Edit: Serialize + DeserializeOwned + Clone;
+
+    /// The edit that adds a writer.
+    fn begun_by(writer: Writer) -> Self::Edit;
+
+    /// The writers that were added.
+    fn writers(&self) -> &Writers;
 
     /// Makes a change.
     fn apply(&mut self, edit: &Self::Edit);
@@ -126,6 +164,16 @@ impl<S: LogState> ManifestLog<S> {
             return Ok(self.version);
         }
         let version = self.version + 1;
+        let mut begun = Vec::new();
+        let edits = match self.state.writers().of(version) {
+            Some(number) if number == self.writer => edits,
+            _ => {
+                let writer = Writer { number: self.writer, from_version: version };
+                begun.push(S::begun_by(writer));
+                begun.extend_from_slice(edits);
+                &begun
+            }
+        };
         let body = encode(edits)?;
         // Until it is done: a panic in the middle must not be built on.
         self.failed = true;
@@ -161,17 +209,20 @@ impl<S: LogState> ManifestLog<S> {
     /// as it was.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let (before, latest) = (self.version, Listing::read(&*self.io)?.latest());
-        let now = checksum_of_delta(&*self.io, before)?;
-        if latest < before || (now.is_some() && self.read.is_some() && now != self.read) {
+        let now = match self.read {
+            Some(_) => checksum_of_delta(&*self.io, before)?,
+            None => None,
+        };
+        let is_same = before == 0 || (now.is_some() && now == self.read);
+        let is_another = now.is_some() && now != self.read;
+        if is_another || (latest < before && !is_same) {
             return Err(replaced());
         }
-        if latest == before {
+        if latest <= before {
             return Ok(false);
         }
-        // Behind a delta that was deleted nobody knows what goes on from it.
-        let is_known = before == 0 || (now.is_some() && now == self.read);
-        let is_near = latest - before <= CHECKPOINT_DELTAS && is_known;
-        let following = is_near
+        let is_near = latest - before <= CHECKPOINT_DELTAS;
+        let following = (is_near && is_same)
             .then(|| follow(&*self.io, S::clone(&self.state), before, latest))
             .and_then(Result::ok);
         if let Some(state) = following {
@@ -179,12 +230,18 @@ impl<S: LogState> ManifestLog<S> {
             self.version = latest;
         } else {
             // The writer is far ahead: a checkpoint is nearer, and what was next may be deleted already.
-            let loaded = load(&*self.io)?;
+            let loaded = load::<S>(&*self.io)?;
+            let maker = loaded.state.writers().of(before);
+            let is_same = is_same || (maker.is_some() && maker == self.state.writers().of(before));
+            if !is_same || loaded.version < before {
+                return Err(replaced());
+            }
             self.state = Arc::new(loaded.state);
             self.version = loaded.version;
             self.checkpoint = loaded.checkpoint;
         }
-        self.read = checksum_of_delta(&*self.io, self.version)?;
+        // It may be damaged: a checkpoint says the same.
+        self.read = checksum_of_delta(&*self.io, self.version).ok().flatten();
         Ok(self.version > before)
     }
 
@@ -373,19 +430,18 @@ fn gone(version: u64) -> Error {
     ))
 }
 
-/// What a reader is told that has found something else than it had read.
-pub(crate) fn replaced() -> Error {
+fn replaced() -> Error {
     Error::conflict(
         "the database that was opened is not there any more: its folder was moved, or replaced by a copy or another \
          one; open it again",
     )
 }
 
-/// The checksum in the head of a delta, if it is there. Version 0 has none.
+/// The checksum in the head of a delta, if it is there.
 fn checksum_of_delta(io: &dyn ObjectIo, version: u64) -> Result<Option<u32>> {
     match io.read_all(&names::manifest_delta(version)) {
         Ok(bytes) => {
-            Ok(bytes[..].get(12..16).and_then(|crc| crc.try_into().ok()).map(u32::from_le_bytes))
+            Ok(bytes.get(12..16).and_then(|crc| crc.try_into().ok()).map(u32::from_le_bytes))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableSchema, TimeRange};
 
+use super::log::{Writer, Writers};
 use crate::store::names;
 
 /// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
@@ -185,6 +186,9 @@ pub struct State {
     /// The names of objects that are not live any more, and since when; those of the last minute.
     #[serde(default)]
     pub replaced: BTreeMap<String, i64>,
+    /// Who made which versions.
+    #[serde(default)]
+    pub writers: Writers,
 }
 
 /// A change of the state. Several are committed together, all or none.
@@ -213,6 +217,8 @@ pub enum Edit {
     WalFrom(Seq),
     /// The log reaches up to here.
     LogEnd(Seq),
+    /// A process begins to write the manifest.
+    Begun(Writer),
     /// The time of the edits behind it in the same commit, if one of them replaces objects: nanoseconds since
     /// 1970 UTC.
     At(i64),
@@ -237,16 +243,6 @@ impl State {
     pub(crate) fn reads_log_as(&self, earlier: &Self) -> bool {
         // Rows in the log may be of sensors that are only in objects.
         self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
-    }
-
-    /// Whether an object is named by both under one number and is not the same: they are states of two histories.
-    pub(crate) fn is_of_another_history_than(&self, earlier: &Self) -> bool {
-        let has_changed = |table: &TableId, entry: &ObjectEntry| {
-            let now = self.tables.get(table).and_then(|table| table.objects.get(&entry.id));
-            now.is_some_and(|now| now != entry)
-        };
-        let tables = earlier.tables.iter();
-        tables.into_iter().any(|(id, table)| table.objects.values().any(|it| has_changed(id, it)))
     }
 
     /// What records of the log depend on, and up to where writes are in objects.
@@ -306,6 +302,7 @@ impl State {
                 state.drained.push(*drained);
             }),
             Edit::LogEnd(seq) => self.log_end = *seq,
+            Edit::Begun(writer) => self.writers.add(*writer),
             Edit::At(now_ns) => {
                 self.at_ns = *now_ns;
                 self.replaced.retain(|_, since_ns| {

@@ -10,6 +10,10 @@ use tidefall_types::Result;
 /// in a directory once [`Disk::sync_dir`] has; before that any part of them may be lost in any
 /// order. `link` never replaces a file, also when two processes race.
 pub trait Disk: Send + Sync + Debug {
+    /// Says to whoever writes what is here that it is read from now on, for as long as this disk is in use; nothing where that
+    /// cannot be said. It may be said again, and should be, as what is here may be moved.
+    fn begin_to_read(&self) {}
+
     /// Makes a directory and those above it, durably; it is no error when it exists.
     ///
     /// # Errors

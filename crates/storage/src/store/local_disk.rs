@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
 
@@ -18,7 +18,7 @@ pub struct LocalDisk {
     // Directories, open. Each is opened before a name is made in it: when the name is there and must become durable, it
     // would be too late to find that no more files can be opened. A database has a handful of them.
     dirs: Mutex<HashMap<Box<str>, Arc<File>>>,
-    read_lock: OnceLock<ReadLock>,
+    read_lock: Mutex<Option<ReadLock>>,
 }
 
 impl LocalDisk {
@@ -27,21 +27,7 @@ impl LocalDisk {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         let root = std::path::absolute(&root).unwrap_or(root);
-        Self { root, dirs: Mutex::default(), read_lock: OnceLock::new() }
-    }
-
-    /// As [`LocalDisk::new`], of a database that is read.
-    pub fn to_read(root: impl Into<PathBuf>) -> Self {
-        let disk = Self::new(root);
-        disk.begin_to_read();
-        disk
-    }
-
-    /// Lets whoever writes the database know that it is read, for as long as this disk is in use.
-    pub(crate) fn begin_to_read(&self) {
-        if let Some(lock) = ReadLock::acquire(&self.root) {
-            let _ = self.read_lock.set(lock);
-        }
+        Self { root, dirs: Mutex::default(), read_lock: Mutex::default() }
     }
 
     /// The directory that names are relative to.
@@ -87,6 +73,16 @@ impl LocalDisk {
 }
 
 impl Disk for LocalDisk {
+    fn begin_to_read(&self) {
+        let mut held = self.read_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref().is_some_and(|held| held.is_of(&self.root)) {
+            return;
+        }
+        if let Some(lock) = ReadLock::acquire(&self.root) {
+            *held = Some(lock);
+        }
+    }
+
     fn create_dir(&self, dir: &str) -> Result<()> {
         let path = self.path(dir)?;
         let failed = |error: &io::Error| Error::io(format!("creating directory {dir:?}"), error);

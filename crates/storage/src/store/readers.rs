@@ -1,5 +1,6 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -82,6 +83,15 @@ impl ReadLock {
                 }
             }
         }
+    }
+}
+
+impl ReadLock {
+    /// Whether it is what the writer of the database in `dir` looks at, who may have made another file since.
+    pub fn is_of(&self, dir: &Path) -> bool {
+        let now = std::fs::metadata(dir.join(names::READERS));
+        let held = self.0.metadata();
+        matches!((now, held), (Ok(now), Ok(held)) if (now.dev(), now.ino()) == (held.dev(), held.ino()))
     }
 }
 

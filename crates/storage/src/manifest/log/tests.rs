@@ -11,12 +11,14 @@ use crate::store::{Disk, DiskEntry, DiskFile, Fault, FaultDisk, LocalIo, MemDisk
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Model {
     live: BTreeMap<u32, String>,
+    writers: Writers,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Change {
     Put(u32, String),
     Remove(u32),
+    Begun(Writer),
 }
 
 impl LogState for Model {
@@ -24,9 +26,18 @@ impl LogState for Model {
 
     fn apply(&mut self, edit: &Change) {
         match edit {
-            Change::Put(key, value) => self.live.insert(*key, value.clone()),
-            Change::Remove(key) => self.live.remove(key),
-        };
+            Change::Put(key, value) => drop(self.live.insert(*key, value.clone())),
+            Change::Remove(key) => drop(self.live.remove(key)),
+            Change::Begun(writer) => self.writers.add(*writer),
+        }
+    }
+
+    fn begun_by(writer: Writer) -> Change {
+        Change::Begun(writer)
+    }
+
+    fn writers(&self) -> &Writers {
+        &self.writers
     }
 }
 
@@ -76,7 +87,7 @@ fn a_manifest_agrees_with_a_map() {
                 2 => {
                     let behind = reader.version() < version;
                     assert_eq!(reader.refresh().unwrap(), behind);
-                    assert_eq!((&**reader.state(), reader.version()), (&model, version));
+                    assert_eq!((&reader.state().live, reader.version()), (&model.live, version));
                 }
                 _ => {
                     let edits = changes(&mut random);
@@ -85,7 +96,7 @@ fn a_manifest_agrees_with_a_map() {
                     edits.iter().for_each(|edit| model.apply(edit));
                 }
             }
-            assert_eq!((&**log.state(), log.version()), (&model, version));
+            assert_eq!((&log.state().live, log.version()), (&model.live, version));
         }
     }
 }
@@ -139,7 +150,7 @@ fn power_loss_at_any_step_leaves_a_whole_version() {
             let found_disk = disk.crash(seed);
             let mut found = Log::open(mem(&found_disk)).unwrap();
             assert!((acknowledged..=acknowledged + 1).contains(&found.version()), "step {step}");
-            assert_eq!(**found.state(), states[found.version() as usize]);
+            assert_eq!(found.state().live, states[found.version() as usize].live);
             found.commit(&[Change::Remove(99)]).unwrap();
             let again = Log::open(mem(&found_disk.crash(seed))).unwrap();
             assert_eq!(again.state(), found.state());
@@ -407,4 +418,68 @@ fn arbitrary_bytes_never_panic() {
         let error = Log::open(mem(&disk)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
+}
+
+/// However much of either is deleted meanwhile, and whoever has written it.
+#[test]
+fn a_reader_follows_its_history_and_no_other() {
+    let mut random = StdRng::seed_from_u64(7);
+    let (mut followed, mut refused) = (0, 0);
+    for round in 0..300 {
+        let disk = MemDisk::new();
+        let mut go_on = |disk: &MemDisk, versions: u64| {
+            let mut log = Log::open(mem(disk)).unwrap();
+            for _ in 0..versions {
+                // The same edits in both.
+                log.commit(&[Change::Put(1, "the same".into())]).unwrap();
+                if random.random_range(0..50) == 0 {
+                    log.gc(random.random_range(1..100)).unwrap();
+                }
+                if random.random_range(0..20) == 0 {
+                    log = Log::open(mem(disk)).unwrap();
+                }
+            }
+            log.gc(1).unwrap();
+        };
+        go_on(&disk, 1 + round % 90);
+        let other = copy(&disk);
+        go_on(&disk, 1 + round % 7);
+        let mut reader = Log::unread(Arc::new(LocalIo::open_read_only(Arc::new(disk.clone()))));
+        reader.refresh().unwrap();
+        let (version, state) = (reader.version(), Arc::clone(reader.state()));
+        go_on(&other, round * 37 % 300 + 1);
+        go_on(&disk, round * 53 % 300 + 1);
+        let mut misled = reader.clone();
+        misled.io = Arc::new(LocalIo::open_read_only(Arc::new(other.clone())));
+        let error = misled.refresh().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{round}: {error}");
+        assert_eq!((misled.version(), misled.state()), (version, &state), "{round}");
+        refused += 1;
+        assert!(reader.refresh().unwrap(), "{round}");
+        let now = Log::open(mem(&disk)).unwrap();
+        assert_eq!((reader.version(), reader.state()), (now.version(), now.state()), "{round}");
+        followed += usize::from(reader.version() > version + CHECKPOINT_DELTAS);
+    }
+    assert!(followed > 100, "{refused} {followed}");
+}
+
+fn copy(disk: &MemDisk) -> MemDisk {
+    let copy = MemDisk::new();
+    for (name, _) in mem(disk).list(names::MANIFEST_DIR).unwrap() {
+        copy.place(&name, &disk.contents(&name).unwrap());
+    }
+    copy
+}
+
+/// The checkpoint beside it says the same.
+#[test]
+fn a_last_delta_that_cannot_be_read_keeps_no_reader_out() {
+    let disk = MemDisk::new();
+    let states = committed(&disk, 5);
+    Log::open(mem(&disk)).unwrap().checkpoint().unwrap();
+    disk.place(&names::manifest_delta(5), b"gone");
+    let mut reader = Log::unread(mem(&disk));
+    assert!(reader.refresh().unwrap());
+    assert_eq!(**reader.state(), states[5]);
+    assert!(!reader.refresh().unwrap());
 }
