@@ -23,7 +23,7 @@ use crate::manifest::State;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::read::LiveObject;
-use crate::recovery::{check_new, load_tables, replay};
+use crate::recovery::{check_new, is_whole, load_tables, replay};
 use crate::store::Disk;
 use crate::table::Table;
 use crate::wal::{LogTail, Replay};
@@ -50,7 +50,7 @@ pub(crate) struct Follower {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// What is shown, unless some of it could not be read.
+    /// What is shown.
     now: Option<Moment>,
     /// What was shown and is replaced. Snapshots may still read it, and its file has to stay open for them: its name may be gone.
     gone: Vec<Replaced>,
@@ -102,7 +102,7 @@ impl Follower {
         loop {
             let (manifest, records) = self.now(engine)?;
             let now = Moment { version: manifest.version(), tail: records.tail() };
-            if seen.now == Some(now) {
+            if seen.now == Some(now) && !is_mended(engine, manifest.state()) {
                 return Ok(false);
             }
             match load(engine, &manifest, records) {
@@ -116,10 +116,8 @@ impl Follower {
                         || loads >= LOAD_TRIES
                         || newest()? == now.version
                     {
-                        let are_whole = tables.iter().all(|table| table.damage.is_none());
                         *engine.manifest() = manifest;
-                        // Of what is damaged a file may be put back.
-                        seen.now = Some(now).filter(|_| are_whole);
+                        seen.now = Some(now);
                         seen.show(engine, tables);
                         return Ok(true);
                     }
@@ -178,11 +176,11 @@ impl Seen {
     fn show(&mut self, engine: &Engine, tables: Vec<Arc<Table>>) {
         let mut here = HashSet::new();
         for table in &tables {
-            here.extend(table.live().objects.iter().map(|object| object.entry.id));
+            here.extend(table.live().objects.iter().map(Arc::as_ptr));
         }
         for table in engine.show_tables(tables) {
             let live = table.live();
-            let gone = live.objects.iter().filter(|object| !here.contains(&object.entry.id));
+            let gone = live.objects.iter().filter(|object| !here.contains(&Arc::as_ptr(object)));
             self.gone.extend(gone.map(Replaced::from));
         }
         self.let_go(engine);
@@ -193,6 +191,13 @@ impl Seen {
         let unread = self.gone.extract_if(.., |gone| gone.reader.strong_count() == 0);
         engine.let_go(&unread.map(|gone| (gone.id, gone.name)).collect());
     }
+}
+
+/// Whether a table that is shown as damaged can be read: a file may have been put back.
+fn is_mended(engine: &Engine, state: &State) -> bool {
+    let shown = engine.tables();
+    let mut damaged = shown.iter().filter(|table| table.damage.is_some());
+    damaged.any(|table| state.tables.get(&table.id).is_some_and(|stored| is_whole(engine, stored)))
 }
 
 /// What a manifest and the log behind it say.

@@ -95,6 +95,11 @@ pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Arc<Tabl
     state.tables.values().map(load).collect()
 }
 
+/// Whether what the manifest names of a table can be read as far as a table is made of it.
+pub(crate) fn is_whole(engine: &Engine, stored: &TableState) -> bool {
+    load_table(engine, stored, &Objects::default()).is_ok()
+}
+
 fn load_table(engine: &Engine, stored: &TableState, earlier: &Objects) -> Result<Table> {
     let table = Table::new(stored.schema.clone());
     {

@@ -31,9 +31,9 @@ pub(crate) fn read_sensors(
     take: impl FnOnce(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let name = part.name();
-    let bytes =
-        io.read_range(&name, 0..part.bytes).map_err(|error| of_needed_object(&name, error))?;
+    let bytes = io.read_range(&name, 0..part.bytes);
     // It is read once.
     io.let_go(&name);
+    let bytes = bytes.map_err(|error| of_needed_object(&name, error))?;
     frame_of_object(table, &bytes).and_then(take).map_err(|error| error.context(&name))
 }

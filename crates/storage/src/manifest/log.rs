@@ -22,6 +22,7 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ const MAGIC: [u8; 8] = *b"TIDEFman";
 const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 40;
 
-/// Writers that a state remembers.
+/// Writers that a state remembers beside the first of all.
 const WRITERS_MAX: usize = 256;
 
 /// Who has made the versions from one on, up to the next.
@@ -53,21 +54,33 @@ pub struct Writer {
     pub from_version: u64,
 }
 
-/// The last writers of a manifest, in order.
+/// The first writer of a manifest, which tells databases apart, and the last ones, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writers(Vec<Writer>);
 
 impl Writers {
     pub(crate) fn add(&mut self, writer: Writer) {
         self.0.push(writer);
-        let forgotten = self.0.len().saturating_sub(WRITERS_MAX);
-        self.0.drain(..forgotten);
+        if self.0.len() > 1 + WRITERS_MAX {
+            self.0.remove(1);
+        }
     }
 
     /// Who made a version, if that is known.
     fn of(&self, version: u64) -> Option<u32> {
         let behind = self.0.partition_point(|writer| writer.from_version <= version);
-        Some(self.0[..behind].last()?.number)
+        // Those that are forgotten came behind the first.
+        let is_known = behind > 1 || self.0.len() <= WRITERS_MAX;
+        self.0[..behind].last().filter(|_| is_known).map(|writer| writer.number)
+    }
+
+    /// Whether these are of the history that had come to a version with those, as far as is known.
+    fn go_on_from(&self, earlier: &Self, version: u64) -> bool {
+        match (self.of(version), earlier.of(version)) {
+            (Some(now), Some(then)) => now == then,
+            // One that began with format 1 has no first writer before its next one.
+            _ => earlier.0.is_empty() || self.0.first() == earlier.0.first(),
+        }
     }
 }
 
@@ -118,7 +131,7 @@ impl<S: LogState> ManifestLog<S> {
             version: loaded.version,
             checkpoint: loaded.checkpoint,
             failed: false,
-            writer: RandomState::new().hash_one(0) as u32,
+            writer: draw(),
             read: None,
         })
     }
@@ -231,9 +244,8 @@ impl<S: LogState> ManifestLog<S> {
         } else {
             // The writer is far ahead: a checkpoint is nearer, and what was next may be deleted already.
             let loaded = load::<S>(&*self.io)?;
-            let maker = loaded.state.writers().of(before);
-            let is_same = is_same || (maker.is_some() && maker == self.state.writers().of(before));
-            if !is_same || loaded.version < before {
+            let goes_on = loaded.state.writers().go_on_from(self.state.writers(), before);
+            if loaded.version < before || !(is_same || goes_on) {
                 return Err(replaced());
             }
             self.state = Arc::new(loaded.state);
@@ -430,6 +442,12 @@ fn gone(version: u64) -> Error {
     ))
 }
 
+/// A number by chance. The seeds of the standard library are alike in processes that were forked from one.
+fn draw() -> u32 {
+    RandomState::new().hash_one((std::process::id(), Instant::now())) as u32
+}
+
+/// What a reader is told that has found something else than it had read.
 fn replaced() -> Error {
     Error::conflict(
         "the database that was opened is not there any more: its folder was moved, or replaced by a copy or another \

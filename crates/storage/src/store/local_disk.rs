@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
@@ -12,13 +13,15 @@ use super::names;
 use super::{Disk, DiskEntry, DiskFile, ReadLock};
 
 /// A directory of the local file system.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LocalDisk {
     root: PathBuf,
     // Directories, open. Each is opened before a name is made in it: when the name is there and must become durable, it
     // would be too late to find that no more files can be opened. A database has a handful of them.
     dirs: Mutex<HashMap<Box<str>, Arc<File>>>,
     read_lock: Mutex<Option<ReadLock>>,
+    /// Whether it was said that there can be no such lock.
+    is_unseen: AtomicBool,
 }
 
 impl LocalDisk {
@@ -27,7 +30,7 @@ impl LocalDisk {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         let root = std::path::absolute(&root).unwrap_or(root);
-        Self { root, dirs: Mutex::default(), read_lock: Mutex::default() }
+        Self { root, ..Self::default() }
     }
 
     /// The directory that names are relative to.
@@ -78,8 +81,13 @@ impl Disk for LocalDisk {
         if held.as_ref().is_some_and(|held| held.is_of(&self.root)) {
             return;
         }
-        if let Some(lock) = ReadLock::acquire(&self.root) {
-            *held = Some(lock);
+        match ReadLock::acquire(&self.root) {
+            Ok(Some(lock)) => *held = Some(lock),
+            Ok(None) => {}
+            Err(error) if !self.is_unseen.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(%error, "the writer of the database does not know that it is read");
+            }
+            Err(_) => {}
         }
     }
 

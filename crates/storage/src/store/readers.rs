@@ -58,29 +58,28 @@ impl Drop for KeptOut<'_> {
 pub struct ReadLock(File);
 
 impl ReadLock {
-    /// Locks the database in `dir`; nothing where that is not possible: its disk knows no locks, it was only written before there were
-    /// any, or its writer is stopped while it deletes. What is replaced may be deleted at once then.
-    pub fn acquire(dir: &Path) -> Option<Self> {
+    /// Locks the database in `dir`; nothing where it was only written before there was anything to lock. Without a lock what is replaced may be
+    /// deleted at once.
+    ///
+    /// # Errors
+    /// `Io` when its disk knows no locks, or its writer is stopped while it deletes.
+    pub fn acquire(dir: &Path) -> Result<Option<Self>> {
+        let failed =
+            |error: &std::io::Error| Error::io(format!("locking {}", names::READERS), error);
         let file = match File::open(dir.join(names::READERS)) {
             Ok(file) => file,
             // Its writer is of a version that keeps what it replaces for a minute in any case.
-            Err(error) if error.kind() == ErrorKind::NotFound => return None,
-            Err(error) => {
-                tracing::warn!(%error, "the writer of the database will not know that it is read");
-                return None;
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&error)),
         };
         let until = Instant::now() + WAIT_MAX;
         loop {
             match file.try_lock_shared() {
-                Ok(()) => return Some(Self(file)),
+                Ok(()) => return Ok(Some(Self(file))),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "the writer of the database does not know that it is read");
-                    return None;
-                }
+                Err(error) => return Err(failed(&error.into())),
             }
         }
     }
@@ -108,9 +107,10 @@ mod tests {
     #[test]
     fn a_writer_knows_whether_anybody_reads() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(ReadLock::acquire(dir.path()).is_none());
+        assert!(ReadLock::acquire(dir.path()).unwrap().is_none());
         let readers = Readers::watch(dir.path()).unwrap();
-        let locks: Vec<ReadLock> = (0..2).map(|_| ReadLock::acquire(dir.path()).unwrap()).collect();
+        let locks: Vec<ReadLock> =
+            (0..2).map(|_| ReadLock::acquire(dir.path()).unwrap().unwrap()).collect();
         for lock in locks {
             assert!(readers.keep_out().is_none());
             drop(lock);
@@ -126,6 +126,6 @@ mod tests {
             assert!(file.try_lock_shared().is_err(), "a reader begins while files are deleted");
             drop(kept_out);
         });
-        assert!(ReadLock::acquire(dir.path()).is_some());
+        assert!(ReadLock::acquire(dir.path()).unwrap().is_some());
     }
 }

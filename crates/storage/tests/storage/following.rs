@@ -311,6 +311,7 @@ fn a_file_that_is_put_back_is_read_again() {
     std::fs::rename(&sensors, dir.path().join("aside")).unwrap();
     let reader = Db::open_read_only(dir.path(), DbOptions::default()).unwrap();
     assert_eq!(reader.snapshot("plant").unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(!reader.refresh().unwrap(), "it is as damaged as before");
     std::fs::rename(dir.path().join("aside"), &sensors).unwrap();
     assert!(reader.refresh().unwrap());
     assert_eq!(read(&reader, "plant"), [(1, 1)]);

@@ -471,6 +471,39 @@ fn copy(disk: &MemDisk) -> MemDisk {
     copy
 }
 
+/// Many short lives of a writer between two looks are usual: an import each minute.
+#[test]
+fn a_reader_goes_on_though_its_writer_is_forgotten() {
+    let disk = MemDisk::new();
+    let go_on = |disk: &MemDisk, opens: usize| {
+        for open in 0..opens {
+            let mut log = Log::open(mem(disk)).unwrap();
+            log.commit(&[Change::Put(1, "the same".into())]).unwrap();
+            log.checkpoint().unwrap();
+            log.gc(if open % 8 == 0 { 16 } else { 256 }).unwrap();
+        }
+    };
+    go_on(&disk, 3);
+    let mut reader = Log::unread(mem(&disk));
+    reader.refresh().unwrap();
+    go_on(&disk, 2 * WRITERS_MAX);
+    let mut misled = reader.clone();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(reader.state(), Log::open(mem(&disk)).unwrap().state());
+    let other = MemDisk::new();
+    go_on(&other, 2 * WRITERS_MAX);
+    misled.io = mem(&other);
+    assert_eq!(misled.refresh().unwrap_err().kind(), ErrorKind::Conflict);
+    // What it has read now it knows the writer of.
+    go_on(&disk, 3);
+    let copy = copy(&disk);
+    go_on(&disk, 3);
+    reader.refresh().unwrap();
+    go_on(&copy, 100);
+    reader.io = mem(&copy);
+    assert_eq!(reader.refresh().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
 /// The checkpoint beside it says the same.
 #[test]
 fn a_last_delta_that_cannot_be_read_keeps_no_reader_out() {
