@@ -26,6 +26,13 @@ impl Db {
         match DirLock::try_acquire(dir)? {
             Ok(lock) => Self::open_locked(dir, lock, options),
             Err(why) if Self::exists(dir) => {
+                let why = Error::new(
+                    why.kind(),
+                    format!(
+                        "{}; what was opened here only for reading has to be opened again then",
+                        why.message()
+                    ),
+                );
                 Self::open_to_read(Arc::new(LocalDisk::new(dir)), options, &why)
             }
             Err(why) => Err(why),
