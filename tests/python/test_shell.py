@@ -37,8 +37,8 @@ class Shell:
 
     def type(self, line):
         """What the shell says to a line."""
-        # Otherwise it would take what it is told as something that is pasted.
         os.write(self.terminal, line.encode())
+        # With its end in one piece it would be taken as pasted.
         self.read_until(line[-1])
         os.write(self.terminal, b"\r")
         return self.read_until(PROMPT)
@@ -50,7 +50,7 @@ class Shell:
 
 
 def plant(values):
-    return {"time": range(len(values)), "value": values}
+    return {"time": list(range(len(values))), "value": values}
 
 
 def test_a_shell_shows_what_its_writer_writes_meanwhile(tmp_path):
