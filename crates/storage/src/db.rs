@@ -66,7 +66,7 @@ impl Db {
     pub(crate) fn open_locked(dir: &Path, lock: DirLock, options: DbOptions) -> Result<Self> {
         // First of all: there is no database to read as yet, or none that anything is deleted from.
         let readers = Readers::watch(dir);
-        let disk = Arc::new(LocalDisk::new(dir));
+        let disk = Arc::new(LocalDisk::locked(dir, &lock));
         let db = Self::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options)?;
         match readers {
             Ok(readers) => drop(db.engine().readers.set(readers)),

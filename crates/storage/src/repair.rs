@@ -85,8 +85,8 @@ impl Db {
         if !Self::exists(dir) {
             return Err(Error::not_found(format!("there is no database in {}", dir.display())));
         }
-        let _lock = DirLock::acquire(dir)?;
-        Self::repair_on(Arc::new(LocalDisk::new(dir)), options, how)
+        let lock = DirLock::acquire(dir)?;
+        Self::repair_on(Arc::new(LocalDisk::locked(dir, &lock)), options, how)
     }
 
     /// As [`Db::repair`], on a disk that nobody else uses.

@@ -14,6 +14,14 @@ pub trait Disk: Send + Sync + Debug {
     /// cannot be said. It may be said again, and should be, as what is here may be moved.
     fn begin_to_read(&self) {}
 
+    /// Whether what is written here is found again: the place that it is in is still the one that was opened.
+    ///
+    /// # Errors
+    /// `Conflict` when it was moved, or something else was put in its place.
+    fn check_place(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes a directory and those above it, durably; it is no error when it exists.
     ///
     /// # Errors

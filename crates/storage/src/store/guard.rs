@@ -28,6 +28,14 @@ impl SyncFailure {
         self.get().map_or(Ok(()), Err)
     }
 
+    /// What is written to another place than the one that was opened may be lost, or harm what is there.
+    fn check_place(&self, disk: &dyn Disk) -> Result<()> {
+        self.check()?;
+        disk.check_place().inspect_err(|error| {
+            self.0.get_or_init(|| Error::closed(format!("nothing more is written: {error}")));
+        })
+    }
+
     fn watch(&self, synced: Result<()>) -> Result<()> {
         synced.map_err(final_error).inspect_err(|error| {
             self.0.get_or_init(|| {
@@ -40,7 +48,7 @@ impl SyncFailure {
     }
 }
 
-/// A disk that changes nothing more once it has failed to make something durable. That it is full, or that no more files
+/// A disk that changes nothing more once it has failed to make something durable, or is found in another place. That it is full, or that no more files
 /// can be opened, is told as `Full` and ends nothing.
 ///
 /// The operating system may have dropped the bytes of a failed fsync and yet let the next fsync
@@ -64,18 +72,19 @@ impl GuardedDisk {
     }
 
     fn wrap(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(GuardedFile { inner: file, failure: self.failure.clone() })
+        let (disk, failure) = (Arc::clone(&self.inner), self.failure.clone());
+        Arc::new(GuardedFile { inner: file, disk, failure })
     }
 }
 
 impl Disk for GuardedDisk {
     fn create_dir(&self, dir: &str) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         self.inner.create_dir(dir)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         Ok(self.wrap(self.inner.create(name)?))
     }
 
@@ -85,17 +94,17 @@ impl Disk for GuardedDisk {
     }
 
     fn open_write(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         Ok(self.wrap(self.inner.open_write(name)?))
     }
 
     fn link(&self, from: &str, to: &str) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         self.inner.link(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         self.inner.remove(name)
     }
 
@@ -104,7 +113,7 @@ impl Disk for GuardedDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.inner)?;
         self.failure.watch(self.inner.sync_dir(dir))
     }
 }
@@ -112,6 +121,7 @@ impl Disk for GuardedDisk {
 #[derive(Debug)]
 struct GuardedFile {
     inner: Arc<dyn DiskFile>,
+    disk: Arc<dyn Disk>,
     failure: SyncFailure,
 }
 
@@ -131,7 +141,8 @@ impl DiskFile for GuardedFile {
 
     fn sync(&self) -> Result<()> {
         self.failure.check()?;
-        self.failure.watch(self.inner.sync())
+        self.failure.watch(self.inner.sync())?;
+        self.failure.check_place(&*self.disk)
     }
 
     fn size(&self) -> Result<u64> {

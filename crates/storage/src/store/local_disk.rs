@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::{Error, Result};
 
+use super::lock::FileId;
 use super::names;
-use super::{Disk, DiskEntry, DiskFile, ReadLock};
+use super::{DirLock, Disk, DiskEntry, DiskFile, ReadLock};
 
 /// A directory of the local file system.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub struct LocalDisk {
     // Directories, open. Each is opened before a name is made in it: when the name is there and must become durable, it
     // would be too late to find that no more files can be opened. A database has a handful of them.
     dirs: Mutex<HashMap<Box<str>, Arc<File>>>,
+    /// The lock of whoever writes here.
+    lock: Option<FileId>,
     read_lock: Mutex<Option<ReadLock>>,
     /// Whether it was said that there can be no such lock.
     is_unseen: AtomicBool,
@@ -31,6 +34,11 @@ impl LocalDisk {
         let root = root.into();
         let root = std::path::absolute(&root).unwrap_or(root);
         Self { root, ..Self::default() }
+    }
+
+    /// As [`LocalDisk::new`], for whoever has the right to write there.
+    pub fn locked(root: impl Into<PathBuf>, lock: &DirLock) -> Self {
+        Self { lock: lock.id(), ..Self::new(root) }
     }
 
     /// The directory that names are relative to.
@@ -89,6 +97,19 @@ impl Disk for LocalDisk {
             }
             Err(_) => {}
         }
+    }
+
+    fn check_place(&self) -> Result<()> {
+        let Some(lock) = self.lock else { return Ok(()) };
+        if FileId::at(&self.root.join(names::LOCK)) == Some(lock) {
+            return Ok(());
+        }
+        Err(Error::conflict(format!(
+            "the file {} in {} is not the one that was locked when the database was opened: its folder was moved, or other files were put \
+             in its place; stop this process before its files are replaced",
+            names::LOCK,
+            self.root.display()
+        )))
     }
 
     fn create_dir(&self, dir: &str) -> Result<()> {

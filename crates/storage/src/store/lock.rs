@@ -1,5 +1,6 @@
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use tidefall_types::{Error, Result};
@@ -20,7 +21,30 @@ impl Drop for DirLock {
     }
 }
 
+/// Which file a lock is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    /// That of what a name stands for now, if it stands for anything.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
+    }
+}
+
 impl DirLock {
+    /// Which file it holds. As long as it does, no other gets this id.
+    pub(super) fn id(&self) -> Option<FileId> {
+        self.file.metadata().ok().map(|metadata| FileId::of(&metadata))
+    }
+
     /// Locks the database in `dir`, which is created if it is missing.
     ///
     /// # Errors

@@ -1,12 +1,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidefall_types::{Error, Result};
 
+use super::lock::FileId;
 use super::names;
 
 /// How long a reader waits for a writer that deletes files, which takes a moment.
@@ -88,9 +88,8 @@ impl ReadLock {
 impl ReadLock {
     /// Whether it is what the writer of the database in `dir` looks at, who may have made another file since.
     pub fn is_of(&self, dir: &Path) -> bool {
-        let now = std::fs::metadata(dir.join(names::READERS));
-        let held = self.0.metadata();
-        matches!((now, held), (Ok(now), Ok(held)) if (now.dev(), now.ino()) == (held.dev(), held.ino()))
+        let held = self.0.metadata().ok().map(|metadata| FileId::of(&metadata));
+        held.is_some() && held == FileId::at(&dir.join(names::READERS))
     }
 }
 

@@ -11,7 +11,7 @@ use tidefall_types::{Clock, ErrorKind, FieldId, ManualClock, NS_PER_SECOND, Time
 use crate::asking::{ask, open, options, read_all};
 use crate::history::{Op, START_NS, TABLES, requests};
 use crate::hooks::{Does, HookDisk};
-use crate::small::{load, read, write};
+use crate::small::{copy_folder, load, read, write};
 use crate::{checked, rounds};
 
 fn follow(disk: &MemDisk, clock: &Arc<ManualClock>) -> Db {
@@ -246,18 +246,6 @@ fn a_copy_that_went_another_way_is_refused() {
         assert!(reader.refresh().unwrap());
         let again = Db::open_read_only(&shown, DbOptions::default()).unwrap();
         assert_eq!(read(&reader, "plant"), read(&again, "plant"));
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in from.read_dir().unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &to),
-            false => drop(std::fs::copy(entry.path(), to).unwrap()),
-        }
     }
 }
 

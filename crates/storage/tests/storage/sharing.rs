@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
 use caps::{CapSet, Capability};
-use tidefall_storage::{Db, DbOptions, Repair};
+use tidefall_storage::{Db, DbOptions, Repair, WriteOptions};
 use tidefall_types::{Error, ErrorKind};
 
-use crate::small::{read, write};
+use crate::small::{batch_of, copy_folder, read, write};
 
 const ROW: (i64, i64) = (7, 1);
 
@@ -142,4 +142,56 @@ fn who_may_only_read_is_told_who_writes() {
     writer.close().unwrap();
     let after = Db::open_shared(place.path(), options()).unwrap();
     write(&after, "plant", &[(10, 4)]);
+}
+
+/// Otherwise acknowledged readings would be in files that nobody finds again, and traces of one database in another.
+#[test]
+fn what_was_put_in_the_place_of_a_database_is_not_written() {
+    for how in ["copied back", "another", "moved", "without its lock"] {
+        let place = tempfile::tempdir().unwrap();
+        let [dir, copy] = ["db", "copy"].map(|name| place.path().join(name));
+        make(&dir);
+        copy_folder(&dir, &copy);
+        let writer = Db::open(&dir, options()).unwrap();
+        write(&writer, "plant", &[(9, 3)]);
+        match how {
+            "copied back" => {
+                fs::read_dir(&dir).unwrap().for_each(|entry| {
+                    let path = entry.unwrap().path();
+                    let removed = if path.is_dir() {
+                        fs::remove_dir_all(path)
+                    } else {
+                        fs::remove_file(path)
+                    };
+                    removed.unwrap();
+                });
+                copy_folder(&copy, &dir);
+            }
+            "another" => {
+                fs::rename(&dir, place.path().join("aside")).unwrap();
+                make(&dir);
+            }
+            "moved" => fs::rename(&dir, place.path().join("aside")).unwrap(),
+            _ => fs::remove_file(dir.join("LOCK")).unwrap(),
+        }
+        let files = |dir: &Path| -> Vec<(PathBuf, Option<Vec<u8>>)> {
+            let all = if dir.exists() { all_of(dir) } else { Vec::new() };
+            all.into_iter().map(|path| (path.clone(), fs::read(path).ok())).collect()
+        };
+        let before = files(&dir);
+        let batch = batch_of(&[(10, 4)]);
+        let error = writer.write("plant", &batch, &WriteOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("LOCK"), "{how}: {error}");
+        assert_eq!(writer.flush().unwrap_err().kind(), ErrorKind::Closed, "{how}");
+        assert!(writer.close().is_err(), "{how}");
+        drop(writer);
+        // The log of one that only lost its lock is its own: the row that was refused may be there.
+        if how != "without its lock" {
+            assert_eq!(files(&dir), before, "{how}");
+        }
+        if how != "moved" {
+            let rows = read(&Db::open(&dir, options()).unwrap(), "plant");
+            assert_eq!(rows[..2], [ROW, (8, 2)], "{how}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! A table with one sensor and one field, for tests that need a certain history.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -57,4 +58,17 @@ pub fn read(db: &Db, table: &str) -> Vec<(i64, i64)> {
         rows.extend(batch.time.iter().copied().zip(values));
     }
     rows
+}
+
+/// Copies a folder with all that is in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
 }
