@@ -31,9 +31,8 @@ impl SyncFailure {
     /// What is written to another place than the one that was opened may be lost, or harm what is there.
     fn check_place(&self, disk: &dyn Disk) -> Result<()> {
         self.check()?;
-        disk.check_place().inspect_err(|error| {
-            self.0.get_or_init(|| Error::closed(format!("nothing more is written: {error}")));
-        })
+        let closed = |error| Error::closed(format!("nothing more is written: {error}"));
+        disk.check_place().map_err(|error| self.0.get_or_init(|| closed(error)).clone())
     }
 
     fn watch(&self, synced: Result<()>) -> Result<()> {
@@ -135,7 +134,7 @@ impl DiskFile for GuardedFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.disk)?;
         self.inner.write_at(offset, bytes)
     }
 
@@ -150,7 +149,7 @@ impl DiskFile for GuardedFile {
     }
 
     fn truncate(&self, size_bytes: u64) -> Result<()> {
-        self.failure.check()?;
+        self.failure.check_place(&*self.disk)?;
         self.inner.truncate(size_bytes)
     }
 }

@@ -100,8 +100,7 @@ impl Disk for LocalDisk {
     }
 
     fn check_place(&self) -> Result<()> {
-        let Some(lock) = self.lock else { return Ok(()) };
-        if FileId::at(&self.root.join(names::LOCK)) == Some(lock) {
+        if self.lock.is_none_or(|lock| lock.is_at(&self.root.join(names::LOCK))) {
             return Ok(());
         }
         Err(Error::conflict(format!(

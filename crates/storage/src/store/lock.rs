@@ -33,9 +33,14 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// That of what a name stands for now, if it stands for anything.
-    pub(super) fn at(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
+    /// Whether a name stands for this file now; also where that cannot be found out.
+    pub(super) fn is_at(self, path: &Path) -> bool {
+        match fs::metadata(path) {
+            Ok(metadata) => Self::of(&metadata) == self,
+            Err(error) => {
+                !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            }
+        }
     }
 }
 

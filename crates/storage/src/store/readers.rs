@@ -89,7 +89,7 @@ impl ReadLock {
     /// Whether it is what the writer of the database in `dir` looks at, who may have made another file since.
     pub fn is_of(&self, dir: &Path) -> bool {
         let held = self.0.metadata().ok().map(|metadata| FileId::of(&metadata));
-        held.is_some() && held == FileId::at(&dir.join(names::READERS))
+        held.is_some_and(|held| held.is_at(&dir.join(names::READERS)))
     }
 }
 
