@@ -160,7 +160,9 @@ impl Load {
             }
             for _ in 0..(rows as f64 * options.late) as usize {
                 let row = rng.random_range(0..rows);
-                time[row] -= rng.random_range(1..week) * self.step_ns;
+                // Between two of its sensor's other readings: it is not sent again.
+                let back_ns = rng.random_range(1..self.step_ns.max(2));
+                time[row] -= rng.random_range(0..week) * self.step_ns + back_ns;
             }
             let offset = rng.random_range(0..VALUES - rows);
             let values = self.values[offset..offset + rows].to_vec();

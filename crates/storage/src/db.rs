@@ -23,7 +23,7 @@ use crate::store::names::{self, Mark};
 use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
 use crate::table::Table;
 use crate::upkeep::{
-    cascade_table, close_log, flush, for_all, forget, spawn_committer, spawn_compactor,
+    cascade_table, close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor,
     spawn_flusher, spawn_tide,
 };
 use crate::wal::Wal;
@@ -274,6 +274,18 @@ impl Db {
         let engine = self.engine();
         let _flushing = engine.begin_flush()?;
         caught(|| flush(engine))
+    }
+
+    /// Makes room in memory, as the database does by itself when it is full: writes rows to objects, but late ones, of days that are there
+    /// already, only if they are many.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn make_room(&self) -> Result<CascadeReport> {
+        let _step = self.begin()?;
+        let engine = self.engine();
+        let _flushing = engine.begin_flush()?;
+        caught(|| flush_some(engine))
     }
 
     /// Ends work that was acknowledged from memory piece by piece: flushes, also when a later piece failed, as the

@@ -462,6 +462,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the log has more bytes than a share of the memory budget.
+    pub(crate) fn log_has(&self, share: f64) -> bool {
+        let bytes_max = self.budget_share(share) as u64;
+        let wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        wal.as_ref().is_some_and(|wal| wal.place_to_cut(bytes_max).is_some())
+    }
+
     /// Where the log should be cut, if it is too long.
     pub(crate) fn place_to_cut(&self) -> Option<Seq> {
         let wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);

@@ -267,7 +267,7 @@ impl<'a> Retyping<'a> {
         let schema = changed(&table.schema(), &changes);
         edits.push(Edit::PutTable(schema.clone()));
         if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
-            edits.push(Edit::Drained(table.id, Drained { upto, before_ns: i64::MAX }));
+            edits.push(Edit::Drained(table.id, Drained::all(upto)));
         }
         let (is_named, outcome) = engine.name(&mut manifest, &edits);
         if is_named {

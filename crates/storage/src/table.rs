@@ -13,7 +13,7 @@ use crate::failed::Failed;
 use crate::gate::Gate;
 use crate::kv::{Held, KvBytes, Newest, Run, Together};
 use crate::manifest::Model;
-use crate::read::{Deletes, LiveObject, Objects, Sources};
+use crate::read::{Deletes, LiveObject, Objects, Settling, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
@@ -93,6 +93,10 @@ pub(crate) struct Live {
     pub(crate) objects: Objects,
     pub(crate) deletes: Arc<Deletes>,
     pub(crate) is_dropped: bool,
+    /// What is to be known of late rows.
+    pub(crate) settling: Settling,
+    /// Loads that have their place among the writes, or will have it soon, and whose rows are not to be seen as yet.
+    pub(crate) loads: usize,
     held: Held,
     /// Where each run counts for as long as somebody holds it; nowhere before the table is shown.
     alive: Option<KvBytes>,
@@ -173,30 +177,35 @@ impl Table {
             live.lay_tail_together()?;
         }
         let place = (&rows.sensors, &rows.range);
-        Ok(Sources::near(live.all_runs(), &live.objects, &live.deletes, place))
+        let settling = live.settling_if_seen();
+        let near = Sources::near(live.all_runs(), &live.objects, &live.deletes, place);
+        Ok(Sources { settling, ..near })
     }
 }
 
 impl Live {
     /// Adds rows behind all others.
-    pub(crate) fn push(&mut self, run: Run) -> Result<()> {
+    pub(crate) fn push(&mut self, mut run: Run) -> Result<Arc<Run>> {
+        run.late.losses = self.settling.losses;
+        let run = Arc::new(run);
         if self.is_dropped {
             // The write was on its way when the table was dropped, and counts as one before that.
-            return Ok(());
+            return Ok(run);
         }
         self.held.set(self.held.bytes() + run.size_bytes);
         self.count(&run);
-        let run = Arc::new(run);
         if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
             self.seal()?;
-            self.runs.push(run);
-            return Ok(());
+            self.runs.push(Arc::clone(&run));
+            return Ok(run);
         }
         self.tail_rows += run.rows();
         self.tail_bytes += run.size_bytes;
-        self.tail.push(run);
-        let is_full = self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES;
-        if is_full { self.seal() } else { Ok(()) }
+        self.tail.push(Arc::clone(&run));
+        if self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES {
+            self.seal()?;
+        }
+        Ok(run)
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.
@@ -240,7 +249,13 @@ impl Live {
             runs: self.all_runs().cloned().collect(),
             objects: self.objects.clone(),
             deletes: Arc::clone(&self.deletes),
+            settling: self.settling_if_seen(),
         }
+    }
+
+    /// What is to be known of late rows, where all that was written and has not gone is to be seen.
+    fn settling_if_seen(&self) -> Option<Settling> {
+        (self.loads == 0).then(|| self.settling.clone())
     }
 
     /// All runs, the tail included.

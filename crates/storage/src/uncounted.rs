@@ -3,9 +3,9 @@
 //! 1. The committing thread knows which rows are newer than all of their sensors (`kv/newest.rs`). In the rule all of a
 //!    write are, and nothing has to be counted.
 //! 2. Otherwise it keeps them, with what readers saw just before of the places where they may lie.
-//! 3. Whoever waited for the write looks them up there.
+//! 3. Whoever waited for the write looks them up there, and tells the run, if it is still there, what readers will ask.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::Result;
@@ -22,15 +22,17 @@ pub(crate) struct Watch(Arc<Mutex<Vec<Doubtful>>>);
 struct Doubtful {
     sensor: ScalarBuffer<u32>,
     time: ScalarBuffer<i64>,
+    run: Weak<Run>,
     before: Result<Sources>,
 }
 
 impl Watch {
     /// Keeps rows that are not newer than all of their sensors.
-    pub(crate) fn keep(&self, run: &Run, before: Result<Sources>) {
+    pub(crate) fn keep(&self, run: &Arc<Run>, before: Result<Sources>) {
         let (sensor, time) = (run.sensor.clone(), run.time.clone());
+        let run = Arc::downgrade(run);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(Doubtful { sensor, time, before });
+        kept.push(Doubtful { sensor, time, run, before });
     }
 
     /// What is to be counted of a write that is done, if anything is.
@@ -51,7 +53,11 @@ impl Uncounted {
     pub fn count(&self) -> Option<u64> {
         let repeats = |rows: &Doubtful| {
             let before = rows.before.as_ref().map_err(Clone::clone)?;
-            before.repeats_of_rows(&rows.sensor, &rows.time)
+            let repeats = before.repeats_of_rows(&rows.sensor, &rows.time)?;
+            if let Some(run) = rows.run.upgrade().filter(|_| before.settling.is_some()) {
+                run.settle(repeats.rows == 0);
+            }
+            Ok(repeats)
         };
         self.0.iter().map(|rows| rows_of(repeats(rows))).sum()
     }

@@ -24,15 +24,25 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes all rows in memory to objects, each in the model that owns its time. Whoever calls holds [`Engine::begin_flush`], or is alone.
 pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
-    flush_while(engine, || Ok(()))
+    flush_while(engine, Take::All, || Ok(()))
+}
+
+/// Writes rows in memory to objects, as many as make room for others. Whoever calls holds [`Engine::begin_flush`].
+pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
+    // What the log has need not be written to close the database.
+    flush_while(engine, take_when_full(engine), || engine.steps.check())
 }
 
 /// As [`flush`], one table after the other as long as it may go on.
-fn flush_while(engine: &Engine, go_on: impl Fn() -> Result<()>) -> Result<CascadeReport> {
+fn flush_while(
+    engine: &Engine,
+    take: Take,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<CascadeReport> {
     let had_unlogged = engine.has_unlogged.swap(false, Ordering::AcqRel);
-    let flush = |table: &Arc<Table>| go_on().and_then(|()| drain_table(engine, table));
+    let flush = |table: &Arc<Table>| go_on().and_then(|()| drain_table(engine, table, take));
     let flushed = for_all(&engine.tables(), flush);
-    if flushed.is_err() && had_unlogged {
+    if had_unlogged && (flushed.is_err() || take != Take::All) {
         // What is still in memory is for the next flush, at the latest for the close.
         engine.has_unlogged.store(true, Ordering::Release);
     }
@@ -43,10 +53,24 @@ fn flush_while(engine: &Engine, go_on: impl Fn() -> Result<()>) -> Result<Cascad
     flushed
 }
 
-/// Writes all rows of a table that are in memory to objects, each in the model that owns its time.
-fn drain_table(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
-    let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
-    drain(engine, table, &boundaries, Take::All)
+/// Writes rows of a table that are in memory to objects, each in the model that owns its time.
+fn drain_table(engine: &Engine, table: &Arc<Table>, take: Take) -> Result<CascadeReport> {
+    drain(engine, table, &boundaries(engine, table), take)
+}
+
+fn boundaries(engine: &Engine, table: &Table) -> Boundaries {
+    Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns())
+}
+
+/// What a full memory is emptied of: rows that came late, to days that are in objects already, are few as a rule. Each day would get a part of
+/// its own of them, and each time they would be looked up in what there is of it; so they stay until there are many, or the upkeep takes them.
+fn take_when_full(engine: &Engine) -> Take {
+    let late = engine.tables().into_iter().map(|table| {
+        let before_ns = boundaries(engine, &table).kv_ns;
+        let live = table.live();
+        live.all_runs().map(|run| run.bytes_before(before_ns)).sum::<usize>()
+    });
+    if late.sum::<usize>() <= engine.late_bytes_max() { Take::Young } else { Take::All }
 }
 
 /// Does something to each table, also behind one with which it failed or panicked, so that one damaged
@@ -116,7 +140,9 @@ fn release_log(engine: &Engine) -> Result<()> {
     let keeps_it = |table: &Arc<Table>| table.live().all_runs().any(|run| run.first_seq < place);
     let keepers: Vec<_> = engine.tables().into_iter().filter(keeps_it).collect();
     let _flushing = engine.begin_flush()?;
-    let flush = |table: &Arc<Table>| engine.steps.check().and_then(|()| drain_table(engine, table));
+    let flush = |table: &Arc<Table>| {
+        engine.steps.check().and_then(|()| drain_table(engine, table, Take::All))
+    };
     for_all(&keepers, flush).map(drop)
 }
 
@@ -292,8 +318,7 @@ fn flush_all(engine: &Engine) -> Result<()> {
         make_room(engine);
     }
     let _flushing = engine.begin_flush()?;
-    // What the log has need not be written to close the database.
-    flush_while(engine, || engine.steps.check()).map(drop)
+    flush_some(engine).map(drop)
 }
 
 /// Lays together what has piled up, in each table as much as is due at once, and again until nothing is. What was laid together goes when nobody

@@ -19,6 +19,8 @@ use crate::table::Table;
 pub(crate) enum Take {
     /// Those that have come of age.
     Due,
+    /// Those that have not: late ones stay until there are many of them.
+    Young,
     /// All of them.
     All,
     /// All that were written before this.
@@ -33,24 +35,35 @@ pub(crate) fn drain(
     take: Take,
 ) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
-    let mut all: Vec<Arc<Run>> = {
+    let (mut sources, settling) = {
         let mut live = table.live();
         live.seal()?;
-        live.runs.clone()
+        (live.sources(), live.settling.clone())
     };
     if let Take::WrittenBefore(seq) = take {
-        all.retain(|run| run.last_seq < seq);
+        sources.runs.retain(|run| run.last_seq < seq);
     }
-    let before_ns = if take == Take::Due { boundaries.kv_ns } else { i64::MAX };
-    let is_due = |run: &Arc<Run>| take != Take::Due || run.range.first_ns < before_ns;
+    let all = sources.runs.clone();
+    let times = Drained {
+        before_ns: if take == Take::Due { boundaries.kv_ns } else { i64::MAX },
+        from_ns: if take == Take::Young { boundaries.kv_ns } else { i64::MIN },
+        upto: Seq::default(),
+    };
+    let is_due = |run: &Arc<Run>| match take {
+        Take::Due => run.range.first_ns < times.before_ns,
+        Take::Young => run.range.last_ns >= times.from_ns,
+        Take::All | Take::WrittenBefore(_) => true,
+    };
     if !all.iter().any(is_due) {
         return Ok(report);
     }
+    sources.settle(&TimeRange::ALL, &settling, engine.threads());
+    drop(sources);
     let mut rest = &all[..];
     while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
         let (batch, behind) = rest.split_at(engine.drain_batch(rest));
         let upto = batch.last().map_or(last, |run| run.last_seq);
-        report += drain_batch(engine, table, batch, boundaries, Drained { upto, before_ns })?;
+        report += drain_batch(engine, table, batch, boundaries, Drained { upto, ..times })?;
         rest = behind;
     }
     Ok(report)
@@ -71,19 +84,20 @@ fn drain_batch(
     let mut taken = Vec::with_capacity(batch.len());
     let mut kept = Vec::new();
     for run in batch {
-        let leaving = without_deleted(run, &deletes)?;
-        if drained.before_ns == i64::MAX || run.range.last_ns < drained.before_ns {
-            taken.extend(leaving);
+        let Some(left) = without_deleted(run, &deletes)? else { continue };
+        if drained.has_time(left.range.first_ns) && drained.has_time(left.range.last_ns) {
+            taken.push(left);
             continue;
         }
-        if let Some(leaving) = leaving {
-            taken.extend(leaving.without(|_, time| time >= drained.before_ns)?.map(Arc::new));
-        }
-        kept.extend(run.without(|_, time| time < drained.before_ns)?.map(Arc::new));
+        taken.extend(left.without(|_, time| !drained.has_time(time))?.map(Arc::new));
+        kept.extend(left.without(|_, time| drained.has_time(time))?.map(Arc::new));
+    }
+    if drained.from_ns != i64::MIN {
+        kept = together(kept);
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
-    let is_distinct = taken.iter().all(|run| run.is_distinct);
+    let is_distinct = taken.iter().all(|run| run.is_distinct());
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
     let spans = match extent(&series) {
@@ -109,6 +123,21 @@ fn drain_batch(
     engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
     engine.worked.flushed(report.bytes);
     Ok(report)
+}
+
+/// What stays of some runs as one: a few rows of each do. What was deleted between them is not in them any more.
+fn together(kept: Vec<Arc<Run>>) -> Vec<Arc<Run>> {
+    if kept.len() < 2 {
+        return kept;
+    }
+    match Run::concat(&kept) {
+        Ok(run) => vec![Arc::new(run)],
+        Err(error) => {
+            // They can be read as they are.
+            tracing::warn!(%error, "rows in memory stay apart");
+            kept
+        }
+    }
 }
 
 fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>> {

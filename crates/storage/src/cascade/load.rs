@@ -63,6 +63,7 @@ pub(crate) fn load(
     if !table.schema().fields.starts_with(&schema.fields) {
         return Ok(Loaded::Outdated);
     }
+    let _loading = Loading::new(table);
     let mark = Mark { time, are_new: Arc::default() };
     let seq = take_place(engine, table, mark.clone())?;
     if table.live().all_runs().any(|run| run.last_seq < seq && run.range.overlaps(&time)) {
@@ -78,6 +79,22 @@ pub(crate) fn load(
     engine.install(table, written, edits, |live| before = Some(live.sources()))?;
     engine.worked.flushed(bytes);
     Ok(Loaded::Shown(before))
+}
+
+/// A load that has its place among the writes, or will have it soon: what comes behind may replace rows of it that nobody sees as yet.
+struct Loading<'a>(&'a Table);
+
+impl<'a> Loading<'a> {
+    fn new(table: &'a Table) -> Self {
+        table.live().loads += 1;
+        Self(table)
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.live().loads -= 1;
+    }
 }
 
 /// Where the rows go: months of long columns that fill a segment, and younger spans.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tidefall_types::{Result, TimeRange};
 
 use super::failed::{Outcome, write_alone};
-use super::rewrite::rewrite;
+use super::rewrite::rewrite_and;
 use crate::engine::Engine;
 use crate::manifest::Edit;
 use crate::options::CascadeReport;
 use crate::read::LiveObject;
-use crate::table::Table;
+use crate::table::{Live, Table};
 
 /// Drops objects that are too old as a whole, and cuts those that reach over the limit by more
 /// than a month: what is younger than a month too old goes with its segment later.
@@ -29,7 +29,8 @@ pub(crate) fn retain(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepor
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
         let done = write_alone(table, &object, || {
-            rewrite(engine, table, &[Arc::clone(&object)], &[(model, kept)])
+            let lose = |live: &mut Live| live.settling.losses += 1;
+            rewrite_and(engine, table, &[Arc::clone(&object)], &[(model, kept)], lose)
         });
         let is_cut = matches!(done, Ok(Some(_)));
         outcome.note(done.map(Option::unwrap_or_default))?;
@@ -57,7 +58,8 @@ pub(crate) fn drop_old(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRep
         report.steps += 1;
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();
         let edits = old.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
-        engine.install(table, engine.written(), edits.collect(), |_| {})?;
+        engine
+            .install(table, engine.written(), edits.collect(), |live| live.settling.losses += 1)?;
     }
     Ok(report)
 }

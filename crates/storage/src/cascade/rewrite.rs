@@ -19,7 +19,7 @@ use crate::read::{LiveObject, ReadStats, SensorStream, Sources};
 use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
 use crate::store::names;
-use crate::table::Table;
+use crate::table::{Live, Table};
 use crate::texts::STRETCH_TEXT_BYTES;
 use crate::written::Written;
 
@@ -207,6 +207,17 @@ pub(super) fn rewrite(
     inputs: &[Arc<LiveObject>],
     spans: &[(Model, TimeRange)],
 ) -> Result<CascadeReport> {
+    rewrite_and(engine, table, inputs, spans, |_| {})
+}
+
+/// As [`rewrite`]; what readers see is changed in one step with `change`.
+pub(super) fn rewrite_and(
+    engine: &Engine,
+    table: &Arc<Table>,
+    inputs: &[Arc<LiveObject>],
+    spans: &[(Model, TimeRange)],
+    change: impl FnOnce(&mut Live),
+) -> Result<CascadeReport> {
     let schema = table.schema();
     let fields: Arc<[(FieldId, FieldType)]> = schema.typed_fields().into();
     let deletes = Arc::clone(&table.live().deletes);
@@ -252,7 +263,7 @@ pub(super) fn rewrite(
     }
     let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
     let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
-    engine.install(table, written, removed.chain(added).collect(), |_| {})?;
+    engine.install(table, written, removed.chain(added).collect(), change)?;
     engine.worked.rewritten(report.bytes);
     Ok(report)
 }

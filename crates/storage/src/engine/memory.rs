@@ -13,6 +13,10 @@ use crate::kv::{Run, Together};
 const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain.
 const KV_SHARE_MAX: f64 = 0.36;
+/// Of the memory budget: rows for days that are in objects already, which stay while others leave.
+const LATE_SHARE: f64 = 0.05;
+/// Of the memory budget: bytes of the log beyond which no rows stay that keep it.
+const LATE_LOG_SHARE: f64 = 1.0;
 /// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
 /// if that is less. Twice what a record takes packed.
 const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
@@ -49,6 +53,14 @@ impl Engine {
     /// Whether there is room for more rows in memory.
     pub(crate) fn has_room(&self) -> bool {
         self.kv_bytes() <= self.budget_share(KV_SHARE_MAX)
+    }
+
+    /// Bytes of late rows that may stay in memory, and keep the log, while others leave it.
+    pub(crate) fn late_bytes_max(&self) -> usize {
+        match self.log_has(LATE_LOG_SHARE) {
+            true => 0,
+            false => self.budget_share(LATE_SHARE),
+        }
     }
 
     /// Bytes of texts that one record of the log may hold.

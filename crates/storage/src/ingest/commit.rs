@@ -332,12 +332,15 @@ pub(crate) fn apply(
             if let Some(order) = rows.order {
                 run = run.with_order(order);
             }
-            run.is_distinct = table.newest().take(&run);
-            if let Some(watch) = watch.filter(|_| !run.is_distinct) {
-                watch.keep(&run, table.sources_near(&run));
-            }
+            let late = table.newest().take(&run);
+            let run = run.with_late(late);
+            let watch = watch.filter(|_| !run.is_distinct());
+            let watched = watch.map(|watch| (watch, table.sources_near(&run)));
             let bytes = run.size_bytes;
-            table.live().push(run)?;
+            let run = table.live().push(run)?;
+            if let Some((watch, before)) = watched {
+                watch.keep(&run, before);
+            }
             Ok(bytes)
         }
         Change::Delete(mut tombstone) => {
@@ -345,6 +348,7 @@ pub(crate) fn apply(
             let mut live = table.live();
             live.seal()?;
             Arc::make_mut(&mut live.deletes).insert(tombstone);
+            live.settling.losses += 1;
             Ok(0)
         }
     }

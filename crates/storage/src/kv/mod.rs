@@ -4,12 +4,14 @@
 //! are ordered when a reader first asks for them. Nothing is looked up but the newest reading of each sensor.
 
 mod held;
+mod late;
 mod newest;
 mod run;
 mod scatter;
 mod texts;
 
 pub(crate) use held::{Held, KvBytes};
+pub(crate) use late::Late;
 pub(crate) use newest::Newest;
 pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
 pub(crate) use scatter::sort_runs;

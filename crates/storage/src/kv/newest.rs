@@ -2,7 +2,8 @@
 
 use tidefall_types::TimeRange;
 
-use super::Run;
+use super::late::NO_TIMES;
+use super::{Late, Run};
 
 /// The times from which on a table has no reading as yet.
 #[derive(Debug)]
@@ -22,20 +23,28 @@ impl Default for Newest {
 }
 
 impl Newest {
-    /// Takes note of rows. Returns whether each is newer than all of its sensor that came before: none of them replaces another.
-    pub(crate) fn take(&mut self, run: &Run) -> bool {
+    /// Takes note of rows. Returns those that are not newer than all of their sensor that came before: no other replaces one.
+    pub(crate) fn take(&mut self, run: &Run) -> Late {
         let sensors = *run.sensors.end() as usize + 1;
         if self.of_sensors.len() < sensors {
             self.of_sensors.resize(sensors, i64::MIN);
         }
-        let mut are_new = run.range.first_ns >= self.free_ns && run.range.last_ns < i64::MAX;
-        for (&sensor, &time_ns) in run.sensor.iter().zip(&run.time) {
+        let (mut late, mut others, mut are_behind_memory) = (Vec::new(), NO_TIMES, true);
+        for (row, (&sensor, &time_ns)) in (0..).zip(run.sensor.iter().zip(&run.time)) {
             let free_ns = &mut self.of_sensors[sensor as usize];
-            are_new &= time_ns >= *free_ns;
+            // Nothing is newer than the last time that there is.
+            let is_in_memory = time_ns < *free_ns || time_ns == i64::MAX;
+            if is_in_memory || time_ns < self.free_ns {
+                late.push(row);
+                are_behind_memory &= !is_in_memory;
+            } else {
+                others.first_ns = others.first_ns.min(time_ns);
+                others.last_ns = others.last_ns.max(time_ns);
+            }
             *free_ns = time_ns.saturating_add(1).max(*free_ns);
         }
         self.latest_ns = run.range.last_ns.saturating_add(1).max(self.latest_ns);
-        are_new
+        Late::new(late, others, are_behind_memory)
     }
 
     /// Takes note of rows of whatever sensors. Returns whether all are newer than all that came before.

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
-use super::{Held, KvBytes};
+use super::{Held, KvBytes, Late};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
@@ -31,8 +31,7 @@ pub(crate) struct Run {
     pub(crate) sensors: RangeInclusive<u32>,
     pub(crate) size_bytes: usize,
     text_bytes: usize,
-    /// Whether none of its rows replaces another, as `ObjectEntry::is_distinct` says of objects.
-    pub(crate) is_distinct: bool,
+    pub(crate) late: Late,
     /// Its part in the bytes of all runs that somebody holds.
     share: OnceLock<Held>,
     order: OnceLock<Vec<u32>>,
@@ -95,7 +94,7 @@ impl Run {
             range: TimeRange::new(first_ns, last_ns),
             sensors: first..=last,
             share: OnceLock::new(),
-            is_distinct: false,
+            late: Late::default(),
             order: OnceLock::new(),
             is_ordered_by_time: OnceLock::new(),
             known: Mutex::default(),
@@ -108,8 +107,40 @@ impl Run {
         Self { order: OnceLock::from(order), ..self }
     }
 
+    /// The same run with those of its rows that are late, which [`Newest`](super::Newest) knows.
+    pub(crate) fn with_late(self, late: Late) -> Self {
+        Self { size_bytes: self.size_bytes + late.size_bytes(), late, ..self }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.time.len()
+    }
+
+    /// Whether none of its rows replaces another, as `ObjectEntry::is_distinct` says of objects, as far as is known.
+    pub(crate) fn is_distinct(&self) -> bool {
+        self.late.are_new()
+    }
+
+    /// The rows of which it is not known whether they replace others.
+    pub(crate) fn unsettled(&self) -> &[u32] {
+        self.late.unsettled()
+    }
+
+    /// Takes note of what was found out about these.
+    pub(crate) fn settle(&self, is_distinct: bool) {
+        self.late.settle(is_distinct);
+    }
+
+    /// About how many bytes its rows before a time take.
+    pub(crate) fn bytes_before(&self, time_ns: i64) -> usize {
+        if self.range.last_ns < time_ns {
+            return self.size_bytes;
+        }
+        if self.range.first_ns >= time_ns {
+            return 0;
+        }
+        let rows = self.time.iter().filter(|time| **time < time_ns).count();
+        (self.size_bytes as f64 * rows as f64 / self.time.len() as f64) as usize
     }
 
     /// Counts its bytes, once, for as long as somebody holds it.
@@ -145,8 +176,8 @@ impl Run {
             runs.first().map_or(Seq(0), |run| run.first_seq),
             runs.last().map_or(Seq(0), |run| run.last_seq),
         );
-        let is_distinct = runs.iter().all(|run| run.is_distinct);
-        Ok(Self { is_distinct, ..Self::new(seqs, sensor.into(), time.into(), fields) })
+        let late = Late::concat(runs);
+        Ok(Self::new(seqs, sensor.into(), time.into(), fields).with_late(late))
     }
 
     /// The bytes of the texts of some fields.
@@ -173,6 +204,7 @@ impl Run {
         }
         let sensor: Vec<u32> = keep.iter().map(|&row| self.sensor[row as usize]).collect();
         let time: Vec<i64> = keep.iter().map(|&row| self.time[row as usize]).collect();
+        let late = self.late.of_kept(&keep, &self.range);
         let keep = UInt32Array::from(keep);
         let fields = self
             .fields
@@ -182,8 +214,7 @@ impl Run {
             })
             .collect::<Result<_>>()?;
         let seqs = (self.first_seq, self.last_seq);
-        let rest = Self::new(seqs, sensor.into(), time.into(), fields);
-        Ok(Some(Self { is_distinct: self.is_distinct, ..rest }))
+        Ok(Some(Self::new(seqs, sensor.into(), time.into(), fields).with_late(late)))
     }
 
     /// Whether the rows arrived in the order of their times.

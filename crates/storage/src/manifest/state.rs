@@ -112,14 +112,43 @@ pub struct Tombstone {
 pub struct Drained {
     /// Written up to here, ...
     pub upto: Seq,
-    /// ... with times before this; [`i64::MAX`] for all times.
+    /// ... with times before this; [`i64::MAX`] for all times, ...
     pub before_ns: i64,
+    /// ... and from this on; [`i64::MIN`] for all times.
+    #[serde(default = "all_times", skip_serializing_if = "is_all_times")]
+    pub from_ns: i64,
+}
+
+const fn all_times() -> i64 {
+    i64::MIN
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_all_times(from_ns: &i64) -> bool {
+    *from_ns == all_times()
 }
 
 impl Drained {
+    /// All rows that were written up to a place.
+    pub fn all(upto: Seq) -> Self {
+        Self { upto, before_ns: i64::MAX, from_ns: all_times() }
+    }
+
+    /// Whether rows of this time have been drained.
+    pub fn has_time(&self, time_ns: i64) -> bool {
+        self.from_ns <= time_ns && (self.before_ns == i64::MAX || time_ns < self.before_ns)
+    }
+
     /// Whether a row has been drained.
     pub fn covers(&self, seq: Seq, time_ns: i64) -> bool {
-        seq <= self.upto && (self.before_ns == i64::MAX || time_ns < self.before_ns)
+        seq <= self.upto && self.has_time(time_ns)
+    }
+
+    /// Whether it says all that another one does.
+    fn covers_all_of(&self, other: &Self) -> bool {
+        other.upto <= self.upto
+            && other.before_ns <= self.before_ns
+            && self.from_ns <= other.from_ns
     }
 }
 
@@ -152,7 +181,7 @@ impl TableState {
 
     /// Whether all rows of a write are in objects. Fields of theirs may have had other types.
     pub(crate) fn has_drained(&self, seq: Seq) -> bool {
-        self.drained.iter().any(|drained| drained.covers(seq, i64::MAX))
+        self.drained.iter().any(|drained| drained.covers_all_of(&Drained::all(seq)))
     }
 
     /// Whether a delete is recorded.
@@ -296,9 +325,7 @@ impl State {
                 }
             }),
             Edit::Drained(table, drained) => self.with(*table, |state| {
-                state.drained.retain(|other| {
-                    other.upto > drained.upto || other.before_ns > drained.before_ns
-                });
+                state.drained.retain(|other| !drained.covers_all_of(other));
                 state.drained.push(*drained);
             }),
             Edit::LogEnd(seq) => self.log_end = *seq,

@@ -5,12 +5,14 @@
 //! come from one stream, whose batches are dealt to their bins.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 
 use super::accumulate::{Accumulator, Chosen};
+use super::estimate::{rows_about, share_of_sensors};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::{Near, Part, Place, Sources, Wanted};
@@ -45,10 +47,16 @@ pub(crate) fn aggregate(
 ) -> Result<AggregateResult> {
     sources.open(&request.sensors.as_slice(), &request.time, Wanted::Metrics(fields))?;
     let request = &*in_order(request);
+    if let Some(settling) = &sources.settling
+        && is_worth_settling(sources, request)
+    {
+        sources.settle(&request.time, settling, threads);
+    }
     let (totals, sources) = &of_whole_runs(sources, request, fields);
+    let are_distinct = sources.are_distinct(&request.time);
     let shares = shares(sources, request, fields, threads)?;
     let gather = |share, _: &mut ()| {
-        let mut gathering = Gathering::new(request, fields, stats);
+        let mut gathering = Gathering::new(request, fields, are_distinct, stats);
         gathering.gather(sources, &share)?;
         Ok(gathering.finish())
     };
@@ -64,10 +72,23 @@ pub(crate) fn aggregate(
     all.finish()
 }
 
+/// Whether what can be answered from metrics once it is known that late rows replace nothing is more than looking these up.
+fn is_worth_settling(sources: &Sources, request: &AggregateRequest) -> bool {
+    if request.sensors.len() < SENSORS_TO_SWEEP {
+        return false;
+    }
+    let runs = sources.runs.iter().filter(|run| run.range.overlaps(&request.time));
+    let late: usize = runs.map(|run| run.unsettled().len()).sum();
+    let share = share_of_sensors(sources, request.sensors.len());
+    late > 0 && late as f64 <= rows_about(sources, &request.time) * share
+}
+
 /// What one thread puts together.
 struct Gathering<'a> {
     request: &'a AggregateRequest,
     fields: &'a Arc<[(FieldId, FieldType)]>,
+    /// Whether no two places have the same reading: each answers for its own rows.
+    are_distinct: bool,
     stats: &'a Arc<ReadStats>,
     accumulator: Accumulator,
     fetched: Fetched,
@@ -79,11 +100,13 @@ impl<'a> Gathering<'a> {
     fn new(
         request: &'a AggregateRequest,
         fields: &'a Arc<[(FieldId, FieldType)]>,
+        are_distinct: bool,
         stats: &'a Arc<ReadStats>,
     ) -> Self {
         Self {
             request,
             fields,
+            are_distinct,
             stats,
             accumulator: Accumulator::new(request, fields),
             fetched: Fetched::default(),
@@ -124,7 +147,7 @@ impl<'a> Gathering<'a> {
 
     /// Goes from sensor to sensor.
     fn walk(&mut self, sources: &Sources, share: &Share<'_>, asked: Asked<'_>) -> Result<()> {
-        let mut walk = Walk::new(sources, &self.request.fields, asked);
+        let mut walk = Walk::new(sources, &self.request.fields, asked, self.are_distinct);
         let mut near = Near::default();
         for (sensor, group) in share.grouped() {
             if walk.find(sensor)? {
@@ -167,6 +190,20 @@ impl<'a> Gathering<'a> {
         near: &mut Near,
     ) -> Result<()> {
         let parts = sources.parts_near(sensor, &asked.time, near)?;
+        if !self.are_distinct {
+            return self.add_parts(parts, sensor, group, asked);
+        }
+        by_place(parts).try_for_each(|parts| self.add_parts(parts, sensor, group, asked))
+    }
+
+    /// Adds what some parts of a sensor have, of which no others share a reading.
+    fn add_parts(
+        &mut self,
+        parts: Vec<Part>,
+        sensor: u32,
+        group: u32,
+        asked: Asked<'_>,
+    ) -> Result<()> {
         if parts.is_empty() {
             return Ok(());
         }
@@ -189,6 +226,19 @@ impl<'a> Gathering<'a> {
         }
         Ok(())
     }
+}
+
+/// The parts of each place.
+fn by_place(parts: Vec<Part>) -> impl Iterator<Item = Vec<Part>> {
+    let (mut places, mut known): (Vec<Vec<Part>>, _) = (Vec::new(), HashMap::new());
+    for part in parts {
+        let at = *known.entry(part.address()).or_insert(places.len());
+        if at == places.len() {
+            places.push(Vec::new());
+        }
+        places[at].push(part);
+    }
+    places.into_iter()
 }
 
 /// From so many sensors on, those of a question are looked at in their own order instead of that of their groups, as they

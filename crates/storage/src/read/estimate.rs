@@ -12,6 +12,13 @@ pub(super) fn rows_about(sources: &Sources, time: &TimeRange) -> f64 {
     objects.chain(runs).map(|(span, rows)| rows * share(&span, time)).sum()
 }
 
+/// The part of the sensors of a table that so many are, about: those of some are not among these places.
+pub(super) fn share_of_sensors(sources: &Sources, sensors: usize) -> f64 {
+    let objects = sources.objects.iter().map(|object| object.entry.last_sensor);
+    let last = objects.chain(sources.runs.iter().map(|run| *run.sensors.end())).max();
+    (sensors as f64 / (f64::from(last.unwrap_or(0)) + 1.0)).min(1.0)
+}
+
 /// The part of `span` that lies within `time`.
 fn share(span: &TimeRange, time: &TimeRange) -> f64 {
     let length = |range: &TimeRange| i128::from(range.last_ns) - i128::from(range.first_ns) + 1;

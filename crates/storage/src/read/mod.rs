@@ -5,7 +5,7 @@
 //! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
 //! and `aggregate.rs`, which `shares.rs` spreads over threads and for which `sweep.rs` adds what blocks of many sensors
 //! say, and `walk.rs` finds what answers for whole sensors.
-//! `repeats.rs` tells a write which readings it replaces. `fetch.rs` reads ahead, `chunk.rs` decodes.
+//! `repeats.rs` tells a write which readings it replaces, `settle.rs` whether late rows in memory do. `fetch.rs` reads ahead, `chunk.rs` decodes.
 
 mod accumulate;
 mod aggregate;
@@ -30,6 +30,7 @@ mod room;
 mod scan;
 mod sensors;
 mod series;
+mod settle;
 mod shares;
 mod snapshot;
 mod split;
@@ -62,3 +63,4 @@ pub(crate) use merge::SensorStream;
 pub(crate) use objects::{LiveObject, Objects};
 pub(crate) use parts::{Part, Sources};
 pub(crate) use repeats::Repeats;
+pub(crate) use settle::Settling;

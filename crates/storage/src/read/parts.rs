@@ -12,6 +12,7 @@ use super::fetch::{Fetched, pages_of};
 use super::objects::{LiveObject, Objects};
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
+use super::settle::Settling;
 use crate::kv::Run;
 use crate::parallel::spread;
 use crate::rows::SensorRows;
@@ -24,6 +25,8 @@ pub(crate) struct Sources {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) objects: Objects,
     pub(crate) deletes: Arc<Deletes>,
+    /// Whether rows replace others can be found out here: all places are here of which somebody may ask.
+    pub(crate) settling: Option<Settling>,
 }
 
 /// A stretch of a sensor's rows in one place, ordered by time.
@@ -73,7 +76,7 @@ pub(super) enum Wanted<'a> {
 impl Sources {
     /// Some objects alone.
     pub(crate) fn of(objects: &[Arc<LiveObject>], deletes: Arc<Deletes>) -> Self {
-        Self { runs: Vec::new(), objects: objects.iter().cloned().collect(), deletes }
+        Self { objects: objects.iter().cloned().collect(), deletes, ..Self::default() }
     }
 
     /// Reads the footers and the index of all objects that may hold rows of `sensors` within `range`, unless they
@@ -129,7 +132,7 @@ impl Sources {
     /// Whether no two places have the same reading within `range`.
     pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
         self.objects.within(range).all(|object| object.entry.is_distinct)
-            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct)
+            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct())
     }
 
     /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
@@ -158,6 +161,7 @@ impl Sources {
             runs,
             objects,
             deletes: Arc::clone(&self.deletes),
+            settling: None,
         };
         let (others, alone): (Vec<_>, Vec<_>) =
             objects.into_iter().zip(meets).partition(|one| one.1);
@@ -302,6 +306,14 @@ impl Part {
     /// Whether it lies in an object.
     pub(super) fn is_of(&self, object: &Arc<LiveObject>) -> bool {
         matches!(&self.place, Place::Chunk(chunk) if Arc::ptr_eq(chunk.object(), object))
+    }
+
+    /// The same for all parts of a run or an object, and for no others.
+    pub(super) fn address(&self) -> *const () {
+        match &self.place {
+            Place::Run(run, _) => Arc::as_ptr(run).cast(),
+            Place::Chunk(chunk) => Arc::as_ptr(chunk.object()).cast(),
+        }
     }
 
     /// The number of its rows at most.

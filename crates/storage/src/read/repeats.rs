@@ -16,7 +16,7 @@ use tidefall_types::{Result, TimeRange};
 use super::deletes::Deletes;
 use super::fetch::Fetched;
 use super::objects::Objects;
-use super::parts::Sources;
+use super::parts::{Near, Sources};
 use super::request::ReadStats;
 use crate::kv::{Run, order_of};
 
@@ -102,6 +102,7 @@ impl Sources {
             runs: runs.cloned().collect(),
             objects: objects.cloned().collect(),
             deletes: Arc::clone(deletes),
+            settling: None,
         }
     }
 
@@ -145,22 +146,32 @@ impl Extent {
 }
 
 /// Looks rows up in some places.
-struct Found<'a> {
+pub(super) struct Found<'a> {
     near: &'a Sources,
+    frames: Near,
     fetched: Fetched,
     stats: ReadStats,
 }
 
 impl<'a> Found<'a> {
-    fn new(near: &'a Sources) -> Self {
-        Self { near, fetched: Fetched::default(), stats: ReadStats::default() }
+    pub(super) fn new(near: &'a Sources) -> Self {
+        let (fetched, stats) = (Fetched::default(), ReadStats::default());
+        Self { near, frames: Near::default(), fetched, stats }
     }
 
     /// Adds those of the `times` of a sensor, which ascend, that are there.
     fn look(&mut self, sensor: u32, times: &[i64], repeats: &mut Repeats) -> Result<()> {
-        let Some(time) = span_of_sorted(times) else { return Ok(()) };
+        let is_there = self.are_there(sensor, times)?;
+        let there = times.iter().zip(is_there).filter(|(_, is_there)| *is_there);
+        there.for_each(|(time, _)| repeats.add(sensor, *time));
+        Ok(())
+    }
+
+    /// Which of the `times` of a sensor, which ascend, are there; nothing when none is.
+    pub(super) fn are_there(&mut self, sensor: u32, times: &[i64]) -> Result<Vec<bool>> {
         let mut is_there = Vec::new();
-        for part in self.near.parts(sensor, &time)? {
+        let Some(time) = span_of_sorted(times) else { return Ok(is_there) };
+        for part in self.near.parts_near(sensor, &time, &mut self.frames)? {
             let start = times.partition_point(|time| *time < part.time.first_ns);
             let end = times.partition_point(|time| *time <= part.time.last_ns);
             if start >= end {
@@ -174,9 +185,7 @@ impl<'a> Found<'a> {
                 *is_there |= rest.first() == Some(time);
             }
         }
-        let there = times.iter().zip(is_there).filter(|(_, is_there)| *is_there);
-        there.for_each(|(time, _)| repeats.add(sensor, *time));
-        Ok(())
+        Ok(is_there)
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. The objects that may hold rows of the question are looked at side by side, each with a frame at hand, and so are
 //!    the runs in memory.
-//! 2. A sensor is clear where no two of them have rows at the same times, no delete hides one, and each block lies whole
+//! 2. A sensor is clear where no two of them have rows at the same times, or none has a reading of another, no delete hides one, and each block lies whole
 //!    within a bin and the time asked for.
 //! 3. Other sensors are left to those who look at their parts.
 
@@ -28,6 +28,8 @@ use crate::segment::wanted::Wanted;
 /// Goes through sensors, best in their order.
 pub(super) struct Walk<'a> {
     time: TimeRange,
+    /// Whether places may have rows at the same times, as none of these is the same reading.
+    are_distinct: bool,
     bins: Option<Bins>,
     objects: Vec<ObjectWalk<'a>>,
     runs: Vec<(RunWalk<'a>, Vec<&'a LiveTombstone>)>,
@@ -66,7 +68,12 @@ pub(super) struct ClearBlocks<'w> {
 
 impl<'a> Walk<'a> {
     /// Goes through what `sources` have of a question about `fields`.
-    pub(super) fn new(sources: &'a Sources, fields: &'a [FieldId], asked: Asked<'a>) -> Self {
+    pub(super) fn new(
+        sources: &'a Sources,
+        fields: &'a [FieldId],
+        asked: Asked<'a>,
+        are_distinct: bool,
+    ) -> Self {
         let time = asked.time;
         let objects = sources.objects.within(&time);
         let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
@@ -77,6 +84,7 @@ impl<'a> Walk<'a> {
         };
         Self {
             time,
+            are_distinct,
             bins: asked.bin.map(Bins::new),
             objects: objects.map(|object| ObjectWalk::new(sources, object, asked.fields)).collect(),
             runs: runs.map(run_walk).collect(),
@@ -106,7 +114,7 @@ impl<'a> Walk<'a> {
         }
         found.sort_unstable_by_key(|found| found.time.first_ns);
         let is_apart = |pair: &[Found]| pair[0].time.last_ns < pair[1].time.first_ns;
-        Ok(found.windows(2).all(is_apart) && self.are_whole())
+        Ok((self.are_distinct || found.windows(2).all(is_apart)) && self.are_whole())
     }
 
     /// What was found last, in the order of time.

@@ -31,7 +31,8 @@ pub(super) fn of_whole_runs(
             && sensors.is_sorted()
             && sensors.has_all_of(&run.sensors)
             && !sources.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
-        let total = if takes_all { total(run, fields) } else { None };
+        let is_ordered = || !request.ends || run.is_ordered_by_time();
+        let total = if takes_all && is_ordered() { total(run, fields) } else { None };
         let is_left = total.is_none();
         totals.extend(total.map(|total| (run.rows() as u64, total)));
         is_left
@@ -39,11 +40,11 @@ pub(super) fn of_whole_runs(
     (totals, rest)
 }
 
-/// All rows of a run as one block, with times from 1970 and blocks of [`TOTAL_NS`], if they came in the order of their times and the
-/// numbers of these fields answer for them.
+/// All rows of a run as one block, with times from 1970 and blocks of [`TOTAL_NS`], if the numbers of these fields answer for them. Its ends
+/// are those of rows that came in the order of their times.
 fn total(run: &Run, fields: &[(FieldId, FieldType)]) -> Option<Blocks> {
     let is_one_block = run.range.first_ns >= 0 && run.range.last_ns < TOTAL_NS;
-    if !is_one_block || !run.is_ordered_by_time() {
+    if !is_one_block {
         return None;
     }
     let mut all = Blocks::new(&[]);

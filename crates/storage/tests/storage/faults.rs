@@ -67,8 +67,10 @@ impl Run {
                 None => {}
                 Some(Ok(())) => {
                     // These may find nothing to write.
-                    let writes_nothing =
-                        matches!(op, Op::Flush | Op::Cascade(_) | Op::Delete(_, Some(_), _));
+                    let writes_nothing = matches!(
+                        op,
+                        Op::Flush | Op::MakeRoom | Op::Cascade(_) | Op::Delete(_, Some(_), _)
+                    );
                     let may_be_done = !had_failed_fsync || writes_nothing;
                     assert!(may_be_done, "{}: {op:?} was taken after a failed fsync", self.what);
                     self.history.done(op);

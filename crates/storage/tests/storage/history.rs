@@ -30,6 +30,8 @@ pub enum Op {
     Load(&'static str, Rows),
     Delete(&'static str, Option<u8>, TimeRange),
     Flush,
+    /// As when memory is full.
+    MakeRoom,
     Cascade(Target),
     /// The field `count` gets another type.
     Retype(&'static str, FieldType),
@@ -63,7 +65,8 @@ pub fn requests(seed: u64, length: usize) -> Vec<Op> {
                     let length = rng.random_range(0..5 * NS_PER_DAY);
                     Op::Delete(table, sensor, TimeRange::new(first, first + length))
                 }
-                25..28 => Op::Flush,
+                25..27 => Op::Flush,
+                27 => Op::MakeRoom,
                 28..34 => Op::Cascade(match rng.random_range(0..4) {
                     0..2 => Target::ByAge,
                     2 => Target::Short,

@@ -21,6 +21,7 @@ mod hooks;
 mod image;
 mod kept;
 mod lacking;
+mod late;
 mod log;
 mod long;
 mod many;

@@ -275,6 +275,10 @@ impl World {
                 self.model.delete(one.then_some(&*sensor), range);
                 format!("delete of {range}")
             }
+            14 if self.rng.random_bool(0.5) => {
+                let report = self.db().make_room().unwrap();
+                format!("room is made: {report:?}")
+            }
             14 => {
                 self.db().flush().unwrap();
                 "flush".into()

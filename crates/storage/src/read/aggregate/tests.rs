@@ -128,7 +128,8 @@ fn a_block_within_the_gap_of_another_counts_once() {
             let tombstone = LiveTombstone { seq: Seq(9), time: deleted, sensors: None };
             let deletes = (!deleted.is_empty()).then_some(tombstone);
             let deletes = Arc::new(deletes.into_iter().collect());
-            let sources = Sources { runs: Vec::new(), objects: objects.clone(), deletes };
+            let sources =
+                Sources { runs: Vec::new(), objects: objects.clone(), deletes, settling: None };
             let (lines, plan) = found(&sources, time, bin);
             let wanted = expected(&both, time, bin, deleted);
             let what = format!("{start}, {time}, {bin:?}, deleted {deleted}");

@@ -1,0 +1,97 @@
+//! What is known of the rows of a run that came late: whether they replace others.
+
+use std::sync::{Arc, OnceLock};
+
+use tidefall_types::TimeRange;
+
+use super::Run;
+
+/// Those of no rows.
+pub(super) const NO_TIMES: TimeRange = TimeRange::new(i64::MAX, i64::MIN);
+
+/// The rows of a run that are not newer than all that their sensor had before, and whether one of them replaces another. That is a fact about
+/// what was written before: it is found out once, whoever asks first.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// Where those are in the run, ascending, of which it was not known when the run was made.
+    rows: Vec<u32>,
+    /// The times of the other rows, or more; nothing where that is not known.
+    others: Option<TimeRange>,
+    /// Whether all of them are newer than what their sensors had in memory: only objects may have readings of theirs.
+    pub(crate) are_behind_memory: bool,
+    /// How often the table had lost readings when they came: only before it loses more can be seen what they may have replaced.
+    pub(crate) losses: u64,
+    are_new: OnceLock<bool>,
+}
+
+impl Default for Late {
+    /// Rows of which nothing is known, and that are taken to replace others.
+    fn default() -> Self {
+        let are_new = OnceLock::from(false);
+        Self { rows: Vec::new(), others: None, are_behind_memory: false, losses: 0, are_new }
+    }
+}
+
+impl Late {
+    pub(crate) fn new(rows: Vec<u32>, others: TimeRange, are_behind_memory: bool) -> Self {
+        let are_new = if rows.is_empty() { OnceLock::from(true) } else { OnceLock::new() };
+        Self { rows, others: Some(others), are_behind_memory, losses: 0, are_new }
+    }
+
+    /// What is known of runs that become one.
+    pub(super) fn concat(runs: &[Arc<Run>]) -> Self {
+        if runs.iter().any(|run| run.late.are_new.get() == Some(&false)) {
+            return Self::default();
+        }
+        let losses = runs.iter().map(|run| run.late.losses).min().unwrap_or_default();
+        let are_behind_memory = runs.iter().all(|run| run.late.are_behind_memory);
+        let others = runs.iter().map(|run| run.late.others(&run.range));
+        let others = others.reduce(|all, more| all.union(&more)).unwrap_or(NO_TIMES);
+        let (mut start, mut rows) = (0, Vec::new());
+        for run in runs {
+            rows.extend(run.late.unsettled().iter().map(|row| start + row));
+            start += run.rows() as u32;
+        }
+        Self { losses, ..Self::new(rows, others, are_behind_memory) }
+    }
+
+    /// What is known of those rows of a run, which has rows within `range`, that are `kept` and ascend.
+    pub(super) fn of_kept(&self, kept: &[u32], range: &TimeRange) -> Self {
+        if self.are_new.get() == Some(&false) {
+            return Self::default();
+        }
+        let place = |row: &u32| kept.binary_search(row).ok().map(|place| place as u32);
+        let rows = self.unsettled().iter().filter_map(place).collect();
+        let others = self.others(range);
+        Self { losses: self.losses, ..Self::new(rows, others, self.are_behind_memory) }
+    }
+
+    /// The times of the rows that are not among the unsettled ones, or more.
+    fn others(&self, range: &TimeRange) -> TimeRange {
+        self.others.filter(|_| self.are_new.get().is_none()).unwrap_or(*range)
+    }
+
+    /// The rows that came late, whatever is known of them by now, and the times of all others or more; nothing where that is not known.
+    pub(crate) fn apart(&self) -> Option<(&[u32], TimeRange)> {
+        self.others.map(|others| (&self.rows[..], others))
+    }
+
+    /// Whether none replaces another, as far as is known.
+    pub(super) fn are_new(&self) -> bool {
+        self.are_new.get() == Some(&true)
+    }
+
+    /// The rows of which it is not known.
+    pub(super) fn unsettled(&self) -> &[u32] {
+        if self.are_new.get().is_none() { &self.rows } else { &[] }
+    }
+
+    pub(super) fn settle(&self, are_new: bool) {
+        // Somebody else may have found the same.
+        let _ = self.are_new.set(are_new);
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<u32>()
+    }
+}

@@ -1,0 +1,345 @@
+//! Late rows do not keep others from being counted by their metrics, and what they replace is counted once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidefall_storage::store::MemDisk;
+use tidefall_storage::{
+    AggregateRequest, Bin, CascadeRequest, Db, IfExists, ReadStats, ScanRequest, TableSnapshot,
+    TagFilter, Target, Unknown, WriteOptions,
+};
+use tidefall_types::{
+    Clock, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE,
+    NS_PER_SECOND, Series, SeriesBatch, TableId, TableSchema, TimeRange, WriteBatch,
+};
+
+use crate::asking::open;
+use crate::{checked, rounds, sensor_tag};
+
+const TABLE: &str = "plant";
+const NOW_NS: i64 = 19_747 * NS_PER_DAY;
+const SENSORS: u32 = 8;
+const KEEP_NS: i64 = 30 * NS_PER_DAY;
+
+type Rows = BTreeMap<(u32, i64), i64>;
+
+/// Writes a value of some sensors at some times.
+fn write(db: &Db, rows: &mut Rows, keys: &[(u32, i64)], value: i64) {
+    let time: Vec<i64> = keys.iter().map(|(_, at)| *at).collect();
+    let tag = sensor_tag(SENSORS, keys.iter().map(|(sensor, _)| *sensor).collect());
+    let values = Arc::new(Int64Array::from(vec![value; keys.len()])) as ArrayRef;
+    let fields = vec![FieldColumn { name: "value".into(), values }];
+    let batch = WriteBatch { time: time.into(), tags: vec![tag], fields };
+    let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+    db.write(TABLE, &batch, &options).unwrap();
+    rows.extend(keys.iter().map(|key| (*key, value)));
+}
+
+/// All sensors at some times.
+fn of_all(times: impl Iterator<Item = i64>) -> Vec<(u32, i64)> {
+    times.flat_map(|at| (0..SENSORS).map(move |sensor| (sensor, at))).collect()
+}
+
+/// Checks number, sum and greatest value of some sensors' rows; returns how many rows were read for it.
+fn check(snapshot: &TableSnapshot, rows: &Rows, sensors: u32, bin: Option<Bin>) -> u64 {
+    let request = AggregateRequest {
+        sensors: (0..sensors.min(snapshot.sensor_count())).into(),
+        groups: Vec::new(),
+        group_count: 1,
+        time: TimeRange::ALL,
+        bin,
+        fields: vec![FieldId(0)],
+        deviations: false,
+        extremes: true,
+        ends: false,
+    };
+    let stats = Arc::new(ReadStats::default());
+    let found = snapshot.aggregate(&request, &stats).unwrap();
+    let of_sensors = rows.iter().filter(|((sensor, _), _)| *sensor < sensors);
+    let mut bins: BTreeMap<i64, (u64, i64, i64)> = BTreeMap::new();
+    for ((_, at), value) in of_sensors {
+        let width_ns = bin.map_or(i64::MAX, |bin| bin.width_ns);
+        let (count, sum, greatest) = bins.entry(at.div_euclid(width_ns)).or_insert((0, 0, *value));
+        (*count, *sum, *greatest) = (*count + 1, *sum + value, (*greatest).max(*value));
+    }
+    let values = |array: &ArrayRef| array.as_primitive::<Int64Type>().values().to_vec();
+    let (sums, most) = (values(&found.fields[0].sum), values(&found.fields[0].max));
+    let found =
+        found.rows.iter().zip(sums).zip(most).map(|((count, sum), most)| (*count, sum, most));
+    let found: Vec<(u64, i64, i64)> = found.filter(|(count, ..)| *count > 0).collect();
+    assert_eq!(found, bins.into_values().collect::<Vec<_>>());
+    stats.rows.load(Ordering::Relaxed)
+}
+
+/// Checks first and last value, sum and its deviations of each sensor.
+fn check_each(snapshot: &TableSnapshot, rows: &Rows) {
+    let request = AggregateRequest {
+        sensors: (0..SENSORS).into(),
+        groups: (0..SENSORS).collect(),
+        group_count: SENSORS,
+        time: TimeRange::ALL,
+        bin: None,
+        fields: vec![FieldId(0)],
+        deviations: true,
+        extremes: true,
+        ends: true,
+    };
+    let found = snapshot.aggregate(&request, &ReadStats::default().into()).unwrap();
+    let values = |array: &ArrayRef| array.as_primitive::<Int64Type>().values().to_vec();
+    let field = &found.fields[0];
+    let (first, last, sum) = (values(&field.first), values(&field.last), values(&field.sum));
+    let mut groups = Vec::new();
+    for sensor in 0..SENSORS {
+        let of_sensor: Vec<(i64, i64)> = rows
+            .range((sensor, i64::MIN)..=(sensor, i64::MAX))
+            .map(|((_, at), value)| (*at, *value))
+            .collect();
+        let (Some(earliest), Some(latest)) = (of_sensor.first(), of_sensor.last()) else {
+            continue;
+        };
+        let line = found.group.iter().position(|group| *group == sensor).unwrap();
+        let count = of_sensor.len() as f64;
+        let total: i64 = of_sensor.iter().map(|(_, value)| value).sum();
+        let mean = total as f64 / count;
+        let m2: f64 = of_sensor.iter().map(|(_, value)| (*value as f64 - mean).powi(2)).sum();
+        assert_eq!(found.rows[line], of_sensor.len() as u64);
+        assert_eq!((found.first_time_ns[line], found.last_time_ns[line]), (earliest.0, latest.0));
+        assert_eq!((first[line], last[line], sum[line]), (earliest.1, latest.1, total));
+        assert!((field.m2[line] - m2).abs() <= 1e-6 * m2.max(1.0), "{} for {m2}", field.m2[line]);
+        groups.push(sensor);
+    }
+    assert_eq!(found.group, groups);
+}
+
+/// All rows, one by one.
+fn all(snapshot: &TableSnapshot) -> Rows {
+    let sensors = (0..snapshot.sensor_count()).collect();
+    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
+    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+    let mut rows = Rows::new();
+    for batch in snapshot.scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        let values = batch.fields[0].as_primitive::<Int64Type>().values();
+        let keys = batch.sensors.iter().copied().zip(batch.time.iter().copied());
+        rows.extend(keys.zip(values.iter().copied()));
+    }
+    rows
+}
+
+fn hours() -> Option<Bin> {
+    Some(Bin { width_ns: NS_PER_HOUR, origin_ns: 0 })
+}
+
+/// All that overlapped late rows was read row by row, and everything that was in memory.
+#[test]
+fn late_rows_leave_others_to_their_metrics() {
+    let second = |number: i64| NOW_NS - NS_PER_HOUR + number * NS_PER_SECOND;
+    let db = open(MemDisk::new(), &Arc::new(ManualClock::new(NOW_NS))).unwrap();
+    let mut rows = Rows::new();
+    for minute in 0..30 {
+        let mut keys = of_all((60 * minute..60 * (minute + 1)).map(second));
+        // Between the others, and up to some days before them.
+        keys.extend(of_all([second(60 * minute - 600) + 7].into_iter()));
+        keys.extend(of_all([second(30 * minute) - 3 * NS_PER_DAY].into_iter()));
+        write(&db, &mut rows, &keys, minute);
+        if minute % 5 == 4 && minute < 25 {
+            db.flush().unwrap();
+        }
+        let snapshot = db.snapshot(TABLE).unwrap();
+        assert_eq!(check(&snapshot, &rows, SENSORS, None), 0, "minute {minute}");
+        // Few sensors are not looked through for it, but right.
+        check(&snapshot, &rows, 2, None);
+    }
+    db.flush().unwrap();
+    let snapshot = db.snapshot(TABLE).unwrap();
+    check(&snapshot, &rows, SENSORS, hours());
+    // In memory and in objects, of one write and of several.
+    for value in 100..110 {
+        let times = [second(1), second(1_799), second(300 + value), second(300), second(1)];
+        write(&db, &mut rows, &of_all(times.into_iter()), value);
+        let snapshot = db.snapshot(TABLE).unwrap();
+        check(&snapshot, &rows, SENSORS, None);
+        check(&snapshot, &rows, SENSORS, hours());
+        if value % 3 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    db.cascade(&CascadeRequest { table: None, target: Target::Short }).unwrap();
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    db.close().unwrap();
+}
+
+/// Whether a late row replaces another is a question about what was there when it came: later deletes, loads and rows that are too old
+/// change nothing for those who look at an earlier moment.
+#[test]
+fn what_late_rows_replace_is_counted_once_at_each_moment() {
+    for seed in 0..rounds(40) {
+        checked(|| moments_of(seed), || format!("seed {seed}"));
+    }
+}
+
+fn moments_of(seed: u64) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let clock = Arc::new(ManualClock::new(NOW_NS));
+    let db = open(MemDisk::new(), &clock).unwrap();
+    let mut schema = TableSchema::new(TableId::default(), TABLE, "time");
+    schema.add_tag("sensor").unwrap();
+    schema.add_field("value", FieldType::I64).unwrap();
+    schema.options.retention_ns = rng.random_bool(0.5).then_some(KEEP_NS);
+    let may_forget = schema.options.retention_ns.is_some();
+    db.create_table(&schema, IfExists::Fail).unwrap();
+    let mut rows = Rows::new();
+    // From here on sensors have the numbers that they have here.
+    write(&db, &mut rows, &of_all(std::iter::once(NOW_NS - KEEP_NS + 700 * NS_PER_MINUTE)), -1);
+    let mut moments: Vec<(TableSnapshot, Rows)> = Vec::new();
+    let mut now = 0;
+    // Few enough times that late rows often hit others, within days that are close to be too old.
+    let time = |rng: &mut SmallRng, now: i64| {
+        let minute = now
+            - if rng.random_bool(0.7) { rng.random_range(0..30) } else { rng.random_range(0..600) };
+        NOW_NS - KEEP_NS + (minute + 700) * NS_PER_MINUTE
+    };
+    for step in 0..120 {
+        let value = step;
+        match rng.random_range(0..20) {
+            0..9 => {
+                now += rng.random_range(0..4);
+                let count = rng.random_range(1..40);
+                let key = |_| (rng.random_range(0..SENSORS), time(&mut rng, now));
+                let keys: Vec<(u32, i64)> = (0..count).map(key).collect();
+                write(&db, &mut rows, &keys, value);
+            }
+            9..11 => {
+                let mut times: Vec<i64> = (0..5).map(|_| time(&mut rng, now)).collect();
+                times.sort_unstable();
+                times.dedup();
+                let values = Arc::new(Int64Array::from(vec![value; times.len()])) as ArrayRef;
+                let series = Series { time: times.clone().into(), fields: vec![values] };
+                let tags = vec![sensor_tag(SENSORS, (0..SENSORS).collect())];
+                let (fields, series) = (vec!["value".into()], vec![series; SENSORS as usize]);
+                db.load(TABLE, &SeriesBatch { tags, fields, series }, Unknown::Create).unwrap();
+                rows.extend(of_all(times.into_iter()).into_iter().map(|key| (key, value)));
+            }
+            11..13 => {
+                let first_ns = time(&mut rng, now);
+                let gone =
+                    TimeRange::new(first_ns, first_ns + rng.random_range(0..60) * NS_PER_MINUTE);
+                db.delete(TABLE, &TagFilter::All, gone).unwrap();
+                rows.retain(|(_, at), _| !gone.contains(*at));
+            }
+            13..15 => drop(db.flush().unwrap()),
+            15 => {
+                let target = [Target::ByAge, Target::Short, Target::Long][rng.random_range(0..3)];
+                db.cascade(&CascadeRequest { table: None, target }).unwrap();
+                if may_forget {
+                    // Which of those that are too old it has dropped is its choice.
+                    let found = all(&db.snapshot(TABLE).unwrap());
+                    let limit_ns = clock.now_ns() - KEEP_NS;
+                    rows.retain(|key, value| key.1 >= limit_ns || found.get(key) == Some(value));
+                }
+            }
+            16 => clock.set(NOW_NS + rng.random_range(0..700) * NS_PER_MINUTE),
+            17 if !moments.is_empty() => {
+                moments.swap_remove(rng.random_range(0..moments.len()));
+            }
+            _ => moments.push((db.snapshot(TABLE).unwrap(), rows.clone())),
+        }
+        if rng.random_bool(0.5) {
+            moments.push((db.snapshot(TABLE).unwrap(), rows.clone()));
+        }
+        for (snapshot, rows) in &moments {
+            if rng.random_bool(0.1) {
+                check(snapshot, rows, SENSORS, if rng.random_bool(0.5) { hours() } else { None });
+                check_each(snapshot, rows);
+            }
+        }
+        moments.truncate(20);
+    }
+    for (snapshot, rows) in &moments {
+        check(snapshot, rows, SENSORS, None);
+        assert_eq!(all(snapshot), *rows);
+    }
+    db.close().unwrap();
+}
+
+/// Each copy was held against all others: a second of such writes took minutes to leave memory.
+#[test]
+fn many_copies_of_a_reading_are_looked_up_once() {
+    const COPIES: usize = 300_000;
+    let db = open(MemDisk::new(), &Arc::new(ManualClock::new(NOW_NS))).unwrap();
+    let mut rows = Rows::new();
+    write(&db, &mut rows, &of_all((0..5).map(|minute| NOW_NS + minute * NS_PER_MINUTE)), 1);
+    for value in 2..4 {
+        write(&db, &mut rows, &vec![(3, NOW_NS); COPIES], value);
+    }
+    let start = Instant::now();
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    db.flush().unwrap();
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    let seconds = start.elapsed().as_secs_f64();
+    // It takes some tenths of a second; all pairs took minutes.
+    assert!(seconds < 20.0, "{seconds} s");
+    db.close().unwrap();
+}
+
+/// After an opening it is only known of what the log has which reading of a sensor is the newest.
+#[test]
+fn late_rows_are_told_apart_behind_an_opening() {
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
+    let minute = |number: i64| NOW_NS + number * NS_PER_MINUTE;
+    let mut rows = Rows::new();
+    for round in 0..6 {
+        let db = open(disk.clone(), &clock).unwrap();
+        // A reading of the future, behind which all others are late.
+        if round == 0 {
+            write(&db, &mut rows, &of_all(std::iter::once(minute(1_000_000))), 0);
+        }
+        write(&db, &mut rows, &of_all((100 * round..100 * round + 90).map(minute)), round);
+        let read = check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+        // What replaces others makes all that is written with it be read.
+        assert_eq!(read == 0, round < 5, "{read} rows read in round {round}");
+        if round % 2 == 0 {
+            db.flush().unwrap();
+        }
+        write(&db, &mut rows, &of_all((100 * round + 90..100 * round + 95).map(minute)), round);
+        if round > 3 {
+            // Those are there already.
+            write(&db, &mut rows, &of_all((100 * round - 50..100 * round - 40).map(minute)), round);
+        }
+        check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+        check_each(&db.snapshot(TABLE).unwrap(), &rows);
+        db.close().unwrap();
+    }
+}
+
+/// Several readers find the same at the same time.
+#[test]
+fn readers_wait_for_each_other_to_find_out() {
+    let db = open(MemDisk::new(), &Arc::new(ManualClock::new(NOW_NS))).unwrap();
+    let mut rows = Rows::new();
+    let mut rng = SmallRng::seed_from_u64(1);
+    write(&db, &mut rows, &of_all(std::iter::once(NOW_NS)), -1);
+    for round in 0..20 {
+        let key =
+            |_| (rng.random_range(0..SENSORS), NOW_NS + rng.random_range(0..5_000) * NS_PER_SECOND);
+        let keys: Vec<(u32, i64)> = (0..2_000).map(key).collect();
+        write(&db, &mut rows, &keys, round);
+        let snapshot = db.snapshot(TABLE).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| check(&snapshot, &rows, SENSORS, None));
+            }
+        });
+        if round % 7 == 6 {
+            db.flush().unwrap();
+        }
+    }
+    db.close().unwrap();
+}
