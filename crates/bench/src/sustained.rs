@@ -99,8 +99,8 @@ struct Load {
     /// Rows that were handed over, and rows that were acknowledged.
     sent: AtomicU64,
     acknowledged: AtomicU64,
-    /// How many steps the first writer has come.
-    steps: AtomicU64,
+    /// How many steps each writer has come.
+    steps: Vec<AtomicU64>,
     /// The milliseconds that each write since the last look has waited.
     waits: Mutex<Vec<f64>>,
 }
@@ -131,7 +131,7 @@ impl Load {
             is_over: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
-            steps: AtomicU64::new(0),
+            steps: (0..options.writers).map(|_| AtomicU64::new(0)).collect(),
             waits: Mutex::default(),
         }
     }
@@ -184,9 +184,7 @@ impl Load {
             let waited = start.elapsed().as_secs_f64() * 1e3;
             self.acknowledged.fetch_add(rows as u64, Ordering::Relaxed);
             self.waits.lock().unwrap_or_else(PoisonError::into_inner).push(waited);
-            if writer == 0 {
-                self.steps.store(first + steps as u64, Ordering::Relaxed);
-            }
+            self.steps[writer as usize].store(first + steps as u64, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -232,7 +230,10 @@ impl Load {
                 }
             }
             seen.count_max_ms = self.count_max(db, options)?;
-            seen.last_minutes_ms = self.last_minutes(db, rng.random_range(0..options.sensors))?;
+            if let Some(last_ns) = self.last_ns() {
+                let sensor = rng.random_range(0..options.sensors);
+                seen.last_minutes_ms = self.last_minutes(db, sensor, last_ns)?;
+            }
             timeline.line(&seen)?;
             seconds.push(seen);
         }
@@ -270,10 +271,14 @@ impl Load {
         Ok(millis)
     }
 
-    /// The milliseconds of the last five minutes of one sensor.
-    fn last_minutes(&self, db: &Db, sensor: u32) -> Result<f64> {
-        let steps = self.steps.load(Ordering::Relaxed) as i64;
-        let last_ns = self.start_ns + steps * self.step_ns;
+    /// A time up to which all writers have come, once there is one.
+    fn last_ns(&self) -> Option<i64> {
+        let steps = self.steps.iter().map(|steps| steps.load(Ordering::Relaxed)).min()?;
+        (steps > 0).then(|| self.start_ns + steps as i64 * self.step_ns)
+    }
+
+    /// The milliseconds of the five minutes of one sensor before that.
+    fn last_minutes(&self, db: &Db, sensor: u32, last_ns: i64) -> Result<f64> {
         let time = TimeRange::new(last_ns - 5 * NS_PER_MINUTE, last_ns);
         let start = Instant::now();
         let frame = db.snapshot(TABLE)?.read_frame::<f64>(&[sensor], &time, VALUE)?;

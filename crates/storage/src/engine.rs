@@ -2,6 +2,7 @@
 
 mod install;
 mod memory;
+mod pace;
 mod work;
 
 use std::collections::{BTreeSet, HashMap};
@@ -28,6 +29,7 @@ use crate::store::{ObjectIo, ObjectWriter, Readers};
 use crate::table::Table;
 use crate::wal::Wal;
 use crate::written::Written;
+use pace::Pace;
 use work::Worked;
 
 /// Of the memory budget: bytes of the log beyond which the rows are drained that keep its oldest part. All rows in memory
@@ -92,6 +94,7 @@ pub(crate) struct Engine {
     pub(crate) alarm: (Mutex<Alarm>, Condvar),
     drained: Condvar,
     drained_lock: Mutex<()>,
+    pace: Pace,
     /// Why rows cannot leave memory, when a full disk keeps them there.
     blocked: Mutex<Option<Error>>,
     pub(crate) graveyard: Graveyard,
@@ -152,6 +155,7 @@ impl Engine {
             alarm: Default::default(),
             drained: Condvar::new(),
             drained_lock: Mutex::new(()),
+            pace: Pace::default(),
             blocked: Mutex::new(None),
             graveyard: Graveyard::default(),
             worked: Worked::default(),

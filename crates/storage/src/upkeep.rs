@@ -28,9 +28,29 @@ pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
 }
 
 /// Writes rows in memory to objects, as many as make room for others. Whoever calls holds [`Engine::begin_flush`].
+///
+/// Rows that came late, to days that are in objects already, are few as a rule. Each day would get a part of its own of them, and each time
+/// they would be looked up in what there is of it; so they stay until there are many, or the upkeep takes them.
 pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
     // What the log has need not be written to close the database.
-    flush_while(engine, take_when_full(engine), || engine.steps.check())
+    let go_on = || engine.steps.check();
+    engine.make_room(|| {
+        let mut flushed = flush_while(engine, Take::Young, go_on)?;
+        if late_bytes(engine) > engine.late_bytes_max() {
+            flushed += flush_while(engine, Take::Due, go_on)?;
+        }
+        Ok(flushed)
+    })
+}
+
+/// The bytes of rows in memory that another model owns.
+fn late_bytes(engine: &Engine) -> usize {
+    let late = engine.tables().into_iter().map(|table| {
+        let before_ns = boundaries(engine, &table).kv_ns;
+        let live = table.live();
+        live.all_runs().map(|run| run.bytes_before(before_ns)).sum::<usize>()
+    });
+    late.sum()
 }
 
 /// As [`flush`], one table after the other as long as it may go on.
@@ -60,17 +80,6 @@ fn drain_table(engine: &Engine, table: &Arc<Table>, take: Take) -> Result<Cascad
 
 fn boundaries(engine: &Engine, table: &Table) -> Boundaries {
     Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns())
-}
-
-/// What a full memory is emptied of: rows that came late, to days that are in objects already, are few as a rule. Each day would get a part of
-/// its own of them, and each time they would be looked up in what there is of it; so they stay until there are many, or the upkeep takes them.
-fn take_when_full(engine: &Engine) -> Take {
-    let late = engine.tables().into_iter().map(|table| {
-        let before_ns = boundaries(engine, &table).kv_ns;
-        let live = table.live();
-        live.all_runs().map(|run| run.bytes_before(before_ns)).sum::<usize>()
-    });
-    if late.sum::<usize>() <= engine.late_bytes_max() { Take::Young } else { Take::All }
 }
 
 /// Does something to each table, also behind one with which it failed or panicked, so that one damaged

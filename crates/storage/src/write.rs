@@ -20,7 +20,7 @@ use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of
 use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::read::Repeats;
 use crate::retype::{columns_of, columns_of_series};
-use crate::rows::SensorRows;
+use crate::rows::{SensorRows, size_bytes};
 use crate::table::Table;
 use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
 use crate::uncounted::{Uncounted, Watch, rows_of};
@@ -72,7 +72,7 @@ impl Db {
         let step = self.begin()?;
         batch.check()?;
         let engine = self.engine();
-        engine.wait_for_room()?;
+        engine.wait_for_room(held_bytes(batch))?;
         let mut bad = Vec::new();
         let table = self.table_for(table, batch, &columns_of(batch), options, |planned| {
             self.check_write(planned, batch, options, &mut bad)
@@ -155,7 +155,7 @@ impl Db {
             part.put_in_order();
             // For the first one the write has waited.
             if first > 0
-                && let Err(error) = engine.wait_for_room()
+                && let Err(error) = engine.wait_for_room(0)
             {
                 tracing::debug!(%error, "the rest of a write comes into memory all the same");
             }
@@ -213,7 +213,7 @@ impl Db {
             Ok(table) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
             Err(_) => false,
         };
-        engine.has_room() && engine.commits.has_room() && is_known()
+        engine.is_free_for(held_bytes(batch)) && engine.commits.has_room() && is_known()
     }
 
     /// Writes whole columns straight to objects, each reading to the model that owns its time:
@@ -340,6 +340,12 @@ pub(crate) fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
 }
 
 /// The report of a write that is done, which does not say what was replaced where that is to be counted.
+/// What the rows of a batch will take in memory, or about that.
+fn held_bytes(batch: &WriteBatch) -> usize {
+    let values = batch.fields.iter().map(|field| size_bytes(&field.values));
+    batch.rows() * (size_of::<i64>() + size_of::<u32>()) + values.sum::<usize>()
+}
+
 fn with_doubts(report: WriteReport, watch: Option<&Watch>) -> (WriteReport, Option<Uncounted>) {
     match watch.and_then(Watch::end) {
         Some(uncounted) => (WriteReport { replaced: None, ..report }, Some(uncounted)),

@@ -62,6 +62,10 @@ pub(crate) fn drain(
     let mut rest = &all[..];
     while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
         let (batch, behind) = rest.split_at(engine.drain_batch(rest));
+        if take == Take::Young && report.steps > 0 && !engine.is_full() {
+            // There is room, and what has come last makes a larger object with what comes next.
+            break;
+        }
         let upto = batch.last().map_or(last, |run| run.last_seq);
         report += drain_batch(engine, table, batch, boundaries, Drained { upto, ..times })?;
         rest = behind;
@@ -120,8 +124,10 @@ fn drain_batch(
     let mut edits: Vec<Edit> =
         outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
     edits.push(Edit::Drained(table.id, drained));
+    let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
+    let freed_bytes = bytes(batch).saturating_sub(bytes(&kept));
     engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
-    engine.worked.flushed(report.bytes);
+    engine.worked.flushed(freed_bytes, report.bytes);
     Ok(report)
 }
 

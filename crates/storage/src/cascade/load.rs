@@ -77,7 +77,7 @@ pub(crate) fn load(
     let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
     let mut before = None;
     engine.install(table, written, edits, |live| before = Some(live.sources()))?;
-    engine.worked.flushed(bytes);
+    engine.worked.flushed(0, bytes);
     Ok(Loaded::Shown(before))
 }
 

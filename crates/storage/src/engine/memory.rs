@@ -11,7 +11,7 @@ use crate::kv::{Run, Together};
 /// Of the memory budget: rows in memory beyond which they are drained in the background. While
 /// they are, a sorted copy of as many bytes exists and as much again may arrive.
 const KV_SHARE: f64 = 0.18;
-/// Of the memory budget: rows in memory beyond which writers wait for the drain.
+/// Of the memory budget: rows in memory beyond which writers wait for the drain. Between the two they are slowed.
 const KV_SHARE_MAX: f64 = 0.36;
 /// Of the memory budget: rows for days that are in objects already, which stay while others leave.
 const LATE_SHARE: f64 = 0.05;
@@ -20,6 +20,9 @@ const LATE_LOG_SHARE: f64 = 1.0;
 /// Bytes of texts that one record of the log holds at most before they are packed, or their share of the memory of rows
 /// if that is less. Twice what a record takes packed.
 const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Who waits looks this often whether it is in vain.
+const CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Engine {
     /// Wakes the drain when so many bytes of rows, which have come into memory, are too many.
@@ -51,8 +54,20 @@ impl Engine {
     }
 
     /// Whether there is room for more rows in memory.
-    pub(crate) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.kv_bytes() <= self.budget_share(KV_SHARE_MAX)
+    }
+
+    /// Whether so many bytes of rows could come into memory without waiting.
+    pub(crate) fn is_free_for(&self, bytes: usize) -> bool {
+        let is_free = || self.pace.is_free(self.pace.pause(bytes, self.taken()));
+        !self.is_full() || is_free()
+    }
+
+    /// The part that is taken of the room that is left while rows are drained.
+    fn taken(&self) -> f64 {
+        let (from, upto) = (self.budget_share(KV_SHARE), self.budget_share(KV_SHARE_MAX));
+        self.kv_bytes().saturating_sub(from) as f64 / upto.saturating_sub(from).max(1) as f64
     }
 
     /// Bytes of late rows that may stay in memory, and keep the log, while others leave it.
@@ -68,41 +83,60 @@ impl Engine {
         self.budget_share(KV_SHARE_MAX).min(LOGGED_TEXT_BYTES_MAX)
     }
 
-    /// Waits until there is room for more rows in memory. The thread that commits only calls for the drain: others wait for
-    /// it, perhaps while they keep the drain from beginning.
-    pub(crate) fn wait_for_room(&self) -> Result<()> {
+    /// Waits until there is room for more rows in memory, and longer while it is filled faster than emptied. The thread that
+    /// commits only calls for the drain: others wait for it, perhaps while they keep the drain from beginning.
+    pub(crate) fn wait_for_room(&self, bytes: usize) -> Result<()> {
         if self.commits.is_committer() {
             if !self.has_room() {
                 self.raise(|alarm| alarm.is_full = true);
             }
             return Ok(());
         }
-        if self.has_room() {
+        if !self.is_full() {
             return Ok(());
         }
-        let start = Instant::now();
-        let waited = self.wait_until_there_is_room();
-        self.worked.delayed(start.elapsed());
-        waited
-    }
-
-    fn wait_until_there_is_room(&self) -> Result<()> {
-        while !self.has_room() {
+        let (start, mut waits) = (Instant::now(), false);
+        let turn = self.pace.turn();
+        let pause = loop {
+            if !self.is_full() {
+                break Duration::ZERO;
+            }
             self.steps.check()?;
-            if let Some(failure) = self.commits.failure().or_else(|| self.blocked()) {
+            if let Some(failure) = self.commits.failure() {
                 return Err(failure);
             }
+            match self.blocked() {
+                Some(full) if !self.has_room() => return Err(full),
+                // Nothing leaves memory; rows come as long as there is room.
+                Some(_) => break Duration::ZERO,
+                None => {}
+            }
+            let pause = self.pace.pause(bytes, self.taken());
+            let Some(left) = turn.left(pause) else { break pause };
+            waits = true;
             // Rows take more memory also without a write that would have called for the drain: when a reader has small
             // runs laid together.
             self.raise(|alarm| alarm.is_full = true);
             let guard = self.drained_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            if !self.has_room() {
-                // Woken by the drain; the time-out only lets a failure or a close be noticed.
-                let pause = Duration::from_millis(50);
-                drop(self.drained.wait_timeout(guard, pause));
+            if self.is_full() {
+                // Woken by the drain; the time-out lets a failure or a close be noticed.
+                drop(self.drained.wait_timeout(guard, left.min(CHECK_PAUSE)));
             }
+        };
+        turn.end(pause);
+        if waits {
+            self.worked.delayed(start.elapsed());
         }
         Ok(())
+    }
+
+    /// Empties memory because it is full, and learns from it how fast that goes.
+    pub(crate) fn make_room<T>(&self, flush: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (start, before) = (Instant::now(), self.worked.freed_bytes());
+        let flushed = flush()?;
+        let freed = self.worked.freed_bytes() - before;
+        self.pace.freed(freed, start.elapsed());
+        Ok(flushed)
     }
 
     /// Why rows cannot leave memory, when a full disk keeps them there: writers learn it instead of waiting.

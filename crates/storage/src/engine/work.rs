@@ -1,6 +1,6 @@
 //! What storage has done since the database was opened, and how far it is behind.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidefall_types::{Day, Month, NS_PER_SECOND};
@@ -15,6 +15,8 @@ use crate::table::Table;
 /// Counts what is done.
 #[derive(Debug, Default)]
 pub(crate) struct Worked {
+    /// Bytes that rows took in memory before they left it.
+    freed_bytes: AtomicUsize,
     flushed_bytes: AtomicU64,
     rewritten_bytes: AtomicU64,
     delayed: AtomicU64,
@@ -32,9 +34,14 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Worked {
-    /// Rows that came have become objects of so many bytes.
-    pub(crate) fn flushed(&self, bytes: u64) {
+    /// Rows that took so many bytes in memory have become objects of so many bytes.
+    pub(crate) fn flushed(&self, freed_bytes: usize, bytes: u64) {
+        self.freed_bytes.fetch_add(freed_bytes, Ordering::Relaxed);
         add(&self.flushed_bytes, bytes);
+    }
+
+    pub(super) fn freed_bytes(&self) -> usize {
+        self.freed_bytes.load(Ordering::Relaxed)
     }
 
     /// Objects have become others of so many bytes.

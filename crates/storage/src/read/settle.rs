@@ -260,35 +260,60 @@ impl Extent {
     }
 }
 
-/// Tells of most rows at once that none of some others is of their sensor and time.
+/// Tells of nearly all rows at once that none of some others is of their sensor and time: a Bloom filter of one word for each.
 struct Filter {
-    bits: Vec<u64>,
+    words: Vec<u64>,
     shift: u32,
 }
 
 impl Filter {
     fn new<'a>(late: impl Iterator<Item = &'a LateRow> + Clone) -> Self {
         let bits = (late.clone().count() * FILTER_BITS).next_power_of_two();
-        let bits = bits.max(u64::BITS as usize);
-        let shift = u64::BITS - bits.trailing_zeros();
-        let mut filter = Self { bits: vec![0; bits / u64::BITS as usize], shift };
+        // A shift by all bits is none.
+        let words = (bits / u64::BITS as usize).max(2);
+        let mut filter = Self { words: vec![0; words], shift: u64::BITS - words.trailing_zeros() };
         for row in late {
-            let (word, bit) = filter.place(row.sensor, row.time_ns);
-            filter.bits[word] |= bit;
+            let (word, bits) = filter.place(row.sensor, row.time_ns);
+            filter.words[word] |= bits;
         }
         filter
     }
 
     fn may_have(&self, sensor: u32, time_ns: i64) -> bool {
-        let (word, bit) = self.place(sensor, time_ns);
-        self.bits[word] & bit != 0
+        let (word, bits) = self.place(sensor, time_ns);
+        self.words[word] & bits == bits
     }
 
-    /// By Fibonacci hashing.
+    /// By Fibonacci hashing: the highest bits say which word it is, others which of its bits.
     fn place(&self, sensor: u32, time_ns: i64) -> (usize, u64) {
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
         let of_time = (time_ns as u64).wrapping_mul(GOLDEN).rotate_right(32);
-        let bit = (of_time ^ u64::from(sensor)).wrapping_mul(GOLDEN) >> self.shift;
-        ((bit / 64) as usize, 1 << (bit % 64))
+        let hash = (of_time ^ u64::from(sensor)).wrapping_mul(GOLDEN);
+        let bit = |at: u32| 1 << (hash >> at & 63);
+        ((hash >> self.shift) as usize, bit(8) | bit(14) | bit(20))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_has_what_is_in_it_and_little_else() {
+        for count in [1, 2, 100, 100_000] {
+            let rows: Vec<LateRow> = (0..count)
+                .map(|row| LateRow {
+                    sensor: row % 1000,
+                    time_ns: i64::from(row / 1000) * 10_000_000 + 7,
+                    run: 0,
+                    row,
+                })
+                .collect();
+            let filter = Filter::new(rows.iter());
+            assert!(rows.iter().all(|row| filter.may_have(row.sensor, row.time_ns)));
+            let others = (0..100_000_u32)
+                .filter(|row| filter.may_have(row % 1000, i64::from(row / 1000) * 10_000_000 + 8));
+            assert!(others.count() < 1_000, "{count} rows");
+        }
     }
 }
