@@ -11,9 +11,9 @@ use crate::catalog::SensorDictionary;
 use crate::claims::{Claim, Claims};
 use crate::failed::Failed;
 use crate::gate::Gate;
-use crate::kv::{Held, KvBytes, Newest, Run, Together};
+use crate::kv::{Held, KvBytes, Newest, Run, Settling, Together};
 use crate::manifest::Model;
-use crate::read::{Deletes, LiveObject, Objects, Settling, Sources};
+use crate::read::{Deletes, LiveObject, Objects, Sources};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.

@@ -1,10 +1,8 @@
 //! What is known of the rows of a run that came late: whether they replace others.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidefall_types::TimeRange;
-
-use super::Run;
 
 /// Those of no rows.
 pub(super) const NO_TIMES: TimeRange = TimeRange::new(i64::MAX, i64::MIN);
@@ -24,6 +22,21 @@ pub(crate) struct Late {
     are_new: OnceLock<bool>,
 }
 
+/// What is to be known of a table to find out whether late rows replace others.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settling {
+    /// How often readings have gone that were not replaced: by deletes, and for their age.
+    pub(crate) losses: u64,
+    turn: Arc<Mutex<()>>,
+}
+
+impl Settling {
+    /// Held by who looks rows up. Others who want to know wait, and find it known.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Default for Late {
     /// Rows of which nothing is known, and that are taken to replace others.
     fn default() -> Self {
@@ -38,19 +51,19 @@ impl Late {
         Self { rows, others: Some(others), are_behind_memory, losses: 0, are_new }
     }
 
-    /// What is known of runs that become one.
-    pub(super) fn concat(runs: &[Arc<Run>]) -> Self {
-        if runs.iter().any(|run| run.late.are_new.get() == Some(&false)) {
+    /// What is known of runs that become one: of each what is known, its number of rows and the times of these.
+    pub(super) fn concat(runs: &[(&Self, usize, TimeRange)]) -> Self {
+        if runs.iter().any(|(late, ..)| late.are_new.get() == Some(&false)) {
             return Self::default();
         }
-        let losses = runs.iter().map(|run| run.late.losses).min().unwrap_or_default();
-        let are_behind_memory = runs.iter().all(|run| run.late.are_behind_memory);
-        let others = runs.iter().map(|run| run.late.others(&run.range));
+        let losses = runs.iter().map(|(late, ..)| late.losses).min().unwrap_or_default();
+        let are_behind_memory = runs.iter().all(|(late, ..)| late.are_behind_memory);
+        let others = runs.iter().map(|(late, _, range)| late.others(range));
         let others = others.reduce(|all, more| all.union(&more)).unwrap_or(NO_TIMES);
         let (mut start, mut rows) = (0, Vec::new());
-        for run in runs {
-            rows.extend(run.late.unsettled().iter().map(|row| start + row));
-            start += run.rows() as u32;
+        for (late, count, _) in runs {
+            rows.extend(late.unsettled().iter().map(|row| start + row));
+            start += *count as u32;
         }
         Self { losses, ..Self::new(rows, others, are_behind_memory) }
     }

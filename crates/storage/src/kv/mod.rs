@@ -11,7 +11,7 @@ mod scatter;
 mod texts;
 
 pub(crate) use held::{Held, KvBytes};
-pub(crate) use late::Late;
+pub(crate) use late::{Late, Settling};
 pub(crate) use newest::Newest;
 pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
 pub(crate) use scatter::sort_runs;

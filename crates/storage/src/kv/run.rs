@@ -176,7 +176,8 @@ impl Run {
             runs.first().map_or(Seq(0), |run| run.first_seq),
             runs.last().map_or(Seq(0), |run| run.last_seq),
         );
-        let late = Late::concat(runs);
+        let known: Vec<_> = runs.iter().map(|run| (&run.late, run.rows(), run.range)).collect();
+        let late = Late::concat(&known);
         Ok(Self::new(seqs, sensor.into(), time.into(), fields).with_late(late))
     }
 

@@ -63,4 +63,3 @@ pub(crate) use merge::SensorStream;
 pub(crate) use objects::{LiveObject, Objects};
 pub(crate) use parts::{Part, Sources};
 pub(crate) use repeats::Repeats;
-pub(crate) use settle::Settling;

@@ -12,15 +12,15 @@
 //! still have them; so late rows from before such a loss are taken to replace something (`Settling::losses`).
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tidefall_types::{Result, TimeRange};
 
 use super::objects::LiveObject;
 use super::parts::Sources;
 use super::repeats::Found;
-use crate::kv::Run;
+use crate::kv::{Run, Settling};
 use crate::panics::caught;
 use crate::parallel::spread;
 
@@ -49,15 +49,6 @@ impl LateRow {
     }
 }
 
-/// What is to be known of a table to find out whether late rows replace others.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Settling {
-    /// How often readings have gone that were not replaced: by deletes, and for their age.
-    pub(crate) losses: u64,
-    /// Held by who looks rows up. Others who want to know wait, and find it known.
-    turn: Arc<Mutex<()>>,
-}
-
 impl Sources {
     /// Finds out of all runs with rows within `range` whether these replace others. All places of the table are here.
     pub(crate) fn settle(&self, range: &TimeRange, settling: &Settling, threads: usize) {
@@ -65,7 +56,7 @@ impl Sources {
         if !self.runs.iter().any(is_wanted) {
             return;
         }
-        let _turn = settling.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = settling.turn();
         let (mut together, mut count) = (Vec::new(), 0);
         for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| is_wanted(run)) {
             if run.late.losses != settling.losses {
