@@ -37,7 +37,7 @@ pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
     engine.make_room(|| {
         let mut flushed = flush_while(engine, Take::Young, go_on)?;
         if late_bytes(engine) > engine.late_bytes_max() {
-            flushed += flush_while(engine, Take::Due, go_on)?;
+            flushed += flush_while(engine, Take::Late, go_on)?;
         }
         Ok(flushed)
     })

@@ -12,7 +12,7 @@ use tidefall_types::{Result, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::failed::{Outcome, write_group};
-use super::kv_to_short::{by_day, is_of_age, whole_days};
+use super::kv_to_short::{by_day, is_of_age, move_aged, whole_days};
 use super::rewrite::rewrite;
 use crate::engine::Engine;
 use crate::manifest::Model;
@@ -24,6 +24,8 @@ use crate::table::Table;
 const FAN_IN: usize = 8;
 /// When more have piled up, so many of them become one, and more only if [`FAN_IN`] of one size are not among them.
 const INPUTS_MAX: usize = 4 * FAN_IN;
+/// Run files of rows that came late, or have come of age, fall by the clock, or when there are so many of them.
+const AGED_MAX: usize = 2 * FAN_IN;
 /// Objects of so many bytes, or of the size that begins with it, stay as they are until they come of age.
 const LARGE_BYTES: u64 = 128 << 20;
 
@@ -49,7 +51,11 @@ pub(crate) fn compact(engine: &Engine, table: &Arc<Table>) -> Result<CascadeRepo
 /// As [`compact`].
 pub(crate) fn compact_once(engine: &Engine, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut outcome = Outcome::default();
-    for (model, stretches) in neighbours(engine, table) {
+    let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
+    if aged(table, &boundaries) >= AGED_MAX {
+        move_aged(engine, table, &boundaries, &mut outcome)?;
+    }
+    for (model, stretches) in neighbours(table, &boundaries) {
         let steps = outcome.steps();
         for mut rest in stretches.iter().map(Vec::as_slice) {
             // One that must not become one, as something lies between, keeps no other from it.
@@ -70,7 +76,8 @@ pub(crate) fn compact_once(engine: &Engine, table: &Arc<Table>) -> Result<Cascad
 
 /// How many objects of a table could be laid together, and nobody does.
 pub(crate) fn backlog(engine: &Engine, table: &Arc<Table>) -> usize {
-    let stretches = neighbours(engine, table).into_iter().flat_map(|(_, stretches)| stretches);
+    let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
+    let stretches = neighbours(table, &boundaries).into_iter().flat_map(|(_, stretches)| stretches);
     let objects = stretches.map(|stretch| {
         let (mut rest, mut objects) = (&stretch[..], 0);
         while let Some(due) = due(rest, |object| object.entry.bytes) {
@@ -83,15 +90,14 @@ pub(crate) fn backlog(engine: &Engine, table: &Arc<Table>) -> usize {
 }
 
 /// Objects among which neighbours may become one: stretches of run files, and of the parts of each day, in the order of their writes.
-fn neighbours(engine: &Engine, table: &Table) -> Vec<(Model, Vec<Vec<Arc<LiveObject>>>)> {
-    let boundaries = Boundaries::new(&table.schema().options, Target::ByAge, engine.now_ns());
+fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc<LiveObject>>>)> {
     let (runs, short) = {
         let live = table.live();
         (live.objects_of(Model::Kv), live.objects_of(Model::Short))
     };
     // Others have them, or cannot read them; those that are of age fall soon.
     let is_free = |object: &Arc<LiveObject>| {
-        !table.claims.has(object) && !table.failed.has(object) && !is_of_age(object, &boundaries)
+        !table.claims.has(object) && !table.failed.has(object) && !is_of_age(object, boundaries)
     };
     let of_runs = std::iter::once((Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
@@ -100,6 +106,15 @@ fn neighbours(engine: &Engine, table: &Table) -> Vec<(Model, Vec<Vec<Arc<LiveObj
         (model, objects.split(|object| !is_free(object)).map(<[_]>::to_vec).collect())
     });
     stretches.collect()
+}
+
+/// How many run files have come of age that somebody may move.
+fn aged(table: &Table, boundaries: &Boundaries) -> usize {
+    let runs = table.live().objects_of(Model::Kv);
+    let is_due = |object: &&Arc<LiveObject>| {
+        is_of_age(object, boundaries) && !table.claims.has(object) && !table.failed.has(object)
+    };
+    runs.iter().filter(is_due).count()
 }
 
 fn span(model: Model, part: &[Arc<LiveObject>]) -> TimeRange {

@@ -8,10 +8,11 @@ use tidefall_types::{FieldType, Result, Seq, TimeRange};
 use super::boundaries::Boundaries;
 use super::series::{days_of, extent, write_series};
 use crate::engine::Engine;
-use crate::kv::{Run, sort_runs};
-use crate::manifest::{Drained, Edit};
+use crate::kv::{Run, SortedRuns, sort_runs};
+use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::Deletes;
+use crate::rows::SeriesSet;
 use crate::table::Table;
 
 /// Which rows a drain takes.
@@ -21,11 +22,18 @@ pub(crate) enum Take {
     Due,
     /// Those that have not: late ones stay until there are many of them.
     Young,
+    /// As [`Take::Due`], to make room for others.
+    Late,
     /// All of them.
     All,
     /// All that were written before this.
     WrittenBefore(Seq),
 }
+
+/// Rows that came late are scattered when they lie in so many days or more, ...
+const SCATTERED_SPANS: usize = 3;
+/// ... with fewer rows for each sensor of a day.
+const SCATTERED_ROWS: usize = 256;
 
 /// Writes rows of a table that are in memory to objects.
 pub(crate) fn drain(
@@ -45,12 +53,12 @@ pub(crate) fn drain(
     }
     let all = sources.runs.clone();
     let times = Drained {
-        before_ns: if take == Take::Due { boundaries.kv_ns } else { i64::MAX },
+        before_ns: if matches!(take, Take::Due | Take::Late) { boundaries.kv_ns } else { i64::MAX },
         from_ns: if take == Take::Young { boundaries.kv_ns } else { i64::MIN },
         upto: Seq::default(),
     };
     let is_due = |run: &Arc<Run>| match take {
-        Take::Due => run.range.first_ns < times.before_ns,
+        Take::Due | Take::Late => run.range.first_ns < times.before_ns,
         Take::Young => run.range.last_ns >= times.from_ns,
         Take::All | Take::WrittenBefore(_) => true,
     };
@@ -67,7 +75,8 @@ pub(crate) fn drain(
             break;
         }
         let upto = batch.last().map_or(last, |run| run.last_seq);
-        report += drain_batch(engine, table, batch, boundaries, Drained { upto, ..times })?;
+        let spans = |series: &_| spans(series, boundaries, take);
+        report += drain_batch(engine, table, batch, spans, Drained { upto, ..times })?;
         rest = behind;
     }
     Ok(report)
@@ -77,7 +86,7 @@ fn drain_batch(
     engine: &Engine,
     table: &Arc<Table>,
     batch: &[Arc<Run>],
-    boundaries: &Boundaries,
+    spans: impl FnOnce(&SortedRuns) -> Result<Vec<(Model, TimeRange)>>,
     drained: Drained,
 ) -> Result<CascadeReport> {
     // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
@@ -104,10 +113,7 @@ fn drain_batch(
     let is_distinct = taken.iter().all(|run| run.is_distinct());
     let series = sort_runs(&taken, &types, engine.threads())?;
     drop(taken);
-    let spans = match extent(&series) {
-        Some(time) => boundaries.spans(&time, |short| Ok(days_of(&series, short)))?,
-        None => Vec::new(),
-    };
+    let spans = spans(&series)?;
     let written = engine.written();
     let mut outputs =
         write_series(engine, table, &schema, &series, &spans, drained.upto, &written)?;
@@ -129,6 +135,24 @@ fn drain_batch(
     engine.install(table, written, edits, |live| live.replace_runs(batch, kept))?;
     engine.worked.flushed(freed_bytes, report.bytes);
     Ok(report)
+}
+
+/// The objects to write of some rows, with the times of each.
+fn spans(
+    series: &SortedRuns,
+    boundaries: &Boundaries,
+    take: Take,
+) -> Result<Vec<(Model, TimeRange)>> {
+    let Some(time) = extent(series) else { return Ok(Vec::new()) };
+    let spans = boundaries.spans(&time, |short| Ok(days_of(series, short)))?;
+    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
+    let chunks = series.sensors() * spans.len();
+    // A few rows of each sensor for each of many days are one run file, which falls with others of its kind.
+    let is_scattered = spans.len() >= SCATTERED_SPANS && rows < SCATTERED_ROWS * chunks;
+    match take == Take::Late && is_scattered {
+        true => Ok(vec![(Model::Kv, time)]),
+        false => Ok(spans),
+    }
 }
 
 /// What stays of some runs as one: a few rows of each do. What was deleted between them is not in them any more.

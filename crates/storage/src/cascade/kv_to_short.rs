@@ -37,15 +37,7 @@ pub(crate) fn kv_to_short(
     effort: Effort,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
-    let mut others = table.live().objects.to_vec();
-    let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
-    if !runs.is_empty() {
-        let inputs = with_writes_between(runs, others);
-        write_group(table, &inputs, outcome, &is_due, &|part| {
-            rewrite(engine, table, part, &spans(part, boundaries)?)
-        })?;
-    }
+    move_aged(engine, table, boundaries, outcome)?;
     let short = table.live().objects_of(Model::Short);
     for day in by_day(short) {
         outcome.check(engine.steps.check())?;
@@ -56,6 +48,25 @@ pub(crate) fn kv_to_short(
         })?;
     }
     Ok(())
+}
+
+/// Moves run files whose rows have come of age.
+pub(super) fn move_aged(
+    engine: &Engine,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
+    let mut others = table.live().objects.to_vec();
+    let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let inputs = with_writes_between(runs, others);
+    write_group(table, &inputs, outcome, &is_due, &|part| {
+        rewrite(engine, table, part, &spans(part, boundaries)?)
+    })
 }
 
 /// Whether an object is a run file with rows that have come of age.

@@ -14,4 +14,4 @@ pub(crate) use held::{Held, KvBytes};
 pub(crate) use late::{Late, Settling};
 pub(crate) use newest::Newest;
 pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
-pub(crate) use scatter::sort_runs;
+pub(crate) use scatter::{SortedRuns, sort_runs};

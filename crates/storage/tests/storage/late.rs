@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -12,8 +12,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    AggregateRequest, Bin, CascadeRequest, Db, IfExists, ReadStats, ScanRequest, TableSnapshot,
-    TagFilter, Target, Unknown, WriteOptions,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, Model, ReadStats,
+    ScanRequest, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     Clock, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE,
@@ -342,4 +342,113 @@ fn readers_wait_for_each_other_to_find_out() {
         }
     }
     db.close().unwrap();
+}
+
+/// What a model knows of a table: the latest value of each sensor at each moment of a grid.
+struct Grid {
+    values: Vec<Option<i64>>,
+}
+
+impl Grid {
+    const SENSORS: usize = 256;
+    const STEP_NS: i64 = NS_PER_MINUTE;
+    const DAY_STEPS: usize = (NS_PER_DAY / Self::STEP_NS) as usize;
+    const STEPS: usize = 10 * Self::DAY_STEPS;
+
+    fn new() -> Self {
+        Self { values: vec![None; Self::SENSORS * Self::STEPS] }
+    }
+
+    fn at(step: usize) -> i64 {
+        NOW_NS + NS_PER_DAY - (Self::STEPS - step) as i64 * Self::STEP_NS
+    }
+
+    fn write(&mut self, db: &Db, keys: &[(u32, usize)], value: i64) {
+        let time: Vec<i64> = keys.iter().map(|(_, step)| Self::at(*step)).collect();
+        let sensors = keys.iter().map(|(sensor, _)| *sensor).collect();
+        let values = Arc::new(Int64Array::from(vec![value; keys.len()])) as ArrayRef;
+        let batch = WriteBatch {
+            time: time.into(),
+            tags: vec![sensor_tag(Self::SENSORS as u32, sensors)],
+            fields: vec![FieldColumn { name: "value".into(), values }],
+        };
+        let (ack, unknown) = (Ack::Memory, Unknown::Create);
+        db.write(TABLE, &batch, &WriteOptions { ack, unknown, ..WriteOptions::default() }).unwrap();
+        for (sensor, step) in keys {
+            self.values[*sensor as usize * Self::STEPS + step] = Some(value);
+        }
+    }
+
+    /// Holds number, sum and greatest value of all rows against it.
+    fn check(&self, db: &Db, when: &str) {
+        let snapshot = db.snapshot(TABLE).unwrap();
+        let request = AggregateRequest {
+            sensors: (0..snapshot.sensor_count()).into(),
+            groups: Vec::new(),
+            group_count: 1,
+            time: TimeRange::ALL,
+            bin: None,
+            fields: vec![FieldId(0)],
+            deviations: false,
+            extremes: true,
+            ends: false,
+        };
+        let found = snapshot.aggregate(&request, &ReadStats::default().into()).unwrap();
+        let value = |array: &ArrayRef| array.as_primitive::<Int64Type>().value(0);
+        let values = || self.values.iter().flatten();
+        let expected = (values().count() as u64, values().sum(), *values().max().unwrap());
+        let found = (found.rows[0], value(&found.fields[0].sum), value(&found.fields[0].max));
+        assert_eq!(found, expected, "{when}");
+    }
+}
+
+/// Each day got an object of its own of a few late rows, each time that memory was full of others.
+#[test]
+fn late_rows_leave_a_full_memory_in_few_objects_that_fall_together() {
+    const PIECE: usize = 40_000;
+    let clock = Arc::new(ManualClock::new(NOW_NS + 23 * NS_PER_HOUR));
+    let disk = MemDisk::new();
+    // The upkeep's clock has no part in it.
+    let options = || DbOptions {
+        cascade_pause: Duration::from_secs(3600),
+        threads: 2,
+        ..crate::asking::options(&clock)
+    };
+    let db = Db::open_on(Arc::new(disk.clone()), options()).unwrap();
+    let mut rng = SmallRng::seed_from_u64(7);
+    let mut grid = Grid::new();
+    let objects = |db: &Db, model: Model| {
+        let tables = db.inspect().unwrap();
+        let models = tables.iter().flat_map(|table| &table.models);
+        models.filter(|of| of.model == model).map(|of| of.objects).sum::<u64>()
+    };
+    let first: Vec<(u32, usize)> =
+        (0..Grid::SENSORS as u32).map(|sensor| (sensor, Grid::STEPS - 1)).collect();
+    grid.write(&db, &first, 0);
+    let (mut value, mut run_files) = (0, 0);
+    while objects(&db, Model::Short) == 0 {
+        value += 1;
+        assert!(value < 1_000, "late rows fall at some time");
+        let keys: Vec<(u32, usize)> = (0..PIECE)
+            .map(|_| {
+                let late = rng.random_bool(0.5);
+                let steps =
+                    if late { 0..8 * Grid::DAY_STEPS } else { 9 * Grid::DAY_STEPS..Grid::STEPS };
+                (rng.random_range(0..Grid::SENSORS as u32), rng.random_range(steps))
+            })
+            .collect();
+        grid.write(&db, &keys, value);
+        run_files = run_files.max(objects(&db, Model::Kv));
+        if value % 8 == 0 {
+            grid.check(&db, &format!("write {value}"));
+        }
+    }
+    assert!(run_files > 8, "{run_files} run files before any fell");
+    assert!(objects(&db, Model::Short) <= 8, "one object of a day");
+    grid.check(&db, "behind the fall");
+    db.close().unwrap();
+    let db = Db::open_on(Arc::new(disk), options()).unwrap();
+    grid.check(&db, "behind an opening");
+    db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    grid.check(&db, "behind a cascade");
 }
