@@ -11,7 +11,7 @@ use crate::catalog::SensorDictionary;
 use crate::claims::{Claim, Claims};
 use crate::failed::Failed;
 use crate::gate::Gate;
-use crate::kv::{Held, KvBytes, Newest, Run, Settling, Together};
+use crate::kv::{Held, KvBytes, Newest, Run, Settling, is_sparse};
 use crate::manifest::Model;
 use crate::read::{Deletes, LiveObject, Objects, Sources};
 
@@ -26,9 +26,6 @@ const TAIL_BYTES: usize = 8 << 20;
 /// Runs of the tail that are looked through as they are before a write: to lay them together for each of many would
 /// take longer.
 const APART_MAX: usize = 64;
-
-/// Runs stay apart when together they would take more than so many times the memory.
-const GROWTH_MAX: usize = 4;
 
 /// A table while the database is open.
 #[derive(Debug)]
@@ -313,15 +310,6 @@ impl Live {
     }
 }
 
-/// Whether runs have so different fields that one run, with nulls where each lacks a field, would be far
-/// larger than they are.
-fn is_sparse(runs: &[Arc<Run>]) -> bool {
-    let mut together = Together::default();
-    runs.iter().for_each(|run| together.add(run));
-    let apart: usize = runs.iter().map(|run| run.size_bytes).sum();
-    together.bytes() > GROWTH_MAX * apart
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -330,6 +318,7 @@ mod tests {
     use tidefall_types::Seq;
 
     use super::*;
+    use crate::kv::GROWTH_MAX;
 
     const FIELDS: usize = 1000;
 

@@ -323,11 +323,17 @@ fn note(engine: &Engine, drained: Result<()>) {
 }
 
 fn flush_all(engine: &Engine) -> Result<()> {
-    if engine.blocked().is_some() {
+    let is_blocked = engine.blocked().is_some();
+    if is_blocked {
         make_room(engine);
     }
     let _flushing = engine.begin_flush()?;
-    flush_some(engine).map(drop)
+    match is_blocked {
+        // With late rows the log would stay, and take what room there is.
+        true => flush_while(engine, Take::All, || engine.steps.check()),
+        false => flush_some(engine),
+    }
+    .map(drop)
 }
 
 /// Lays together what has piled up, in each table as much as is due at once, and again until nothing is. What was laid together goes when nobody

@@ -91,14 +91,14 @@ pub(crate) fn backlog(engine: &Engine, table: &Arc<Table>) -> usize {
 
 /// Objects among which neighbours may become one: stretches of run files, and of the parts of each day, in the order of their writes.
 fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc<LiveObject>>>)> {
-    let (runs, short) = {
+    let (mut runs, short) = {
         let live = table.live();
         (live.objects_of(Model::Kv), live.objects_of(Model::Short))
     };
-    // Others have them, or cannot read them; those that are of age fall soon.
-    let is_free = |object: &Arc<LiveObject>| {
-        !table.claims.has(object) && !table.failed.has(object) && !is_of_age(object, boundaries)
-    };
+    // Others have them, or cannot read them.
+    let is_free = |object: &Arc<LiveObject>| !table.claims.has(object) && !table.failed.has(object);
+    // Those that are of age fall soon. Late rows are such files, between all others.
+    runs.retain(|object| !is_of_age(object, boundaries));
     let of_runs = std::iter::once((Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
     let stretches = all.map(|(model, mut objects)| {

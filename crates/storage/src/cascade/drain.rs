@@ -8,7 +8,7 @@ use tidefall_types::{FieldType, Result, Seq, TimeRange};
 use super::boundaries::Boundaries;
 use super::series::{days_of, extent, write_series};
 use crate::engine::Engine;
-use crate::kv::{Run, SortedRuns, sort_runs};
+use crate::kv::{Run, SortedRuns, is_sparse, sort_runs};
 use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::Deletes;
@@ -155,9 +155,10 @@ fn spans(
     }
 }
 
-/// What stays of some runs as one: a few rows of each do. What was deleted between them is not in them any more.
+/// What stays of some runs as one: a few rows of each do. What was deleted between them is not in them any more. Runs of different fields
+/// stay apart, as they would take more memory than what has left it.
 fn together(kept: Vec<Arc<Run>>) -> Vec<Arc<Run>> {
-    if kept.len() < 2 {
+    if kept.len() < 2 || is_sparse(&kept) {
         return kept;
     }
     match Run::concat(&kept) {
@@ -180,4 +181,28 @@ fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>
         hiding.within(TimeRange::new(time, time)).any(|delete| delete.hides(sensor))
     };
     Ok(run.without(is_hidden)?.map(Arc::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Float64Array};
+
+    use super::*;
+
+    /// Runs of a field each, as one, had all fields in all rows.
+    #[test]
+    fn what_stays_is_one_run_only_where_that_is_no_larger() {
+        const ROWS: usize = 30;
+        let run = |seq: usize, field: usize| {
+            let mut fields: Vec<Option<ArrayRef>> = vec![None; field + 1];
+            fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
+            let seq = Seq(seq as u64);
+            let sensors = vec![0; ROWS].into();
+            Arc::new(Run::new((seq, seq), sensors, (0..ROWS as i64).collect(), fields))
+        };
+        let kept = together((0..400).map(|seq| run(seq, seq)).collect());
+        assert_eq!(kept.len(), 400);
+        let kept = together((0..400).map(|seq| run(seq, 0)).collect());
+        assert_eq!(kept.iter().map(|run| run.rows()).collect::<Vec<_>>(), [400 * ROWS]);
+    }
 }

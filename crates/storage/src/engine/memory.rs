@@ -9,7 +9,7 @@ use super::{Alarm, Engine};
 use crate::kv::{Run, Together};
 
 /// Of the memory budget: rows in memory beyond which they are drained in the background. While
-/// they are, a sorted copy of as many bytes exists and as much again may arrive.
+/// they are, a sorted copy of as many bytes exists, one of those that leave if others stay, and as much again may arrive.
 const KV_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the drain. Between the two they are slowed.
 const KV_SHARE_MAX: f64 = 0.36;
@@ -60,14 +60,14 @@ impl Engine {
 
     /// Whether so many bytes of rows could come into memory without waiting.
     pub(crate) fn is_free_for(&self, bytes: usize) -> bool {
-        let is_free = || self.pace.is_free(self.pace.pause(bytes, self.taken()));
+        let is_free = || self.pace.is_free(self.pause(bytes));
         !self.is_full() || is_free()
     }
 
-    /// The part that is taken of the room that is left while rows are drained.
-    fn taken(&self) -> f64 {
+    /// How long so many bytes of rows take to come while others are drained.
+    fn pause(&self, bytes: usize) -> Duration {
         let (from, upto) = (self.budget_share(KV_SHARE), self.budget_share(KV_SHARE_MAX));
-        self.kv_bytes().saturating_sub(from) as f64 / upto.saturating_sub(from).max(1) as f64
+        self.pace.pause(bytes, self.kv_bytes().saturating_sub(from), upto.saturating_sub(from))
     }
 
     /// Bytes of late rows that may stay in memory, and keep the log, while others leave it.
@@ -111,7 +111,7 @@ impl Engine {
                 Some(_) => break Duration::ZERO,
                 None => {}
             }
-            let pause = self.pace.pause(bytes, self.taken());
+            let pause = self.pause(bytes);
             let Some(left) = turn.left(pause) else { break pause };
             waits = true;
             // Rows take more memory also without a write that would have called for the drain: when a reader has small

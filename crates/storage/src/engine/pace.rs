@@ -54,13 +54,13 @@ impl Pace {
         turn.is_ok_and(|turn| turn.left(pause).is_none())
     }
 
-    /// How long so many bytes take to come while a part of the room is taken, between 0 and 1.
-    pub(super) fn pause(&self, bytes: usize, taken: f64) -> Duration {
+    /// How long so many bytes take to come while a part of the room is taken. More than there is room for take as long as the room.
+    pub(super) fn pause(&self, bytes: usize, taken: usize, room: usize) -> Duration {
         let freed = *self.freed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = freed.bytes > 0.0 && freed.seconds > 0.0;
         let bytes_per_s = if is_known { freed.bytes / freed.seconds } else { BYTES_PER_S };
-        let part = 1.0 - taken.clamp(0.0, 1.0).powi(3);
-        let seconds = bytes as f64 / (bytes_per_s * part);
+        let part = 1.0 - (taken as f64 / room.max(1) as f64).min(1.0).powi(3);
+        let seconds = bytes.min(room) as f64 / (bytes_per_s * part);
         Duration::try_from_secs_f64(seconds).unwrap_or(PAUSE_MAX).min(PAUSE_MAX)
     }
 }
@@ -103,7 +103,7 @@ mod tests {
                 let takes_s = flush_s * rng.random_range(0.7..1.4);
                 let (start_s, mut filled) = (now_s, 0.0);
                 while now_s < start_s + takes_s {
-                    let pause_s = pace.pause(WRITE, filled / ROOM).as_secs_f64();
+                    let pause_s = pace.pause(WRITE, filled as usize, ROOM as usize).as_secs_f64();
                     let at_full_speed_s = WRITE as f64 / (10.0 * ROOM / flush_s);
                     let next_s = now_s + pause_s.max(at_full_speed_s);
                     if next_s > start_s + takes_s {
@@ -130,15 +130,19 @@ mod tests {
     #[test]
     fn what_comes_is_what_flushes_take_and_nothing_where_there_is_no_room() {
         let pace = Pace::default();
-        assert_eq!(pace.pause(0, 0.5), Duration::ZERO);
-        assert_eq!(pace.pause(1_000_000, 1.0), PAUSE_MAX);
-        assert_eq!(pace.pause(usize::MAX, 2.0), PAUSE_MAX);
+        const ROOM: usize = 10_000_000;
+        assert_eq!(pace.pause(0, ROOM / 2, ROOM), Duration::ZERO);
+        assert_eq!(pace.pause(1_000_000, ROOM, ROOM), PAUSE_MAX);
+        assert_eq!(pace.pause(usize::MAX, 2 * ROOM, ROOM), PAUSE_MAX);
+        assert_eq!(pace.pause(1, 1, 0), PAUSE_MAX);
         pace.freed(10_000_000, Duration::from_secs(1));
-        assert_eq!(pace.pause(1_000_000, 0.0), Duration::from_millis(100));
-        assert!(pace.pause(1_000_000, 0.5) < Duration::from_millis(120));
+        assert_eq!(pace.pause(1_000_000, 0, ROOM), Duration::from_millis(100));
+        assert!(pace.pause(1_000_000, ROOM / 2, ROOM) < Duration::from_millis(120));
         // One that freed next to nothing changes next to nothing.
         pace.freed(1, Duration::from_millis(10));
-        assert!(pace.pause(1_000_000, 0.0) < Duration::from_millis(110));
+        assert!(pace.pause(1_000_000, 0, ROOM) < Duration::from_millis(110));
+        // Others do not wait for longer than a flush behind one of any size.
+        assert_eq!(pace.pause(100 * ROOM, 0, ROOM), pace.pause(ROOM, 0, ROOM));
     }
 
     #[test]

@@ -13,5 +13,8 @@ mod texts;
 pub(crate) use held::{Held, KvBytes};
 pub(crate) use late::{Late, Settling};
 pub(crate) use newest::Newest;
-pub(crate) use run::{Known, Run, RunWalk, Together, order_of};
+pub(crate) use run::{Known, Run, RunWalk, Together, is_sparse, order_of};
 pub(crate) use scatter::{SortedRuns, sort_runs};
+
+#[cfg(test)]
+pub(crate) use run::GROWTH_MAX;

@@ -14,6 +14,9 @@ use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 use crate::search::leading;
 use crate::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 
+/// Runs stay apart when together they would take more than so many times the memory.
+pub(crate) const GROWTH_MAX: usize = 4;
+
 /// What a column takes beside its values.
 const COLUMN_BYTES: usize = 128;
 
@@ -63,6 +66,15 @@ impl Together {
     pub(crate) fn bytes(&self) -> usize {
         self.rows * self.fields * size_of::<f64>()
     }
+}
+
+/// Whether runs have so different fields that one run, with nulls where each lacks a field, would be far
+/// larger than they are.
+pub(crate) fn is_sparse(runs: &[Arc<Run>]) -> bool {
+    let mut together = Together::default();
+    runs.iter().for_each(|run| together.add(run));
+    let apart: usize = runs.iter().map(|run| run.size_bytes).sum();
+    together.bytes() > GROWTH_MAX * apart
 }
 
 impl Run {

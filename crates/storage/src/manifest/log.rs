@@ -39,7 +39,7 @@ pub(crate) const CHECKPOINT_DELTAS: u64 = 64;
 const LOAD_TRIES: usize = 5;
 
 const MAGIC: [u8; 8] = *b"TIDEFman";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const HEADER_BYTES: usize = 40;
 
 /// Writers that a state remembers beside the first of all.

@@ -13,7 +13,7 @@ use tidefall_storage::{
     WriteOptions,
 };
 use tidefall_types::{
-    Clock, ErrorKind, FieldColumn, FieldId, ManualClock, Result, TimeRange, WriteBatch,
+    Clock, ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, Result, TimeRange, WriteBatch,
 };
 
 use crate::asking::{ask, open, read, read_all};
@@ -133,6 +133,38 @@ fn writers_with_a_full_memory_learn_of_a_full_disk_and_are_let_in_again() {
     db.flush().unwrap();
     db.close().unwrap();
     assert_eq!(small::read(&small_open(disk), "plant").len() as i64, rows + 1);
+}
+
+/// Late rows stayed in memory, and with them the log, which took what room there was.
+#[test]
+fn where_there_was_no_room_late_rows_leave_memory_with_all_others() {
+    const ROWS: i64 = 200_000;
+    let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
+    let options = DbOptions {
+        memory_bytes: MEMORY_BYTES_MIN,
+        clock: Arc::new(ManualClock::new(NS_PER_DAY)),
+        cascade_pause: Duration::from_secs(3600),
+        ..DbOptions::default()
+    };
+    let db = Db::open_on(Arc::new(disk.clone()), options).unwrap();
+    small::write(&db, "plant", &[(-10 * NS_PER_DAY, 0)]);
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    let writing = db.clone();
+    within_a_minute("a write", move || {
+        let memory = WriteOptions { ack: Ack::Memory, ..WriteOptions::default() };
+        let write = |first: i64| writing.write("plant", &batch(first..first + ROWS), &memory);
+        let error = (0..).find_map(|piece| write(piece * ROWS).err()).unwrap();
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    });
+    assert!(db.stats().kv_bytes > 0);
+    disk.disarm();
+    let draining = db.clone();
+    within_a_minute("a flush when there is room", move || {
+        while draining.stats().kv_bytes > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    db.close().unwrap();
 }
 
 #[test]
