@@ -30,6 +30,36 @@ pub fn open(disk: impl Disk + 'static, clock: &Arc<ManualClock>) -> Result<Db> {
     Db::open_on(Arc::new(disk), options(clock))
 }
 
+/// A question about the first field of the first sensors at all times, as one group.
+pub fn in_one_group(sensors: u32) -> AggregateRequest {
+    AggregateRequest {
+        sensors: (0..sensors).into(),
+        groups: Vec::new(),
+        group_count: 1,
+        time: TimeRange::ALL,
+        bin: None,
+        fields: vec![FieldId(0)],
+        deviations: false,
+        extremes: true,
+        ends: false,
+    }
+}
+
+/// The whole numbers of the first field, by sensor and time, row by row.
+pub fn whole_numbers(snapshot: &TableSnapshot) -> BTreeMap<(u32, i64), i64> {
+    let sensors = (0..snapshot.sensor_count()).collect();
+    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
+    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+    let mut rows = BTreeMap::new();
+    for batch in snapshot.scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        let values = batch.fields[0].as_primitive::<Int64Type>().values();
+        let keys = batch.sensors.iter().copied().zip(batch.time.iter().copied());
+        rows.extend(keys.zip(values.iter().copied()));
+    }
+    rows
+}
+
 /// Puts a request that changes the database; `None` when there is nothing that it could change.
 pub fn ask(db: &Db, op: &Op) -> Option<Result<()>> {
     let has_table = |table: &str| db.schema(table).is_ok();

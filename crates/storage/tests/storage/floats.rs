@@ -14,6 +14,7 @@ use tidefall_types::{
     WriteBatch,
 };
 
+use crate::asking::in_one_group;
 use crate::small::open;
 
 /// A NaN with a sign, one with other bits, -0.0, and numbers around them.
@@ -77,17 +78,7 @@ fn check(db: &Db, writes: usize) {
     let expected =
         [0x7fc0_0000, 5.0_f32.to_bits(), 0, f32::INFINITY.to_bits(), 0, (-1.5_f32).to_bits()];
     assert_eq!(narrow, expected.repeat(writes));
-    let request = AggregateRequest {
-        sensors: vec![0].into(),
-        groups: vec![0],
-        group_count: 1,
-        time: TimeRange::ALL,
-        bin: None,
-        fields: vec![FieldId(0)],
-        deviations: true,
-        extremes: true,
-        ends: true,
-    };
+    let request = AggregateRequest { deviations: true, ends: true, ..in_one_group(1) };
     let found = snapshot.aggregate(&request, &Arc::new(ReadStats::default())).unwrap();
     let field = &found.fields[0];
     assert_eq!(field.min.as_primitive::<Float64Type>().value(0), -1.5);

@@ -13,14 +13,14 @@ use rand::{Rng, SeedableRng};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, Model, ReadStats,
-    ScanRequest, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+    TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Clock, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE,
+    Clock, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE,
     NS_PER_SECOND, Series, SeriesBatch, TableId, TableSchema, TimeRange, WriteBatch,
 };
 
-use crate::asking::open;
+use crate::asking::{in_one_group, open, whole_numbers};
 use crate::{checked, rounds, sensor_tag};
 
 const TABLE: &str = "plant";
@@ -49,17 +49,8 @@ fn of_all(times: impl Iterator<Item = i64>) -> Vec<(u32, i64)> {
 
 /// Checks number, sum and greatest value of some sensors' rows; returns how many rows were read for it.
 fn check(snapshot: &TableSnapshot, rows: &Rows, sensors: u32, bin: Option<Bin>) -> u64 {
-    let request = AggregateRequest {
-        sensors: (0..sensors.min(snapshot.sensor_count())).into(),
-        groups: Vec::new(),
-        group_count: 1,
-        time: TimeRange::ALL,
-        bin,
-        fields: vec![FieldId(0)],
-        deviations: false,
-        extremes: true,
-        ends: false,
-    };
+    let sensors_there = sensors.min(snapshot.sensor_count());
+    let request = AggregateRequest { bin, ..in_one_group(sensors_there) };
     let stats = Arc::new(ReadStats::default());
     let found = snapshot.aggregate(&request, &stats).unwrap();
     let of_sensors = rows.iter().filter(|((sensor, _), _)| *sensor < sensors);
@@ -81,15 +72,11 @@ fn check(snapshot: &TableSnapshot, rows: &Rows, sensors: u32, bin: Option<Bin>) 
 /// Checks first and last value, sum and its deviations of each sensor.
 fn check_each(snapshot: &TableSnapshot, rows: &Rows) {
     let request = AggregateRequest {
-        sensors: (0..SENSORS).into(),
         groups: (0..SENSORS).collect(),
         group_count: SENSORS,
-        time: TimeRange::ALL,
-        bin: None,
-        fields: vec![FieldId(0)],
         deviations: true,
-        extremes: true,
         ends: true,
+        ..in_one_group(SENSORS)
     };
     let found = snapshot.aggregate(&request, &ReadStats::default().into()).unwrap();
     let values = |array: &ArrayRef| array.as_primitive::<Int64Type>().values().to_vec();
@@ -116,21 +103,6 @@ fn check_each(snapshot: &TableSnapshot, rows: &Rows) {
         groups.push(sensor);
     }
     assert_eq!(found.group, groups);
-}
-
-/// All rows, one by one.
-fn all(snapshot: &TableSnapshot) -> Rows {
-    let sensors = (0..snapshot.sensor_count()).collect();
-    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
-    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
-    let mut rows = Rows::new();
-    for batch in snapshot.scan(&request).unwrap() {
-        let batch = batch.unwrap();
-        let values = batch.fields[0].as_primitive::<Int64Type>().values();
-        let keys = batch.sensors.iter().copied().zip(batch.time.iter().copied());
-        rows.extend(keys.zip(values.iter().copied()));
-    }
-    rows
 }
 
 fn hours() -> Option<Bin> {
@@ -240,7 +212,7 @@ fn moments_of(seed: u64) {
                 db.cascade(&CascadeRequest { table: None, target }).unwrap();
                 if may_forget {
                     // Which of those that are too old it has dropped is its choice.
-                    let found = all(&db.snapshot(TABLE).unwrap());
+                    let found = whole_numbers(&db.snapshot(TABLE).unwrap());
                     let limit_ns = clock.now_ns() - KEEP_NS;
                     rows.retain(|key, value| key.1 >= limit_ns || found.get(key) == Some(value));
                 }
@@ -264,7 +236,7 @@ fn moments_of(seed: u64) {
     }
     for (snapshot, rows) in &moments {
         check(snapshot, rows, SENSORS, None);
-        assert_eq!(all(snapshot), *rows);
+        assert_eq!(whole_numbers(snapshot), *rows);
     }
     db.close().unwrap();
 }
@@ -382,17 +354,7 @@ impl Grid {
     /// Holds number, sum and greatest value of all rows against it.
     fn check(&self, db: &Db, when: &str) {
         let snapshot = db.snapshot(TABLE).unwrap();
-        let request = AggregateRequest {
-            sensors: (0..snapshot.sensor_count()).into(),
-            groups: Vec::new(),
-            group_count: 1,
-            time: TimeRange::ALL,
-            bin: None,
-            fields: vec![FieldId(0)],
-            deviations: false,
-            extremes: true,
-            ends: false,
-        };
+        let request = in_one_group(snapshot.sensor_count());
         let found = snapshot.aggregate(&request, &ReadStats::default().into()).unwrap();
         let value = |array: &ArrayRef| array.as_primitive::<Int64Type>().value(0);
         let values = || self.values.iter().flatten();

@@ -13,14 +13,15 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_storage::store::MemDisk;
 use tidefall_storage::{
-    AggregateRequest, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Model,
-    ScanRequest, TagFilter, Target, Unknown, WriteOptions,
+    AggregateRequest, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Model, TagFilter,
+    Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Clock, FieldColumn, FieldId, FieldType, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series,
-    SeriesBatch, TableId, TableSchema, TimeRange, WriteBatch,
+    Clock, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series, SeriesBatch,
+    TableId, TableSchema, TimeRange, WriteBatch,
 };
 
+use crate::asking::{in_one_group, whole_numbers};
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
 use crate::{checked, rounds, sensor_tag, small};
 
@@ -57,30 +58,11 @@ fn load(db: &Db, times: &[i64], value: i64) {
 /// All rows; they are as many, and as large, as metrics say.
 fn read(db: &Db) -> Rows {
     let snapshot = db.snapshot(TABLE).unwrap();
-    let sensors = snapshot.sort_sensors(&snapshot.resolve(&TagFilter::All).unwrap());
-    let (time, fields) = (TimeRange::ALL, vec![FieldId(0)]);
-    let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
-    let mut rows = Rows::new();
-    for batch in snapshot.scan(&request).unwrap() {
-        let batch = batch.unwrap();
-        let values = batch.fields[0].as_primitive::<Int64Type>().values();
-        let keys = batch.sensors.iter().copied().zip(batch.time.iter().copied());
-        rows.extend(keys.zip(values.iter().copied()));
-    }
+    let rows = whole_numbers(&snapshot);
     let times: Vec<i64> = rows.keys().map(|(_, at)| *at).collect();
     let middle_ns = times.get(times.len() / 2).copied().unwrap_or(0);
     for time in [TimeRange::ALL, TimeRange::new(middle_ns, i64::MAX)] {
-        let request = AggregateRequest {
-            sensors: (0..SENSORS).into(),
-            groups: Vec::new(),
-            group_count: 1,
-            time,
-            bin: None,
-            fields: vec![FieldId(0)],
-            deviations: false,
-            extremes: true,
-            ends: false,
-        };
+        let request = AggregateRequest { time, ..in_one_group(SENSORS) };
         let found = snapshot.aggregate(&request, &Default::default()).unwrap();
         let within = || rows.iter().filter(|((_, at), _)| time.contains(*at));
         assert_eq!(found.rows.iter().sum::<u64>(), within().count() as u64);
