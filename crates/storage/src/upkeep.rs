@@ -36,7 +36,8 @@ pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
     let go_on = || engine.steps.check();
     engine.make_room(|| {
         let mut flushed = flush_while(engine, Take::Young, go_on)?;
-        if late_bytes(engine) > engine.late_bytes_max() {
+        // On a disk that was full the log would stay with them, and take what room there is.
+        if engine.blocked().is_some() || late_bytes(engine) > engine.late_bytes_max() {
             flushed += flush_while(engine, Take::Late, go_on)?;
         }
         Ok(flushed)
@@ -323,17 +324,11 @@ fn note(engine: &Engine, drained: Result<()>) {
 }
 
 fn flush_all(engine: &Engine) -> Result<()> {
-    let is_blocked = engine.blocked().is_some();
-    if is_blocked {
+    if engine.blocked().is_some() {
         make_room(engine);
     }
     let _flushing = engine.begin_flush()?;
-    match is_blocked {
-        // With late rows the log would stay, and take what room there is.
-        true => flush_while(engine, Take::All, || engine.steps.check()),
-        false => flush_some(engine),
-    }
-    .map(drop)
+    flush_some(engine).map(drop)
 }
 
 /// Lays together what has piled up, in each table as much as is due at once, and again until nothing is. What was laid together goes when nobody

@@ -95,10 +95,13 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
         let live = table.live();
         (live.objects_of(Model::Kv), live.objects_of(Model::Short))
     };
-    // Others have them, or cannot read them.
-    let is_free = |object: &Arc<LiveObject>| !table.claims.has(object) && !table.failed.has(object);
-    // Those that are of age fall soon. Late rows are such files, between all others.
-    runs.retain(|object| !is_of_age(object, boundaries));
+    // Others have them, or cannot read them, or they fall soon.
+    let is_free = |object: &Arc<LiveObject>| {
+        let falls = is_of_age(object, boundaries);
+        !falls && !table.claims.has(object) && !table.failed.has(object)
+    };
+    // Files of late rows lie between all others, and have none of their times.
+    runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);
     let of_runs = std::iter::once((Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
     let stretches = all.map(|(model, mut objects)| {

@@ -8,7 +8,7 @@ use tidefall_types::{FieldType, Result, Seq, TimeRange};
 use super::boundaries::Boundaries;
 use super::series::{days_of, extent, write_series};
 use crate::engine::Engine;
-use crate::kv::{Run, SortedRuns, is_sparse, sort_runs};
+use crate::kv::{Run, SortedRuns, dense_runs, sort_runs};
 use crate::manifest::{Drained, Edit, Model};
 use crate::options::CascadeReport;
 use crate::read::Deletes;
@@ -70,7 +70,12 @@ pub(crate) fn drain(
     let mut rest = &all[..];
     while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
         let (batch, behind) = rest.split_at(engine.drain_batch(rest));
-        if take == Take::Young && report.steps > 0 && !engine.is_full() {
+        if !batch.iter().any(is_due) {
+            rest = behind;
+            continue;
+        }
+        let may_leave_some = take == Take::Young && engine.blocked().is_none();
+        if may_leave_some && report.steps > 0 && !engine.is_full() {
             // There is room, and what has come last makes a larger object with what comes next.
             break;
         }
@@ -100,6 +105,10 @@ fn drain_batch(
         let Some(left) = without_deleted(run, &deletes)? else { continue };
         if drained.has_time(left.range.first_ns) && drained.has_time(left.range.last_ns) {
             taken.push(left);
+            continue;
+        }
+        if !drained.overlaps(&left.range) {
+            kept.push(left);
             continue;
         }
         taken.extend(left.without(|_, time| !drained.has_time(time))?.map(Arc::new));
@@ -155,20 +164,27 @@ fn spans(
     }
 }
 
-/// What stays of some runs as one: a few rows of each do. What was deleted between them is not in them any more. Runs of different fields
-/// stay apart, as they would take more memory than what has left it.
+/// What stays of some runs as few: a few rows of each do. What was deleted between them is not in them any more. Neighbours of different
+/// fields stay apart, as they would take more memory than what has left it.
 fn together(kept: Vec<Arc<Run>>) -> Vec<Arc<Run>> {
-    if kept.len() < 2 || is_sparse(&kept) {
-        return kept;
-    }
-    match Run::concat(&kept) {
-        Ok(run) => vec![Arc::new(run)],
-        Err(error) => {
-            // They can be read as they are.
-            tracing::warn!(%error, "rows in memory stay apart");
-            kept
+    let mut together = Vec::new();
+    let mut rest = &kept[..];
+    while !rest.is_empty() {
+        let (dense, behind) = rest.split_at(dense_runs(rest));
+        match dense {
+            [alone] => together.push(Arc::clone(alone)),
+            several => match Run::concat(several) {
+                Ok(run) => together.push(Arc::new(run)),
+                Err(error) => {
+                    // They can be read as they are.
+                    tracing::warn!(%error, "rows in memory stay apart");
+                    together.extend_from_slice(several);
+                }
+            },
         }
+        rest = behind;
     }
+    together
 }
 
 fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>> {
@@ -189,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs of a field each, as one, had all fields in all rows.
+    /// Runs of a field each, as one, had all fields in all rows. One that has many fields keeps no others apart.
     #[test]
     fn what_stays_is_one_run_only_where_that_is_no_larger() {
         const ROWS: usize = 30;
@@ -200,9 +216,16 @@ mod tests {
             let sensors = vec![0; ROWS].into();
             Arc::new(Run::new((seq, seq), sensors, (0..ROWS as i64).collect(), fields))
         };
-        let kept = together((0..400).map(|seq| run(seq, seq)).collect());
-        assert_eq!(kept.len(), 400);
+        let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
+        let apart: Vec<_> = (0..400).map(|seq| run(seq, seq)).collect();
+        let kept = together(apart.clone());
+        assert!(bytes(&kept) <= bytes(&apart) * 5 / 4, "{} of {}", bytes(&kept), bytes(&apart));
         let kept = together((0..400).map(|seq| run(seq, 0)).collect());
         assert_eq!(kept.iter().map(|run| run.rows()).collect::<Vec<_>>(), [400 * ROWS]);
+        let wide = |seq| if seq == 200 { 500 } else { 0 };
+        let kept = together((0..400).map(|seq| run(seq, wide(seq))).collect());
+        let rows: Vec<usize> = kept.iter().map(|run| run.rows()).collect();
+        assert!(rows.len() <= 4 && rows.iter().sum::<usize>() == 400 * ROWS, "{rows:?}");
+        assert!(kept.is_sorted_by_key(|run| run.last_seq));
     }
 }

@@ -13,7 +13,7 @@ mod texts;
 pub(crate) use held::{Held, KvBytes};
 pub(crate) use late::{Late, Settling};
 pub(crate) use newest::Newest;
-pub(crate) use run::{Known, Run, RunWalk, Together, is_sparse, order_of};
+pub(crate) use run::{Known, Run, RunWalk, Together, dense_runs, is_sparse, order_of};
 pub(crate) use scatter::{SortedRuns, sort_runs};
 
 #[cfg(test)]

@@ -77,6 +77,17 @@ pub(crate) fn is_sparse(runs: &[Arc<Run>]) -> bool {
     together.bytes() > GROWTH_MAX * apart
 }
 
+/// How many of some runs, from the first on, have fields so much alike that one run of them takes no more memory than they do, or little.
+pub(crate) fn dense_runs(runs: &[Arc<Run>]) -> usize {
+    let (mut together, mut apart) = (Together::default(), 0);
+    let mut is_dense = |run: &&Arc<Run>| {
+        together.add(run);
+        apart += run.size_bytes;
+        together.bytes() <= apart
+    };
+    runs.iter().take_while(|run| is_dense(run)).count().max(1)
+}
+
 impl Run {
     /// A run of at least one row.
     pub(crate) fn new(

@@ -139,6 +139,12 @@ impl Drained {
         self.from_ns <= time_ns && (self.before_ns == i64::MAX || time_ns < self.before_ns)
     }
 
+    /// Whether rows of some of these times have been drained.
+    pub(crate) fn overlaps(&self, range: &TimeRange) -> bool {
+        let last_ns = if self.before_ns == i64::MAX { i64::MAX } else { self.before_ns - 1 };
+        range.overlaps(&TimeRange::new(self.from_ns, last_ns))
+    }
+
     /// Whether a row has been drained.
     pub fn covers(&self, seq: Seq, time_ns: i64) -> bool {
         seq <= self.upto && self.has_time(time_ns)

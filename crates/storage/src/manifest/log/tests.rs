@@ -295,6 +295,23 @@ fn missing_and_misplaced_objects_are_named() {
     assert!(error.message().contains("another object"), "{error}");
 }
 
+#[test]
+fn a_later_format_is_refused() {
+    let disk = MemDisk::new();
+    committed(&disk, 3);
+    let name = names::manifest_delta(3);
+    let mut bytes = disk.contents(&name).unwrap();
+    bytes[8..12].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+    let (head, body) = bytes.split_first_chunk::<HEADER_BYTES>().unwrap();
+    let crc = checksum(head, body).to_le_bytes();
+    bytes[12..16].copy_from_slice(&crc);
+    disk.place(&name, &bytes);
+    let error = Log::open(mem(&disk)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let told = format!("written in format {}; this program reads up to {FORMAT}", FORMAT + 1);
+    assert!(error.message().contains(&told) && error.message().contains(&name), "{error}");
+}
+
 /// A disk that lists what there was at one moment and, of what came since, only the last: so may a directory that
 /// changes while it is read.
 #[derive(Debug)]
