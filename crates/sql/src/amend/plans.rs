@@ -11,14 +11,14 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter};
-use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::logical_plan::{RecursiveQuery, Subquery};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::outer::Outer;
-use super::{Stage, recursions, schema_below};
+use super::recursions::{anew, has_same_types, with_step};
+use super::{Stage, schema_below};
 use crate::correlated::{is_subquery, node_has};
 
 /// Amends a plan.
@@ -28,10 +28,10 @@ pub(super) fn amended(plan: LogicalPlan, stage: Stage) -> Result<LogicalPlan> {
 }
 
 /// What is known of a plan on the way through it.
-pub(super) struct Walk {
+struct Walk {
     stage: Stage,
     /// Whether the type of a column is another now.
-    pub(super) has_other_types: bool,
+    has_other_types: bool,
     outer: Outer,
     /// The recursive terms of the queries that are walked through, as they were.
     recursive: Vec<Arc<LogicalPlan>>,
@@ -60,6 +60,24 @@ impl Walk {
         });
         self.outer.leave();
         walked
+    }
+
+    /// A recursive query whose terms are amended, with its step as it was before that: over rows of other types the step is amended anew.
+    fn recursion(
+        &mut self,
+        query: RecursiveQuery,
+        written: Option<Arc<LogicalPlan>>,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let has_other_rows = !has_same_types(&query.schema, query.static_term.schema());
+        let step = match written.filter(|_| has_other_rows) {
+            Some(written) => {
+                let step = anew(written, &query)?;
+                self.has_other_types = true;
+                Arc::new(step.rewrite(self)?.data)
+            }
+            None => Arc::clone(&query.recursive_term),
+        };
+        with_step(query, step)
     }
 
     /// The types of a node, where others have changed.
@@ -93,7 +111,7 @@ impl TreeNodeRewriter for Walk {
         let node = match node.data {
             LogicalPlan::RecursiveQuery(query) => {
                 let written = self.recursive.pop();
-                recursions::amend(query, written.filter(|_| self.stage == Stage::Before), self)?
+                self.recursion(query, written.filter(|_| self.stage == Stage::Before))?
             }
             LogicalPlan::Subquery(inner) => {
                 self.outer.leave();
@@ -111,14 +129,6 @@ impl TreeNodeRewriter for Walk {
         self.outer.passed(node.data.schema());
         Ok(Transformed { tnr: TreeNodeRecursion::Continue, ..node })
     }
-}
-
-/// Whether the columns of both have the same types.
-pub(super) fn has_same_types(one: &DFSchemaRef, other: &DFSchemaRef) -> bool {
-    let (one, other): (&DFSchema, &DFSchema) = (one, other);
-    let (one, other) = (one.fields(), other.fields());
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(one, other)| one.data_type() == other.data_type())
 }
 
 /// Amends the expressions of one node.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{provider_as_source, source_as_provider};
@@ -19,21 +19,23 @@ use datafusion::logical_expr::{
 
 use tidefall_types::Error;
 
-use super::plans::{Walk, has_same_types};
 use crate::error::to_datafusion;
 
-/// A recursive query whose terms are amended, with its step as it was before that.
-pub(super) fn amend(
+/// Whether the columns of both have the same types.
+pub(super) fn has_same_types(one: &DFSchemaRef, other: &DFSchemaRef) -> bool {
+    let (one, other): (&DFSchema, &DFSchema) = (one, other);
+    let (one, other) = (one.fields(), other.fields());
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.data_type() == other.data_type())
+}
+
+/// A recursive query with another step.
+pub(super) fn with_step(
     query: RecursiveQuery,
-    written: Option<Arc<LogicalPlan>>,
-    walk: &mut Walk,
+    step: Arc<LogicalPlan>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let RecursiveQuery { name, static_term, recursive_term, is_distinct, schema } = query;
+    let RecursiveQuery { name, static_term, recursive_term: _, is_distinct, schema } = query;
     let first = static_term.schema();
-    let step = match written.filter(|_| !has_same_types(&schema, first)) {
-        Some(written) => anew(written, &name, [&schema, first], walk)?,
-        None => recursive_term,
-    };
     if has_same_types(&schema, first) && has_same_types(step.schema(), first) {
         let query = RecursiveQuery { name, static_term, recursive_term: step, is_distinct, schema };
         return Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)));
@@ -43,14 +45,10 @@ pub(super) fn amend(
     Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
 }
 
-/// A step as it is amended over rows of other types than it was planned for.
-fn anew(
-    written: Arc<LogicalPlan>,
-    name: &str,
-    [before, now]: [&DFSchemaRef; 2],
-    walk: &mut Walk,
-) -> Result<Arc<LogicalPlan>> {
-    let step = without_casts(Arc::unwrap_or_clone(written), before, now)?;
+/// A step as it was written, over rows of other types than it was planned for.
+pub(super) fn anew(written: Arc<LogicalPlan>, query: &RecursiveQuery) -> Result<LogicalPlan> {
+    let (name, now) = (&*query.name, query.static_term.schema());
+    let step = without_casts(Arc::unwrap_or_clone(written), &query.schema, now)?;
     let table = work_table(name, now);
     let step = step.transform_up_with_subqueries(|node| match node {
         LogicalPlan::TableScan(scan) if reads(&scan, name) => {
@@ -60,8 +58,7 @@ fn anew(
         }
         other => Ok(Transformed::no(other)),
     })?;
-    walk.has_other_types = true;
-    Ok(Arc::new(step.data.rewrite(walk)?.data))
+    Ok(step.data)
 }
 
 /// The rows of a step without the casts to the types of the first rows. Those that are written have a name (`names.rs`).
