@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr::{InSubquery, SetComparison};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 
-use super::nodes;
+use super::columns::project;
 
 /// Puts something else in the place of an expression over the columns of a schema.
 pub(super) type Amend<'a> = &'a dyn Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
@@ -87,7 +87,7 @@ pub(super) fn map(expr: Expr, schema: &DFSchema, amend: Amend<'_>) -> Result<Tra
         | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
             in_place(expr)?;
             let input = Arc::clone(&subquery.subquery);
-            let (input, _) = nodes::project(input, |_, column, schema| amend(column, schema))?;
+            let (input, _) = project(input, |_, column, schema| amend(column, schema))?;
             subquery.subquery = input;
         }
         Expr::Case(case) => {

@@ -30,13 +30,14 @@
 //! those of the columns around subqueries, and `recursions.rs` those of `WITH RECURSIVE`.
 //!
 //! `compared.rs` tells which parts of an expression are compared with each other, `chosen.rs` of which of them one is its answer, and
-//! `nodes.rs` what nodes of a plan compare by themselves.
+//! `nodes.rs` what nodes of a plan compare by themselves. `columns.rs` puts something else in the place of their columns.
 
 mod aggregates;
 mod apart;
 mod booleans;
 mod casts;
 mod chosen;
+mod columns;
 mod compared;
 mod floats;
 mod forms;

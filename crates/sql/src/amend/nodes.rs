@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinConstraint, JoinType, NullEquality, internal_err};
+use datafusion::common::{DFSchema, JoinConstraint, JoinType, NullEquality, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     Projection, Union, Values, cast,
 };
 
+use super::columns::project;
 use super::{numbers, spans, zones};
 
 /// A node before the types of its expressions are coerced.
@@ -209,26 +210,4 @@ fn in_one_form(input: Arc<LogicalPlan>) -> Result<(Arc<LogicalPlan>, bool)> {
             false => Transformed::no(column),
         })
     })
-}
-
-/// Puts something else in the place of columns, which keep their names, and says whether it did.
-pub(super) fn project(
-    input: Arc<LogicalPlan>,
-    amend: impl Fn(usize, Expr, &DFSchema) -> Result<Transformed<Expr>>,
-) -> Result<(Arc<LogicalPlan>, bool)> {
-    let schema = Arc::clone(input.schema());
-    let mut is_amended = false;
-    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
-        let column = amend(at, Expr::Column(Column::from((qualifier, field))), &schema)?;
-        is_amended |= column.transformed;
-        Ok(match column.transformed {
-            true => column.data.alias_qualified(qualifier.cloned(), field.name()),
-            false => column.data,
-        })
-    });
-    let columns: Vec<Expr> = columns.collect::<Result<_>>()?;
-    if !is_amended {
-        return Ok((input, false));
-    }
-    Ok((Arc::new(LogicalPlanBuilder::from(input).project(columns)?.build()?), true))
 }
