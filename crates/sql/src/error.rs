@@ -13,7 +13,6 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use tidefall_types::Error;
 
 pub(crate) use calls::with_arguments;
-use words::plain;
 pub(crate) use words::{NO_FUNCTION, in_sql};
 
 use crate::catalog::{CATALOG, READINGS};
@@ -67,6 +66,12 @@ fn told(error: &DataFusionError) -> String {
         DataFusionError::SchemaError(error, _) => columns::told(error),
         other => plain(&other.strip_backtrace()),
     }
+}
+
+/// A message without the places in DataFusion where it comes from, in words of SQL.
+fn plain(message: &str) -> String {
+    // What it says of calls lists much, of which little is told.
+    calls::told(message).unwrap_or_else(|| words::told(message))
 }
 
 fn from_panic(source: &impl std::fmt::Display) -> Error {

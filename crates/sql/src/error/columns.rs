@@ -3,7 +3,7 @@
 use datafusion::common::utils::quote_identifier;
 use datafusion::common::{Column, SchemaError};
 
-use super::words::plain;
+use super::words;
 use crate::nearest::{did_you_mean, joined, nearest};
 
 /// Columns that are listed at most.
@@ -24,7 +24,7 @@ pub(super) fn told(error: &SchemaError) -> String {
                 quote_identifier(name)
             )
         }
-        SchemaError::AmbiguousReference { .. } => plain(&error.to_string()),
+        SchemaError::AmbiguousReference { .. } => words::told(&error.to_string()),
     }
 }
 

@@ -6,8 +6,6 @@ use std::sync::LazyLock;
 
 use tidefall_types::FieldType;
 
-use super::calls;
-
 /// Where in DataFusion a message comes from.
 const PLACES: [&str; 12] = [
     "Error during planning: ",
@@ -131,11 +129,7 @@ pub(crate) const NO_FUNCTION: &str = "there is no function ";
 const NO_MEANING: &str = "{0} has no meaning; cast one of them to another type";
 
 /// A message without the places in DataFusion where it comes from, in words of SQL.
-pub(super) fn plain(message: &str) -> String {
-    // It lists much, of which little is told.
-    if let Some(told) = calls::told(message) {
-        return told;
-    }
+pub(super) fn told(message: &str) -> String {
     let message = &*shortened(message);
     if let Some(told) = otherwise(message) {
         return told;
@@ -471,12 +465,12 @@ mod tests {
         for part in ["List(", "Utf8(\"", "Utf8( ", "'", "é'"] {
             let long = part.repeat(300_000);
             let start = std::time::Instant::now();
-            let told = plain(&format!("Cannot cast string '{long}' to value of Int64 type"));
+            let told = told(&format!("Cannot cast string '{long}' to value of Int64 type"));
             assert!(told.len() < 2 * BYTES_MAX && told.ends_with("type"), "{}", told.len());
             assert!(start.elapsed().as_secs() < 5, "{part}");
         }
         let value = "'Execution error: List(Int64)'";
-        assert_eq!(plain(&format!("Execution error: odd: {value}")), format!("odd: {value}"));
+        assert_eq!(told(&format!("Execution error: odd: {value}")), format!("odd: {value}"));
     }
 
     #[test]
@@ -506,7 +500,7 @@ mod tests {
             ),
             ("what is {} in it", "what is {} in it"),
         ] {
-            assert_eq!(plain(message), told);
+            assert_eq!(super::told(message), told);
         }
     }
 }
