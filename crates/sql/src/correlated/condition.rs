@@ -46,6 +46,14 @@ pub(super) enum Parts {
     Whole,
 }
 
+/// A plan without its conditions on rows of the query around it.
+pub(super) struct Lifted {
+    pub(super) plan: LogicalPlan,
+    pub(super) conditions: Vec<Condition>,
+    /// Whether there is an aggregate without groups that has such conditions.
+    pub(super) has_one_row: bool,
+}
+
 /// Takes the columns out of a condition: what it computes from them is put into `computed` under names of its own.
 /// `None` where it cannot be moved.
 pub(super) fn taken(

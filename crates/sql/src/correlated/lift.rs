@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, Filter, Join, Limit, LogicalPlan, Projection, SubqueryAlias, lit,
 };
 
-use super::condition::{Condition, Names, Parts, columns, taken, with_more};
+use super::condition::{Condition, Lifted, Names, Parts, columns, taken, with_more};
 use super::refusals::{GROUPS, JOIN, refuse};
 use super::{is_correlated, window};
 
@@ -80,14 +80,6 @@ fn first(like: &LogicalPlan, plan: LogicalPlan) -> Result<Projection> {
     let value = Expr::Column(Column::from((by, found)));
     let value = value.alias_qualified(qualifier.cloned(), field.name());
     Projection::try_new(vec![value], Arc::new(LogicalPlan::Aggregate(aggregate)))
-}
-
-/// A plan without its conditions on rows of the query around it.
-pub(super) struct Lifted {
-    pub(super) plan: LogicalPlan,
-    pub(super) conditions: Vec<Condition>,
-    /// Whether there is an aggregate without groups that has such conditions.
-    has_one_row: bool,
 }
 
 struct Lift<'a> {

@@ -12,8 +12,7 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, FetchType, Filter, Limit, LogicalPlan, SkipType, Window, lit,
 };
 
-use super::condition::{Condition, Names};
-use super::lift::Lifted;
+use super::condition::{Condition, Lifted, Names};
 
 /// Whether a limit leaves a row where there is one.
 pub(super) fn takes_a_row(limit: &Limit) -> Result<bool> {
