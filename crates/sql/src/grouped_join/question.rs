@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinType, NullEquality, internal_datafusion_err};
 use datafusion::error::Result;
@@ -17,7 +17,6 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
 use super::keys::Kind;
-use super::small::with_nulls;
 
 type Expr = Arc<dyn PhysicalExpr>;
 
@@ -149,6 +148,13 @@ impl Question {
             aggregates.flat_map(|aggregate| aggregate.arguments.iter().chain(&aggregate.filter));
         keys.chain(self.groups.iter().map(Group::expr)).chain(aggregates)
     }
+}
+
+/// The same columns, each of which may be NULL.
+pub(super) fn with_nulls(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+    Schema::new(fields.collect::<Vec<Field>>())
 }
 
 /// Whether an aggregate takes rows as they come, and tells nothing of their order.

@@ -6,7 +6,7 @@ use datafusion::arrow::array::{
     ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array,
 };
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
@@ -19,7 +19,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use futures::StreamExt;
 
 use super::keys::{Column, Keys, Kind, NONE};
-use super::question::Question;
+use super::question::{Question, with_nulls};
 
 /// What the place of a row takes at most while places are made.
 const BYTES_OF_A_PLACE: usize = 24;
@@ -230,13 +230,6 @@ pub(super) fn nulls(schema: &Schema) -> Result<RecordBatch> {
     let columns = fields.map(|field| new_null_array(field.data_type(), 1)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
-}
-
-/// The same columns, each of which may be NULL.
-pub(super) fn with_nulls(schema: &Schema) -> Schema {
-    let fields = schema.fields().iter();
-    let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
-    Schema::new(fields.collect::<Vec<Field>>())
 }
 
 pub(super) fn evaluated(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
