@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use tidefall_storage::{Bin, TimeOrder};
 use tidefall_types::{ColumnKind, TagId, TimeRange};
 
-use super::exec::Answers;
+use super::answers::Answers;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::live::{Around, Columns, Live};
@@ -50,7 +50,7 @@ impl ByTime {
 
 impl Source for ByTime {
     fn name(&self) -> &'static str {
-        self.answers.name()
+        Answers::NAME
     }
 
     fn describe(&self) -> String {
@@ -72,7 +72,7 @@ impl Source for ByTime {
     fn open(
         self: Arc<Self>,
         partition: usize,
-        limit: Option<usize>,
+        _limit: Option<usize>,
         mut live: Live,
         tally: &Tally,
     ) -> Result<Batches> {
@@ -95,7 +95,7 @@ impl Source for ByTime {
                 batches = None;
                 if self.is_wanted(&stretch, &around) {
                     let part = Arc::new(self.answers.within(stretch));
-                    match part.open(partition, limit, Live::default(), &tally) {
+                    match part.batches(partition, &tally) {
                         Ok(opened) => batches = Some(opened),
                         Err(error) => return Some(Err(error)),
                     }

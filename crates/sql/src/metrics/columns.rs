@@ -12,8 +12,7 @@ use datafusion::error::Result;
 use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics};
 use tidefall_types::{OneForm, one_form};
 
-use super::edges;
-use super::spec::{Edge, Measure, Nulls, Spread};
+use super::spec::{Edge, Measure, Spread};
 use crate::reads::Tally;
 use crate::table::View;
 
@@ -26,7 +25,7 @@ pub(super) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The column of a measure, one value a line, in the type that the query has for it.
+    /// The column of a measure, one value a line, in the type that the query has for it; values at an end of time without regard to nulls.
     pub(super) fn column(&self, measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
         let result = self.result;
         let column: ArrayRef = match measure {
@@ -45,21 +44,18 @@ impl Answer<'_> {
             Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
             Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
             Measure::Deviation(_, spread) => variance(self.metrics(measure)?, spread, f64::sqrt),
-            Measure::Value(id, edge, nulls) => {
-                let metrics = self.metrics(measure)?;
-                let complete = metrics.count == result.rows;
-                if nulls == Nulls::Respect && !complete {
-                    edges::column(self, metrics, id, edge)?
-                } else {
-                    Arc::clone(of_edge(metrics, edge))
-                }
-            }
+            Measure::Value(_, edge, _) => Arc::clone(of_edge(self.metrics(measure)?, edge)),
         };
-        debug_assert_eq!(column.data_type(), data_type, "{measure:?}");
         Ok(column)
     }
 
-    fn metrics(&self, measure: Measure) -> Result<&FieldMetrics> {
+    /// Whether some rows have no value in the field of a measure.
+    pub(super) fn has_nulls(&self, measure: Measure) -> Result<bool> {
+        Ok(self.metrics(measure)?.count != self.result.rows)
+    }
+
+    /// The metrics of the field of a measure.
+    pub(super) fn metrics(&self, measure: Measure) -> Result<&FieldMetrics> {
         let at = measure
             .field()
             .and_then(|id| self.request.fields.iter().position(|wanted| *wanted == id));

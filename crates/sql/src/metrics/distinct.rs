@@ -12,7 +12,7 @@ use tidefall_storage::AggregateRequest;
 use tidefall_types::{NO_TAG, TagId};
 
 use super::groups::{Grouped, keys_of};
-use super::node::Question;
+use super::question::Question;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::live::Live;

@@ -14,7 +14,7 @@ use datafusion::logical_expr::Expr;
 use tidefall_storage::{SensorTag, Sensors};
 use tidefall_types::{ColumnKind, NO_TAG, TagId};
 
-use super::node::Question;
+use super::question::Question;
 use super::spec::Group;
 use crate::pushdown::{column_kind, evaluate, sensors_in_order};
 use crate::table::View;

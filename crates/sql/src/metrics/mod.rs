@@ -5,13 +5,15 @@
 //!    aggregate functions can be made of counts, extremes, sums and first and last values.
 //! 2. It replaces the `Aggregate`, and with it everything below, by a [`MetricsNode`]. Expressions
 //!    above, such as `sum(x) / count(*)`, stay with DataFusion.
-//! 3. `exec.rs` asks the storage, piece by piece so that memory stays bounded. The storage
+//! 3. `exec.rs` asks the storage for answers (`answers.rs`), piece by piece so that memory stays bounded. The storage
 //!    reads whole blocks from their metrics and decodes only the ragged edges. `by_time.rs` asks from one end of
-//!    time on, for sorts that keep a few bins. `distinct.rs` counts the values of a tag: DataFusion makes of
-//!    `count(DISTINCT tag)` a count over the groups by this tag.
+//!    time on, for sorts that keep a few bins. `edges.rs` reads rows where NULL may be first or last.
+//!    `distinct.rs` counts the values of a tag: DataFusion makes of `count(DISTINCT tag)` a count over the groups by
+//!    this tag.
 //!
 //! Whatever does not fit stays with DataFusion, with the same answer.
 
+mod answers;
 mod by_time;
 mod columns;
 mod distinct;
@@ -20,6 +22,7 @@ mod exec;
 mod groups;
 mod node;
 mod one_grouping;
+mod question;
 mod rule;
 mod spec;
 

@@ -13,7 +13,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::groups::bare_tag;
-use super::node::{MetricsNode, Question};
+use super::node::MetricsNode;
+use super::question::Question;
 use super::spec::{Group, Measure};
 use crate::pushdown::Conditions;
 use crate::settings::Settings;
