@@ -27,8 +27,7 @@ use datafusion::physical_expr::{
 };
 use tidefall_types::{ColumnKind, TagId, TimeRange};
 
-use crate::scan::split;
-use crate::table::{TagView, View};
+use crate::view::{TagView, View};
 
 /// How tags and times are ordered.
 pub(crate) const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
@@ -238,6 +237,12 @@ fn cut_near(
         parts.push(start..part.end);
     }
     Some(parts)
+}
+
+/// Splits `count` sensors into at most `parts_max` parts of about the same size; at least one.
+pub(crate) fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
+    let parts = parts_max.min(count).max(1);
+    (0..parts).map(|part| count * part / parts..count * (part + 1) / parts).collect()
 }
 
 #[cfg(test)]

@@ -16,10 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion::prelude::SessionConfig;
 
 use crate::passing::{PassesRows, passes_rows_on};
-use crate::source::SourceNode;
-
-/// Bytes of texts and lists that a batch should have: as many as one that comes from the storage.
-pub(crate) const BATCH_BYTES: u64 = 1 << 20;
+use crate::source::{BATCH_BYTES, SourceNode};
 
 /// A plan, and the context to run it in, whose batches have fewer rows than usual where rows are long.
 pub(crate) fn with_bounded_batches(

@@ -12,13 +12,9 @@ use tidefall_types::ErrorKind;
 
 use crate::error::to_datafusion;
 use crate::layers::{Layer, LayerSchema};
+use crate::schemas::READINGS;
 use crate::snapshots::snapshot;
 use crate::table::Table;
-
-/// The name of the one catalog.
-pub(crate) const CATALOG: &str = "tidefall";
-/// The schema in which a table has one row per reading; `plant` is short for `kv.plant`.
-pub(crate) const READINGS: &str = "kv";
 
 /// The catalog of one database.
 pub(crate) struct Catalog {

@@ -15,7 +15,7 @@ use tidefall_types::Error;
 pub(crate) use calls::with_arguments;
 pub(crate) use words::{NO_FUNCTION, in_sql};
 
-use crate::catalog::{CATALOG, READINGS};
+use crate::schemas::{CATALOG, READINGS};
 
 /// How the error of a table that is not there ends.
 pub(crate) const LISTS_TABLES: &str = "SHOW TABLES lists what there is";

@@ -17,8 +17,9 @@ use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature};
 use tidefall_types::{Error, Result, one_form, sql_type_name};
 
-use crate::amend::{any_one, is_text, time_form};
+use crate::amend::{any_one, time_form};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::types::is_text;
 
 /// A column that takes values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

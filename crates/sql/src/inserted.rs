@@ -2,7 +2,6 @@
 //! the place of others.
 
 use std::fmt;
-use std::ops::AddAssign;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use datafusion::arrow::array::{RecordBatch, UInt64Array};
@@ -22,17 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 
-use crate::sink::Sink;
-
-/// What an `INSERT` has written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inserted {
-    /// The rows written.
-    pub rows: u64,
-    /// How many of them took the place of readings with the same tags and time that were there, or of rows before them in
-    /// the statement. None where a damaged object keeps it from being known.
-    pub replaced: Option<u64>,
-}
+use crate::sink::{Inserted, Sink};
 
 /// The columns of the answer.
 static ANSWER: LazyLock<SchemaRef> = LazyLock::new(|| {
@@ -41,28 +30,6 @@ static ANSWER: LazyLock<SchemaRef> = LazyLock::new(|| {
         Field::new("replaced", DataType::UInt64, true),
     ]))
 });
-
-impl Inserted {
-    pub(crate) const NOTHING: Self = Self { rows: 0, replaced: Some(0) };
-
-    /// What the plan of an `INSERT` has written, if it is one and done.
-    pub(crate) fn of_plan(plan: &Arc<dyn ExecutionPlan>) -> Option<Self> {
-        plan.downcast_ref::<InsertNode>()?.inserted.get().copied()
-    }
-
-    fn answer(self) -> Result<RecordBatch> {
-        let columns = [UInt64Array::from(vec![self.rows]), UInt64Array::from(vec![self.replaced])];
-        let columns = columns.into_iter().map(|column| Arc::new(column) as _).collect();
-        Ok(RecordBatch::try_new(Arc::clone(&ANSWER), columns)?)
-    }
-}
-
-impl AddAssign for Inserted {
-    fn add_assign(&mut self, other: Self) {
-        self.rows += other.rows;
-        self.replaced = self.replaced.zip(other.replaced).map(|(sum, more)| sum + more);
-    }
-}
 
 /// Writes the rows of its input, and answers with one row.
 #[derive(Debug)]
@@ -87,6 +54,18 @@ impl InsertNode {
             .with_evaluation_type(EvaluationType::Eager);
         Self { input, sink, properties: Arc::new(properties), inserted: Arc::default() }
     }
+
+    /// What a plan has written, if it is one of `INSERT` and done.
+    pub(crate) fn inserted_by(plan: &Arc<dyn ExecutionPlan>) -> Option<Inserted> {
+        plan.downcast_ref::<Self>()?.inserted.get().copied()
+    }
+}
+
+fn answer(inserted: Inserted) -> Result<RecordBatch> {
+    let columns =
+        [UInt64Array::from(vec![inserted.rows]), UInt64Array::from(vec![inserted.replaced])];
+    let columns = columns.into_iter().map(|column| Arc::new(column) as _).collect();
+    Ok(RecordBatch::try_new(Arc::clone(&ANSWER), columns)?)
 }
 
 impl DisplayAs for InsertNode {
@@ -154,12 +133,12 @@ impl ExecutionPlan for InsertNode {
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.input.execute(partition, Arc::clone(&context))?;
         let (sink, told) = (Arc::clone(&self.sink), Arc::clone(&self.inserted));
-        let answer = stream::once(async move {
+        let answered = stream::once(async move {
             let inserted = sink.write_all(rows, &context).await?;
             // Plans run once.
             let _ = told.set(inserted);
-            inserted.answer()
+            answer(inserted)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&ANSWER), answer)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&ANSWER), answered)))
     }
 }

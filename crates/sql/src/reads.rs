@@ -4,11 +4,8 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
 use tidefall_storage::ReadStats;
-
-use crate::source::SourceNode;
 
 /// What a query has read so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,7 +46,8 @@ impl Tally {
         stats
     }
 
-    fn sum(&self) -> Reads {
+    /// What they have read so far.
+    pub(crate) fn sum(&self) -> Reads {
         let mut all = Reads::default();
         for stats in self.started.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             all.add_stats(stats);
@@ -69,7 +67,8 @@ impl Reads {
         self.blocks_from_metrics += stats.blocks_from_metrics.load(Ordering::Relaxed);
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds what another part of the query has read.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.objects += other.objects;
         self.pages += other.pages;
         self.pages_pruned += other.pages_pruned;
@@ -77,19 +76,6 @@ impl Reads {
         self.rows += other.rows;
         self.rows_from_memory += other.rows_from_memory;
         self.blocks_from_metrics += other.blocks_from_metrics;
-    }
-
-    /// The sum over all nodes of a plan.
-    pub(crate) fn of_plan(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let mut all = Self::default();
-        let mut waiting = vec![plan];
-        while let Some(node) = waiting.pop() {
-            if let Some(node) = node.downcast_ref::<SourceNode>() {
-                all.add(&node.tally().sum());
-            }
-            waiting.extend(node.children());
-        }
-        all
     }
 }
 

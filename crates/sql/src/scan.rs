@@ -23,7 +23,7 @@ use crate::live::{Around, Columns, Live};
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode};
-use crate::table::View;
+use crate::view::View;
 
 /// What is wanted of a table.
 #[derive(Debug, Clone)]
@@ -113,12 +113,6 @@ impl RowScan {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
     }
-}
-
-/// Splits `count` sensors into at most `parts_max` parts of about the same size; at least one.
-pub(crate) fn split(count: usize, parts_max: usize) -> Vec<Range<usize>> {
-    let parts = parts_max.min(count).max(1);
-    (0..parts).map(|part| count * part / parts..count * (part + 1) / parts).collect()
 }
 
 impl Source for RowScan {

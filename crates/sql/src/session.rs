@@ -24,21 +24,24 @@ use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
 use crate::bounds::with_bounded_batches;
-use crate::catalog::{CATALOG, Catalog, READINGS};
+use crate::catalog::Catalog;
 use crate::depth::check_depth;
 use crate::dialect::{self, TidefallDialect};
 use crate::error::from_datafusion;
 use crate::hints::{Known, with_hint};
-use crate::inserted::Inserted;
+use crate::inserted::InsertNode;
 use crate::layers::{Layer, LayerFunction};
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
 use crate::reads::Reads;
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
+use crate::schemas::{CATALOG, READINGS};
 use crate::script::Script;
 use crate::settings::Settings;
+use crate::sink::Inserted;
 use crate::size::check_size;
+use crate::source::SourceNode;
 use crate::statements::{self, Action};
 use crate::unnested::UnnestedRelations;
 use crate::{asof, functions, names, operators, rules};
@@ -351,12 +354,12 @@ impl QueryStream {
 
     /// What the query has read from tables so far; complete when the stream has ended.
     pub fn reads(&self) -> Reads {
-        self.plan.as_ref().map(Reads::of_plan).unwrap_or_default()
+        self.plan.as_ref().map(SourceNode::reads_below).unwrap_or_default()
     }
 
     /// What an `INSERT` has written, once its answer was read; none for other statements.
     pub fn inserted(&self) -> Option<Inserted> {
-        self.plan.as_ref().and_then(Inserted::of_plan)
+        self.plan.as_ref().and_then(InsertNode::inserted_by)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `INSERT`: record batches on their way into the storage. `inserted.rs` is the plan node around it.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -18,9 +19,8 @@ use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TagColumn, WriteBatch, tex
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
-use crate::inserted::Inserted;
 use crate::over::bytes_of;
-use crate::table::View;
+use crate::view::View;
 
 /// Rows that one write takes at most. All rows of an `INSERT ... VALUES` up to here are written
 /// whole or not at all; an `INSERT ... SELECT` of more is written in pieces of this size, so that
@@ -33,6 +33,28 @@ const TEXT_BYTES_PER_WRITE: usize = 16 << 20;
 
 /// Bytes of all columns that one write takes at most, as a table may have thousands of them.
 const BYTES_PER_WRITE: usize = 64 << 20;
+
+/// What an `INSERT` has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// The rows written.
+    pub rows: u64,
+    /// How many of them took the place of readings with the same tags and time that were there, or of rows before them in
+    /// the statement. None where a damaged object keeps it from being known.
+    pub replaced: Option<u64>,
+}
+
+impl Inserted {
+    /// Nothing yet.
+    const NOTHING: Self = Self { rows: 0, replaced: Some(0) };
+}
+
+impl AddAssign for Inserted {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.replaced = self.replaced.zip(other.replaced).map(|(sum, more)| sum + more);
+    }
+}
 
 /// Where inserted rows go.
 pub(crate) struct Sink {

@@ -29,9 +29,11 @@ use tidefall_storage::{BATCH_ROWS, TimeOrder};
 use tidefall_types::text_bytes;
 
 use crate::ahead::{Ahead, Batches, Pace};
-use crate::bounds::BATCH_BYTES;
 use crate::live::Live;
-use crate::reads::{self, Tally};
+use crate::reads::{self, Reads, Tally};
+
+/// Bytes of texts and lists that a batch should have: as many as one that comes from the storage.
+pub(crate) const BATCH_BYTES: u64 = 1 << 20;
 
 /// Makes batches.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
@@ -128,9 +130,17 @@ impl SourceNode {
         Self { properties: Arc::new(properties), ..self }
     }
 
-    /// What it has read so far.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
+    /// What all nodes of a plan have read so far.
+    pub(crate) fn reads_below(plan: &Arc<dyn ExecutionPlan>) -> Reads {
+        let mut all = Reads::default();
+        let mut waiting = vec![plan];
+        while let Some(node) = waiting.pop() {
+            if let Some(node) = node.downcast_ref::<Self>() {
+                all.add(&node.tally.sum());
+            }
+            waiting.extend(node.children());
+        }
+        all
     }
 }
 

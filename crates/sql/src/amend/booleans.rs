@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
 use super::compared;
-use super::texts::is_text;
+use crate::types::is_text;
 
 /// A comparison of a boolean with texts as one of booleans.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

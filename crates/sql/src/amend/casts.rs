@@ -30,10 +30,9 @@ use datafusion::logical_expr::{
 };
 use tidefall_types::{Error, nearest_floats};
 
-use super::texts::is_text;
 use crate::error::to_datafusion;
 use crate::functions::{is_truncated, truncated};
-use crate::pushdown::unit_ns;
+use crate::types::{is_text, is_utc, unit_ns};
 
 /// What a cast casts to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -145,11 +144,6 @@ fn must_stay(from: &DataType, target: &Target) -> bool {
         _ if target.is_try => true,
         (from, _) => from.is_decimal(),
     }
-}
-
-/// The time zone in which clocks show what is stored.
-pub(crate) fn is_utc(zone: &str) -> bool {
-    ["UTC", "Etc/UTC", "+00:00", "+00", "Z"].iter().any(|utc| utc.eq_ignore_ascii_case(zone))
 }
 
 /// What Arrow says of a time that clocks of a zone show never or twice.

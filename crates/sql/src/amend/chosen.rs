@@ -9,8 +9,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
-use super::texts::is_text;
 use super::zones::CHOICES;
+use crate::types::is_text;
 
 /// Functions of rows before and behind, whose third argument stands for those that are not there.
 const SHIFTS: [&str; 2] = ["lag", "lead"];

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, WindowFrame, WindowFrameBound, WindowFrameUnits, cast,
 };
 
-use super::texts::is_text;
+use crate::types::is_text;
 
 /// A window by groups of rows that are ordered alike, where DataFusion has none by ranges.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -68,9 +68,9 @@ use crate::functions::{
 };
 use crate::names::unnamed;
 
-pub(crate) use casts::{any_one, is_of_decimal, is_utc, kept};
+pub(crate) use casts::{any_one, is_of_decimal, kept};
 pub(crate) use spans::length_ns;
-pub(crate) use texts::{is_text, time_form};
+pub(crate) use texts::time_form;
 
 /// Amends the expressions of a plan before their types are coerced.
 #[derive(Debug)]

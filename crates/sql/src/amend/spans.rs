@@ -27,8 +27,8 @@ use tidefall_types::{Error, NS_PER_DAY, Result as TidefallResult};
 
 use super::casts::any_one;
 use super::compared;
-use super::texts::is_text;
 use crate::error::to_datafusion;
+use crate::types::is_text;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// Holds the nanoseconds of the longest interval.

@@ -20,6 +20,7 @@ use tidefall_types::{Result as TidefallResult, format_time, parse_zoned_time};
 
 use super::casts::{Target, any_one, cast_of, return_field};
 use crate::error::to_datafusion;
+use crate::types::is_text;
 
 /// A cast of text to a time that reads all its forms.
 pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -33,15 +34,6 @@ pub(super) fn amend(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
         return Ok(Transformed::yes(Expr::Literal(read.of_scalar(text)?, metadata.clone())));
     }
     Ok(Transformed::yes(ScalarUDF::new_from_impl(read).call(vec![inner.clone()])))
-}
-
-/// Whether values of a type are texts.
-pub(crate) fn is_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, values) => is_text(values),
-        _ => false,
-    }
 }
 
 /// Reads texts as times.

@@ -19,9 +19,8 @@ use datafusion::functions::datetime::to_timestamp::{
 };
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 
-use super::casts::is_utc;
 use super::compared;
-use super::texts::is_text;
+use crate::types::{is_text, is_utc};
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.
 pub(super) fn to_timestamp(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

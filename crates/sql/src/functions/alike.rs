@@ -14,7 +14,8 @@ use datafusion::logical_expr::{
 };
 
 use super::forward::forward_identity;
-use crate::amend::{is_text, length_ns};
+use crate::amend::length_ns;
+use crate::types::is_text;
 
 /// The names of the functions.
 pub(super) const NAMES: [&str; 3] = ["coalesce", "greatest", "least"];

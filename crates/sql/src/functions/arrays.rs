@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
 };
 
 use super::forward::forward_identity;
-use crate::amend::is_text;
+use crate::types::is_text;
 
 /// The name of the function.
 pub(super) const NAME: &str = "make_array";

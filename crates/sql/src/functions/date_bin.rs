@@ -17,7 +17,7 @@ use tidefall_types::{Error, NS_PER_DAY, NS_PER_MILLI};
 
 use super::forward::forward_identity;
 use crate::error::to_datafusion;
-use crate::pushdown::unit_ns;
+use crate::types::unit_ns;
 
 /// The name of the function.
 pub(super) const NAME: &str = "date_bin";

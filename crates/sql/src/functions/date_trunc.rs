@@ -23,7 +23,7 @@ use tidefall_types::{
 
 use super::decades::Era;
 use super::forward::forward_identity;
-use crate::amend::is_utc;
+use crate::types::is_utc;
 
 /// The name of the function.
 pub(super) const NAME: &str = "date_trunc";

@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use tidefall_types::NS_PER_DAY;
 
-use crate::pushdown::unit_ns;
+use crate::types::unit_ns;
 
 const MONTHS_PER_YEAR: i32 = 12;
 /// Where days are counted from.

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use super::forward::forward_names;
-use crate::amend::is_text;
+use crate::types::is_text;
 
 /// The names of the functions.
 pub(super) const NAMES: [&str; 4] = ["ascii", "bit_length", "character_length", "octet_length"];

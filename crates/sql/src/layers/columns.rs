@@ -20,13 +20,13 @@ use tidefall_types::{ColumnKind, Error, FieldId, TagId, TimeRange, text_bytes};
 
 use super::LAYER;
 use crate::ahead::Batches;
+use crate::arrange::split;
 use crate::error::to_datafusion;
 use crate::live::Live;
 use crate::pushdown::{Conditions, looks_at_tags_only, select_among};
 use crate::reads::Tally;
-use crate::scan::split;
 use crate::source::{Source, SourceNode};
-use crate::table::View;
+use crate::view::View;
 
 /// Values that a batch gathers before it goes on, texts by their bytes: a batch has one sensor at least.
 const BATCH_VALUES: usize = 1 << 20;

@@ -17,7 +17,7 @@ use super::labels::Labels;
 use super::rows::RowsTable;
 use crate::error::to_datafusion;
 use crate::snapshots::snapshot;
-use crate::table::View;
+use crate::view::View;
 
 /// A layer as a table function.
 pub(crate) struct LayerFunction {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tidefall_storage::SensorTag;
 use tidefall_types::TagId;
 
-use crate::table::View;
+use crate::view::View;
 
 /// The tags of a sensor, with commas in between; a table without tags has one sensor, `value`.
 pub(super) struct Labels<'a> {

@@ -27,7 +27,7 @@ use tidefall_types::{ErrorKind, TimeRange};
 
 use crate::error::to_datafusion;
 use crate::snapshots::snapshot;
-use crate::table::View;
+use crate::view::View;
 
 pub(crate) use arguments::NamedArguments;
 pub(crate) use function::LayerFunction;

@@ -32,7 +32,7 @@ use super::side_by_side::{SideBySide, Wanted};
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, Support};
 use crate::source::SourceNode;
-use crate::table::View;
+use crate::view::View;
 
 /// The most columns of a layer: DataFusion looks at all of them several times for each query.
 const COLUMNS_MAX: usize = 20_000;

@@ -26,7 +26,7 @@ use crate::error::to_datafusion;
 use crate::live::Live;
 use crate::reads::Tally;
 use crate::source::Source;
-use crate::table::View;
+use crate::view::View;
 
 /// What the times of a reading take while a window is read, in values: of the sensor, and twice while the times of
 /// all sensors become one list.

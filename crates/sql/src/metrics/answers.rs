@@ -19,7 +19,7 @@ use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
 use crate::source::sliced;
-use crate::table::View;
+use crate::view::View;
 
 /// Bytes of metrics that all threads of a question have at once: enough to keep the cost of a call small beside its
 /// work, few enough to be a small part of the default memory budget.

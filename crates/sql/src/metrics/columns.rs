@@ -14,7 +14,7 @@ use tidefall_types::{OneForm, one_form};
 
 use super::spec::{Edge, Measure, Spread};
 use crate::reads::Tally;
-use crate::table::View;
+use crate::view::View;
 
 /// An answer of the storage with the question it belongs to.
 pub(super) struct Answer<'a> {

@@ -17,7 +17,7 @@ use tidefall_types::{ColumnKind, NO_TAG, TagId};
 use super::question::Question;
 use super::spec::Group;
 use crate::pushdown::{column_kind, evaluate, sensors_in_order};
-use crate::table::View;
+use crate::view::View;
 
 /// The sensors of a question and their groups.
 #[derive(Debug)]

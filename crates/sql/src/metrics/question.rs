@@ -7,7 +7,7 @@ use tidefall_types::{TagId, TimeRange};
 
 use super::spec::{Group, Measure};
 use crate::pushdown::Conditions;
-use crate::table::View;
+use crate::view::View;
 
 /// What is asked of the metrics of a table. Its parts are all that an answer depends on, so that equal questions
 /// have equal answers.

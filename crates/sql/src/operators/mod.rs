@@ -22,8 +22,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, cast,
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidefall_types::{Error, sql_type_name};
 
-use crate::amend::is_text;
 use crate::error::to_datafusion;
+use crate::types::is_text;
 
 /// A type for all integers, with a sign and without.
 const WIDE: DataType = DataType::Decimal128(20, 0);

@@ -22,7 +22,7 @@ use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
 pub(crate) use selection::{evaluate, select_among, select_sensors, sensors_in_order};
-pub(crate) use steps::{Step, unit_ns};
+pub(crate) use steps::Step;
 pub(crate) use values::{End, end_of};
 
 /// What all conditions of a query ask of one table together.

@@ -19,7 +19,7 @@ use tidefall_types::{ColumnKind, TimeRange};
 
 use super::Conditions;
 use crate::error::to_datafusion;
-use crate::table::View;
+use crate::view::View;
 
 /// The sensors that meet the conditions, ordered by their tags.
 pub(crate) fn select_sensors(view: &View, conditions: &Conditions) -> Result<Vec<u32>> {

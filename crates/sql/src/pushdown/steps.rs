@@ -12,8 +12,9 @@ use tidefall_types::{
 };
 
 use super::column_kind;
-use crate::amend::{is_utc, kept};
+use crate::amend::kept;
 use crate::functions::time_bucket;
+use crate::types::{is_utc, unit_ns};
 
 /// 1970-01-05, the first Monday: where weeks begin.
 const MONDAY_NS: i64 = 4 * NS_PER_DAY;
@@ -123,16 +124,6 @@ fn width(bin: Bin) -> i128 {
 
 fn is_time(expr: &Expr, schema: &TableSchema) -> bool {
     column_kind(expr, schema) == Some(ColumnKind::Time)
-}
-
-/// Nanoseconds of a unit.
-pub(crate) const fn unit_ns(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => NS_PER_SECOND,
-        TimeUnit::Millisecond => NS_PER_MILLI,
-        TimeUnit::Microsecond => NS_PER_MICRO,
-        TimeUnit::Nanosecond => 1,
-    }
 }
 
 /// The nanoseconds since 1970 of a literal that is a moment; more than an `i64` holds is allowed.

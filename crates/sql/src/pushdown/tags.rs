@@ -7,7 +7,7 @@ use tidefall_storage::{Case, TagFilter};
 use tidefall_types::{ColumnKind, TableSchema};
 
 use super::{chain, column_kind};
-use crate::amend::is_text;
+use crate::types::is_text;
 
 /// The same condition as a tag filter, if there is one with exactly its meaning.
 pub(super) fn filter(expr: &Expr, schema: &TableSchema) -> Option<TagFilter> {

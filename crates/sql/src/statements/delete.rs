@@ -25,7 +25,8 @@ use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::session::QueryStream;
 use crate::simplify;
-use crate::table::{Table, View};
+use crate::table::Table;
+use crate::view::View;
 use crate::walk::visit_expressions_mut;
 
 /// Deletes the rows that a statement names and answers with their count as it was when the

@@ -21,8 +21,8 @@ use tidefall_storage::{Db, IfExists, Rewriting};
 use tidefall_types::{Error, ErrorKind, FieldType, Result, TableSchema};
 use tokio::task::JoinError;
 
-use crate::catalog::{CATALOG, READINGS};
 use crate::error::from_datafusion;
+use crate::schemas::{CATALOG, READINGS};
 use crate::session::QueryStream;
 use crate::settings;
 

@@ -13,10 +13,10 @@ use tidefall_storage::Db;
 use tidefall_types::{Column, ColumnKind, Error, Result, TableSchema, format_duration};
 
 use super::{ready, table_name};
-use crate::catalog::READINGS;
 use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::layers::Layer;
+use crate::schemas::READINGS;
 use crate::session::QueryStream;
 
 /// A statement that is answered from the schemas.

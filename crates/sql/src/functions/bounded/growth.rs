@@ -9,8 +9,8 @@ use datafusion::logical_expr::ColumnarValue;
 use tidefall_types::{Error, NS_PER_DAY, NS_PER_HOUR, NS_PER_MILLI};
 
 use crate::error::to_datafusion;
-use crate::pushdown::unit_ns;
 use crate::repeat::Widths;
+use crate::types::unit_ns;
 
 /// Bytes of texts that are compared in the time of a step.
 const BYTES_SEARCHED_A_STEP: i64 = 64;
