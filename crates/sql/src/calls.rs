@@ -11,8 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use crate::ast;
-use crate::statements::ident;
+use crate::ast::{self, plain};
 
 /// Functions of windows that may leave rows without a value out.
 const MAY_IGNORE_NULLS: [&str; 5] = ["first_value", "last_value", "nth_value", "lag", "lead"];
@@ -38,7 +37,7 @@ impl VisitorMut for Calls<'_> {
 impl Calls<'_> {
     fn check(&self, call: &Function) -> Result<()> {
         let [part] = call.name.0.as_slice() else { return Ok(()) };
-        let Some(name) = part.as_ident().map(ident) else { return Ok(()) };
+        let Some(name) = part.as_ident().map(plain) else { return Ok(()) };
         let (is_distinct, is_ordered) = match &call.args {
             FunctionArguments::List(list) => (
                 list.duplicate_treatment == Some(DuplicateTreatment::Distinct),

@@ -12,7 +12,7 @@ use crate::dialect::TidefallDialect;
 use crate::error::{LISTS_TABLES, NO_FUNCTION, with_arguments};
 use crate::functions::{INNER, SHORT_FORMS};
 use crate::nearest::{did_you_mean, nearest};
-use crate::session::parse_plain;
+use crate::parse::parse_plain;
 
 /// Words that stand side by side, and what says the same here. `#` is any number, and `*` at the end of a word any end.
 const HINTS: &[(&str, &str)] = &[

@@ -14,8 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use crate::ast::{expressions, selects};
-use crate::statements::ident;
+use crate::ast::{expressions, plain, selects};
 use crate::walk::visit_expressions_mut;
 
 /// Writes the windows of a statement out.
@@ -44,7 +43,7 @@ fn write_out(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
             NamedWindowExpr::NamedWindow(base) => find(&known, &base)?.clone(),
             NamedWindowExpr::WindowSpec(window) => completed(&known, window)?,
         };
-        if known.insert(ident(&name), window).is_some() {
+        if known.insert(plain(&name), window).is_some() {
             return Err(Error::invalid(format!("WINDOW defines {name} twice")));
         }
     }
@@ -70,7 +69,7 @@ fn write_out(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
 }
 
 fn find<'a>(known: &'a HashMap<String, WindowSpec>, name: &Ident) -> Result<&'a WindowSpec> {
-    known.get(&ident(name)).ok_or_else(|| {
+    known.get(&plain(name)).ok_or_else(|| {
         Error::invalid(format!(
             "there is no window {name}; define it before it is used, as in WINDOW {name} AS (PARTITION BY sensor ORDER BY time)"
         ))

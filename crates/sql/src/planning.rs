@@ -23,9 +23,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use tidefall_types::{Error, Result};
 use tokio::runtime::Handle;
 
+use crate::blocking::blocking;
 use crate::error::to_datafusion;
 use crate::snapshots::of_one_moment;
-use crate::statements::blocking;
 
 /// How long a statement may be planned. The largest that are taken need seconds.
 const PLANNING_TIME_MAX: Duration = Duration::from_secs(60);

@@ -6,7 +6,9 @@ use tidefall_types::{Error, Result};
 
 use crate::dialect;
 use crate::error::from_datafusion;
-use crate::session::{QueryStream, Session};
+use crate::parse::parser;
+use crate::query_stream::QueryStream;
+use crate::session::Session;
 
 /// The statements of a text, run one after the other; see [`Session::script`].
 pub struct Script<'a> {
@@ -22,11 +24,18 @@ impl std::fmt::Debug for Script<'_> {
     }
 }
 
-impl<'a> Script<'a> {
-    pub(crate) fn new(session: &'a Session, sql: &str, parser: DFParser<'static>) -> Self {
-        Self { session, sql: sql.to_owned(), parser, is_begun: false }
+impl Session {
+    /// The statements of a text, to be run one by one, each with its own answer. What cannot be parsed
+    /// fails when its turn comes.
+    ///
+    /// # Errors
+    /// `Invalid` for text without an end, `Limit` for chains of operators that are too long.
+    pub fn script(&self, sql: &str) -> Result<Script<'_>> {
+        Ok(Script { session: self, sql: sql.to_owned(), parser: parser(sql)?, is_begun: false })
     }
+}
 
+impl Script<'_> {
     /// Runs the next statement, as [`Session::query`] does; `None` when there is no other. The answer
     /// before must have been read, and after an error nothing more should be run.
     pub async fn next(&mut self) -> Option<Result<QueryStream>> {

@@ -1,47 +1,38 @@
 //! Sessions: where statements are run.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::temporal_conversions::timestamp_ns_to_datetime;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SessionContext, SessionState};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use futures::{Stream, StreamExt, TryStreamExt};
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, Result};
 
 use crate::bounds::with_bounded_batches;
 use crate::catalog::Catalog;
-use crate::depth::check_depth;
-use crate::dialect::{self, TidefallDialect};
+use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::hints::{Known, with_hint};
-use crate::inserted::InsertNode;
 use crate::layers::{Layer, LayerFunction};
+use crate::parse::parse;
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
-use crate::reads::Reads;
+use crate::query_stream::QueryStream;
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::schemas::{CATALOG, READINGS};
-use crate::script::Script;
 use crate::settings::Settings;
-use crate::sink::Inserted;
 use crate::size::check_size;
-use crate::source::SourceNode;
 use crate::statements::{self, Action};
 use crate::unnested::UnnestedRelations;
 use crate::{asof, functions, names, operators, rules};
@@ -152,15 +143,6 @@ impl Session {
     /// Like [`Session::query`].
     pub fn collect<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
         Box::pin(async move { self.query(sql).await?.try_collect().await })
-    }
-
-    /// The statements of a text, to be run one by one, each with its own answer. What cannot be parsed
-    /// fails when its turn comes.
-    ///
-    /// # Errors
-    /// `Invalid` for text without an end, `Limit` for chains of operators that are too long.
-    pub fn script(&self, sql: &str) -> Result<Script<'_>> {
-        Ok(Script::new(self, sql, parser(sql)?))
     }
 
     /// Whether a text ends where a statement may begin: behind a semicolon or nothing at all, not within a text, a
@@ -283,32 +265,6 @@ fn execute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<QuerySt
     Ok(QueryStream::new(stream, Some(plan)))
 }
 
-static DIALECT: TidefallDialect = TidefallDialect;
-
-fn parser(sql: &str) -> Result<DFParser<'static>> {
-    check_depth(sql, &DIALECT)?;
-    DFParserBuilder::new(sql).with_dialect(&DIALECT).build().map_err(from_datafusion)
-}
-
-fn parse(sql: &str) -> Result<VecDeque<Statement>> {
-    let mut parser = parser(sql)?;
-    dialect::begin(sql);
-    parser.parse_statements().map_err(from_datafusion)
-}
-
-/// The statements of a text that is SQL without words of DataFusion; none if it cannot be read.
-pub(crate) fn parse_plain(sql: &str) -> Vec<SqlStatement> {
-    let plain = |statement| match statement {
-        Statement::Statement(statement) => Some(*statement),
-        Statement::Explain(explain) => match *explain.statement {
-            Statement::Statement(statement) => Some(*statement),
-            _ => None,
-        },
-        _ => None,
-    };
-    parse(sql).unwrap_or_default().into_iter().filter_map(plain).collect()
-}
-
 /// Refuses plans that reach beyond the database: files, functions, tables of DataFusion's own.
 fn check_harmless(plan: &LogicalPlan) -> Result<()> {
     let what = match plan {
@@ -321,53 +277,4 @@ fn check_harmless(plan: &LogicalPlan) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::unsupported(format!("{what} is not supported")))
-}
-
-/// The answer to a statement: a stream of batches that all have the same schema.
-pub struct QueryStream {
-    schema: SchemaRef,
-    // Never locked: the mutex makes a stream that may be sent one that may also be shared.
-    stream: Mutex<SendableRecordBatchStream>,
-    plan: Option<Arc<dyn ExecutionPlan>>,
-}
-
-impl std::fmt::Debug for QueryStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueryStream").field("schema", &self.schema()).finish_non_exhaustive()
-    }
-}
-
-impl QueryStream {
-    fn new(stream: SendableRecordBatchStream, plan: Option<Arc<dyn ExecutionPlan>>) -> Self {
-        Self { schema: stream.schema(), stream: Mutex::new(stream), plan }
-    }
-
-    /// An answer that is known already.
-    pub(crate) fn ready(stream: SendableRecordBatchStream) -> Self {
-        Self::new(stream, None)
-    }
-
-    /// The columns of the answer.
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// What the query has read from tables so far; complete when the stream has ended.
-    pub fn reads(&self) -> Reads {
-        self.plan.as_ref().map(SourceNode::reads_below).unwrap_or_default()
-    }
-
-    /// What an `INSERT` has written, once its answer was read; none for other statements.
-    pub fn inserted(&self) -> Option<Inserted> {
-        self.plan.as_ref().and_then(InsertNode::inserted_by)
-    }
-}
-
-impl Stream for QueryStream {
-    type Item = Result<RecordBatch>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
-        stream.poll_next_unpin(cx).map(|item| item.map(|batch| batch.map_err(from_datafusion)))
-    }
 }

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_types::{Error, Result};
 
-use crate::statements::ident;
+use crate::ast::plain;
 use crate::tuples::{LISTED_MAX, parts_of};
 use crate::walk::{visit_expressions, walk};
 
@@ -174,7 +174,7 @@ impl Visitor for Sizes {
             ))));
         }
         let named = query.with.iter().flat_map(|with| &with.cte_tables);
-        let named = named.map(|cte| (&raw const *cte.query, ident(&cte.alias.name)));
+        let named = named.map(|cte| (&raw const *cte.query, plain(&cte.alias.name)));
         self.open.push(Open { named: named.collect(), ..Open::default() });
         ControlFlow::Continue(())
     }
@@ -216,7 +216,7 @@ impl Visitor for Sizes {
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Box<Error>> {
         let size = match relation.0.as_slice() {
-            [name] => name.as_ident().and_then(|name| self.find(&ident(name))),
+            [name] => name.as_ident().and_then(|name| self.find(&plain(name))),
             _ => None,
         };
         self.last().add(&size.unwrap_or(Size { tables: 1, ..Size::default() }));
@@ -272,7 +272,7 @@ impl Asked {
         match expr {
             Expr::Case { .. } => Some(Self::Twice),
             Expr::Function(call) => {
-                let name = call.name.0.last().and_then(|part| part.as_ident()).map(ident);
+                let name = call.name.0.last().and_then(|part| part.as_ident()).map(plain);
                 let is_both = name.is_some_and(|name| CHOOSING.contains(&name.as_str()));
                 Some(if is_both { Self::Both } else { Self::Once })
             }

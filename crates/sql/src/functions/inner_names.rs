@@ -9,7 +9,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, VisitorMut};
 use tidefall_types::Error;
 
-use crate::statements::ident;
+use crate::ast::plain;
 
 /// Gives functions within the calls of others their own names.
 pub(crate) struct InnerNames<'a> {
@@ -26,7 +26,7 @@ impl<'a> InnerNames<'a> {
 
     fn own_name(&self, name: &ObjectName) -> Option<ObjectName> {
         let [part] = name.0.as_slice() else { return None };
-        let called = ident(part.as_ident()?);
+        let called = plain(part.as_ident()?);
         let own = self.state.scalar_functions().get(&called)?.name();
         (own != called).then(|| ObjectName::from(vec![Ident::new(own)]))
     }

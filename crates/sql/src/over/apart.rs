@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::watch::Watch;
+use crate::blocking::lost;
 use crate::error::to_datafusion;
-use crate::statements::lost;
 
 /// The batches of a stream, each asked for on a thread that may block: none is held while the stream waits.
 pub(super) struct Apart {

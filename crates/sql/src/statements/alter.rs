@@ -4,7 +4,8 @@ use datafusion::sql::sqlparser::ast::{AlterColumnOperation, AlterTable, AlterTab
 use tidefall_types::{Error, FieldType, Result};
 
 use super::create::{Declared, declared};
-use super::{TableChange, ident, table_name};
+use super::{TableChange, table_name};
+use crate::ast::plain;
 
 /// Reads the statement: columns that get other types.
 ///
@@ -34,5 +35,5 @@ fn retyped(operation: &AlterTableOperation) -> Result<(String, FieldType)> {
         Declared::Time => FieldType::Timestamp,
         Declared::Field(ty) => ty,
     };
-    Ok((ident(column_name), ty))
+    Ok((plain(column_name), ty))
 }

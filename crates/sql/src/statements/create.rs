@@ -9,7 +9,8 @@ use tidefall_types::{
     Error, FieldType, NS_PER_DAY, Result, TableId, TableOptions, TableSchema, parse_duration,
 };
 
-use super::{TableChange, ident, table_name};
+use super::{TableChange, table_name};
+use crate::ast::plain;
 
 /// The kinds of columns a statement can declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(super) fn create_table(create: &CreateTable) -> Result<TableChange> {
     for column in &create.columns {
         let declared = declared(&column.data_type)
             .map_err(|error| error.context(format!("CREATE TABLE {name}: {}", column.name)))?;
-        columns.push((ident(&column.name), declared));
+        columns.push((plain(&column.name), declared));
     }
     let key = primary_key(create, &name)?;
     let times: Vec<&str> = columns
@@ -95,7 +96,7 @@ fn primary_key(create: &CreateTable, table: &str) -> Result<Option<Vec<String>>>
             )));
         };
         let columns = key.columns.iter().map(|column| match &column.column.expr {
-            Expr::Identifier(name) => Ok(ident(name)),
+            Expr::Identifier(name) => Ok(plain(name)),
             other => Err(Error::invalid(format!("PRIMARY KEY: {other} is not a column"))),
         });
         keys.push(columns.collect::<Result<Vec<_>>>()?);
@@ -103,7 +104,7 @@ fn primary_key(create: &CreateTable, table: &str) -> Result<Option<Vec<String>>>
     let inline = create.columns.iter().filter(|column| {
         column.options.iter().any(|option| matches!(option.option, ColumnOption::PrimaryKey(_)))
     });
-    keys.extend(inline.map(|column| vec![ident(&column.name)]));
+    keys.extend(inline.map(|column| vec![plain(&column.name)]));
     if keys.len() > 1 {
         return Err(Error::invalid(format!(
             "CREATE TABLE {table}: there are {} primary keys; write one PRIMARY KEY (tags, time)",
@@ -118,7 +119,7 @@ fn check_options(columns: &[ColumnDef], time: &str, table: &str) -> Result<()> {
         for option in &column.options {
             match &option.option {
                 ColumnOption::Null | ColumnOption::PrimaryKey(_) => {}
-                ColumnOption::NotNull if ident(&column.name) == time => {}
+                ColumnOption::NotNull if plain(&column.name) == time => {}
                 other => {
                     return Err(Error::unsupported(format!(
                         "CREATE TABLE {table}: {} {other}: only the time is NOT NULL, and \
@@ -232,7 +233,7 @@ fn read_options(options: &CreateTableOptions) -> Result<TableOptions> {
             return Err(Error::invalid(format!("{option} is not an option: write name = 'value'")));
         };
         let text = option_text(key, value)?;
-        match ident(key).as_str() {
+        match plain(key).as_str() {
             "cascade" => read_cascade(&text, &mut table)?,
             "block" => table.block_ns = read_block(&text)?,
             "retention" => table.retention_ns = Some(read_age("retention", &text)?),

@@ -18,12 +18,13 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_storage::{AggregateRequest, Db, ReadStats};
 use tidefall_types::{Error, Result};
 
-use super::{blocking, ready};
+use super::ready;
 use crate::amend;
 use crate::ast::plain;
+use crate::blocking::blocking;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
-use crate::session::QueryStream;
+use crate::query_stream::QueryStream;
 use crate::simplify;
 use crate::table::Table;
 use crate::view::View;

@@ -20,7 +20,8 @@ use datafusion::sql::sqlparser::ast::{
 use tidefall_storage::Db;
 use tidefall_types::{Error, Result};
 
-use super::{again, ident, table_name};
+use super::{again, table_name};
+use crate::ast::plain;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Fit, Slot, fit};
 use crate::names::named;
@@ -194,7 +195,7 @@ fn targets(columns: &[ObjectName], slots: &[Slot]) -> Result<Vec<usize>> {
     let mut targets = Vec::with_capacity(columns.len());
     for column in columns {
         let name = match column.0.as_slice() {
-            [part] => part.as_ident().map(ident),
+            [part] => part.as_ident().map(plain),
             _ => None,
         };
         let at = slots.iter().position(|slot| Some(&slot.column) == name.as_ref());

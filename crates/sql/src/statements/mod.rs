@@ -15,15 +15,16 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::parser::ResetStatement;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Ident, Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
+    Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
 };
 use tidefall_storage::{Db, IfExists, Rewriting};
 use tidefall_types::{Error, ErrorKind, FieldType, Result, TableSchema};
-use tokio::task::JoinError;
 
+use crate::ast::plain;
+use crate::blocking::blocking;
 use crate::error::from_datafusion;
+use crate::query_stream::QueryStream;
 use crate::schemas::{CATALOG, READINGS};
-use crate::session::QueryStream;
 use crate::settings;
 
 pub(crate) use delete::delete;
@@ -197,27 +198,9 @@ impl TableChange {
     }
 }
 
-/// Runs `work`, which may take long or wait for the disk, away from the threads that serve others.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(lost(error)),
-    }
-}
-
-/// Why there is no outcome: nothing stops such work but a panic, or the end of the program.
-pub(crate) fn lost(error: JoinError) -> Error {
-    match error.try_into_panic() {
-        Ok(panic) => Error::of_panic(&*panic),
-        Err(_) => Error::closed("the statement was cut off: the program stops"),
-    }
-}
-
 /// The name of a table, which may stand in the schema of readings.
 fn table_name(name: &ObjectName) -> Result<String> {
-    let parts = name.0.iter().map(|part| part.as_ident().map(ident)).collect::<Option<Vec<_>>>();
+    let parts = name.0.iter().map(|part| part.as_ident().map(plain)).collect::<Option<Vec<_>>>();
     match parts.as_deref() {
         Some([table]) => Ok(table.clone()),
         Some([schema, table]) if schema == READINGS => Ok(table.clone()),
@@ -227,14 +210,6 @@ fn table_name(name: &ObjectName) -> Result<String> {
         _ => Err(Error::not_found(format!(
             "{name}: tables are in the schema {READINGS}; write the table's name alone"
         ))),
-    }
-}
-
-/// A name as SQL has it: in lower case unless it is quoted.
-pub(crate) fn ident(ident: &Ident) -> String {
-    match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
     }
 }
 

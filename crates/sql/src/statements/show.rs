@@ -16,8 +16,8 @@ use super::{ready, table_name};
 use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::layers::Layer;
+use crate::query_stream::QueryStream;
 use crate::schemas::READINGS;
-use crate::session::QueryStream;
 
 /// A statement that is answered from the schemas.
 pub(crate) enum Show {
