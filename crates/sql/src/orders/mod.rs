@@ -14,6 +14,7 @@
 //!
 //! The rule that adds sorts and merges is run until all nodes have what they need: it may leave out what it has added itself.
 
+mod calls;
 mod chosen;
 mod merged;
 mod repeated;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::Sort as SortKey;
 use datafusion::logical_expr::{Aggregate, DistinctOn, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::subqueries::with_calls;
+use super::calls::with_calls;
 
 /// Leaves them out, once columns have the names of what they are.
 #[derive(Debug)]

@@ -15,11 +15,10 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortKey};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, Expr, Filter, Limit, LogicalPlan, Projection, Sort,
     SubqueryAlias, Unnest, Window,
@@ -27,6 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::ORDERED;
+use super::calls::{calls_of, with_calls};
 use super::repeated::{keep_first, once};
 use crate::correlated::has_subquery;
 
@@ -151,38 +151,6 @@ fn sorted_by_groups(
     let shown = shown.collect();
     let aggregate = Arc::new(LogicalPlan::Aggregate(aggregate));
     Ok(LogicalPlan::Projection(Projection::try_new(shown, aggregate)?))
-}
-
-/// The calls of aggregates in some expressions.
-fn calls_of(exprs: &[Expr]) -> Result<Vec<AggregateFunction>> {
-    let mut calls = Vec::new();
-    for expr in exprs {
-        expr.apply(|part| {
-            if let Expr::AggregateFunction(call) = part {
-                calls.push(call.clone());
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-    }
-    Ok(calls)
-}
-
-/// Expressions whose calls of aggregates are changed, under the names that they have.
-pub(super) fn with_calls(
-    exprs: Vec<Expr>,
-    change: impl Fn(&mut AggregateFunction),
-) -> Result<Vec<Expr>> {
-    let names = NamePreserver::new_for_projection();
-    let changed = exprs.into_iter().map(|expr| {
-        let name = names.save(&expr);
-        let changed = expr.transform_up(|mut part| {
-            let Expr::AggregateFunction(call) = &mut part else { return Ok(Transformed::no(part)) };
-            change(call);
-            Ok(Transformed::yes(part))
-        })?;
-        Ok(if changed.transformed { name.restore(changed.data) } else { changed.data })
-    });
-    changed.collect()
 }
 
 /// A condition with a subquery on sorted rows, which are sorted behind it.
