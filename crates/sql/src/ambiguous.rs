@@ -21,7 +21,7 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 
-use crate::rules::{PhysicalRule, known_as_inner};
+use crate::instead::{PhysicalRule, known_as_inner};
 
 /// DataFusion's rule, for plans all of whose nodes have columns of different names.
 #[derive(Debug)]

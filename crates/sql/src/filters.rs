@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::instead::named_as_inner;
 use crate::orders::only_numbers;
-use crate::rules::named_as_inner;
 
 /// DataFusion's rule, where it changes no answer.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ mod grouped_join;
 mod groupwise;
 mod hints;
 mod inserted;
+mod instead;
 mod intervals;
 mod json;
 mod keys;

@@ -15,7 +15,7 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::rules::named_as_inner;
+use crate::instead::named_as_inner;
 
 /// Makes keys of what is equal, and of nothing else.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::rules::PhysicalRule;
+use crate::instead::PhysicalRule;
 use crate::unknown::{Forget, Unknown};
 
 /// DataFusion's rule, over filters without projections.

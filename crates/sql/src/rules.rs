@@ -23,6 +23,7 @@ use crate::expansion::CheckExpansion;
 use crate::filters::PushFilters;
 use crate::grouped_join::GroupedJoins;
 use crate::groupwise::Groupwise;
+use crate::instead::PhysicalRule;
 use crate::keys::KeysAsColumns;
 use crate::marks::Marks;
 use crate::metrics::{MetricsRule, OneGrouping};
@@ -37,37 +38,6 @@ use crate::sort::BoundedSorts;
 use crate::tuple_keys::PartsOfTuples;
 use crate::unnested::RepeatedKeys;
 use crate::{orders, simplify, window_limits};
-
-/// The name and the order of the rule of DataFusion that a rule is made of, and in whose place it stands.
-macro_rules! named_as_inner {
-    () => {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn apply_order(&self) -> Option<datafusion::optimizer::ApplyOrder> {
-            self.0.apply_order()
-        }
-    };
-}
-pub(crate) use named_as_inner;
-
-/// What plans show of a rule that stands in the place of one of DataFusion's, which it runs.
-macro_rules! known_as_inner {
-    () => {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn schema_check(&self) -> bool {
-            self.0.schema_check()
-        }
-    };
-}
-pub(crate) use known_as_inner;
-
-/// A rule for plans that can be run.
-pub(crate) type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// What puts a plan right before it is optimised.
 pub(crate) fn analyzers() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {

@@ -22,7 +22,7 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::amend::any_one;
-use crate::rules::named_as_inner;
+use crate::instead::named_as_inner;
 
 /// DataFusion's rule, which does not get to see lists that it would combine wrongly.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use crate::rules::PhysicalRule;
+use crate::instead::PhysicalRule;
 
 /// A context whose queries are planned by these rules and have this memory.
 pub(crate) fn context(

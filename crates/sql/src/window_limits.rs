@@ -13,7 +13,7 @@ use datafusion::physical_optimizer::limit_pushdown_past_window::LimitPushPastWin
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
-use crate::rules::{PhysicalRule, known_as_inner};
+use crate::instead::{PhysicalRule, known_as_inner};
 
 /// DataFusion's rule, but where a window looks at the answers of another one.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, Executi
 
 pub(crate) use self::repeated::KeysOnce;
 pub(crate) use self::subqueries::{SubqueryOrders, only_numbers};
-use crate::rules::{PhysicalRule, known_as_inner};
+use crate::instead::{PhysicalRule, known_as_inner};
 
 /// Aggregates whose answers depend on the order of the rows, if they are not told one.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
