@@ -1,8 +1,8 @@
-//! Segments whose numbers lie; what is checked stands in `crates/storage/src/fuzz`, and runs in the
+//! Segments whose numbers lie; what is checked stands in `crates/fuzzing`, and runs in the
 //! test suite, too.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| tidefall_storage::fuzz::forged(data));
+fuzz_target!(|data: &[u8]| tidefall_fuzzing::forged(data));

@@ -1,7 +1,7 @@
-//! Records of the log; what is checked stands in `crates/storage/src/fuzz`, and runs in the test suite, too.
+//! Records of the log; what is checked stands in `crates/fuzzing`, and runs in the test suite, too.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| tidefall_storage::fuzz::record(data));
+fuzz_target!(|data: &[u8]| tidefall_fuzzing::record(data));

@@ -1,7 +1,7 @@
-//! Segments; what is checked stands in `crates/storage/src/fuzz`, and runs in the test suite, too.
+//! Segments; what is checked stands in `crates/fuzzing`, and runs in the test suite, too.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| tidefall_storage::fuzz::segment(data));
+fuzz_target!(|data: &[u8]| tidefall_fuzzing::segment(data));

@@ -1,7 +1,7 @@
-//! Objects of sensors; what is checked stands in `crates/storage/src/fuzz`, and runs in the test suite, too.
+//! Objects of sensors; what is checked stands in `crates/fuzzing`, and runs in the test suite, too.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| tidefall_storage::fuzz::sensors(data));
+fuzz_target!(|data: &[u8]| tidefall_fuzzing::sensors(data));

@@ -11,8 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The crates below DataFusion, which lint in seconds.
-const LOWER_CRATES: [&str; 4] =
-    ["tidefall-types", "tidefall-codec", "tidefall-storage", "tidefall-import"];
+const LOWER_CRATES: [&str; 7] = [
+    "tidefall-types",
+    "tidefall-codec",
+    "tidefall-ground",
+    "tidefall-series",
+    "tidefall-fuzzing",
+    "tidefall-storage",
+    "tidefall-import",
+];
 const USAGE: &str = "usage: cargo xtask <task>
   demo   build Tidefall and run its demo on real data
   ci     everything that must hold: format, lints, layering, all tests

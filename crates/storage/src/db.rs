@@ -5,28 +5,29 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use tidefall_ground::failure::Failure;
+use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
+use tidefall_ground::panics::caught;
+use tidefall_ground::steps::Step;
+use tidefall_ground::store::names::{self, Mark};
+use tidefall_ground::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
+use tidefall_ground::wal::Wal;
+use tidefall_series::cascade::Effort;
+use tidefall_series::ingest::record::{LogRecord, encode_delete};
+use tidefall_series::read::{LiveTombstone, TableSnapshot};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
-use crate::cascade::{Effort, compact};
-use crate::engine::{Engine, to_stored};
+use crate::commit::{Commit, CommitQueue};
+use crate::engine::Engine;
 use crate::follower::Follower;
-use crate::ingest::commit::{Change, Commit, CommitQueue};
-use crate::ingest::record::{LogRecord, encode_delete};
-use crate::manifest::{Edit, State};
-use crate::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
-use crate::panics::caught;
-use crate::read::{LiveTombstone, TableSnapshot};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
-use crate::steps::Step;
-use crate::store::names::{self, Mark};
-use crate::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
-use crate::table::Table;
+use crate::table::{Change, Table};
 use crate::upkeep::{
-    cascade_table, close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor,
-    spawn_flusher, spawn_tide,
+    close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
+    spawn_tide,
 };
-use crate::wal::Wal;
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
 /// [`Db::close`]. All methods may be called from many threads at once and block until done.
@@ -85,7 +86,7 @@ impl Db {
     pub fn open_on(disk: Arc<dyn Disk>, options: DbOptions) -> Result<Self> {
         options.check()?;
         let disk = GuardedDisk::new(disk);
-        let failure = disk.failure();
+        let failure = Failure::of(disk.failure());
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR, names::REACHED_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
@@ -142,7 +143,7 @@ impl Db {
 
     /// How the database was opened.
     pub fn options(&self) -> &DbOptions {
-        &self.engine().options
+        &self.engine().ground.options
     }
 
     // ---- tables ----
@@ -173,7 +174,7 @@ impl Db {
         if schema.options.block_ns <= 0 {
             return Err(Error::invalid("a block interval must be above 0"));
         }
-        let mut manifest = engine.manifest();
+        let mut manifest = engine.ground.manifest();
         if engine.table(&schema.name).is_ok() {
             return match if_exists {
                 IfExists::Keep => Ok(()),
@@ -184,8 +185,8 @@ impl Db {
         }
         let mut schema = schema.clone();
         schema.id = tidefall_types::TableId(manifest.state().next_table);
-        engine.commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
-        engine.show_table(Arc::new(Table::new(schema)));
+        engine.ground.commit(&mut manifest, &[Edit::PutTable(schema.clone())])?;
+        engine.show_table(Table::new(schema));
         Ok(())
     }
 
@@ -199,10 +200,10 @@ impl Db {
         let _turns = (engine.maintain()?, engine.compact()?, engine.begin_flush()?);
         let table = engine.table(name)?;
         // Until it is known who reads its objects.
-        let _alone = engine.install_alone();
+        let _alone = engine.ground.install_alone();
         // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
-        let mut manifest = engine.manifest();
-        engine.commit(&mut manifest, &[Edit::DropTable(table.id)])?;
+        let mut manifest = engine.ground.manifest();
+        engine.ground.commit(&mut manifest, &[Edit::DropTable(table.id())])?;
         engine.hide_table(&table);
         Ok(())
     }
@@ -217,7 +218,7 @@ impl Db {
         let _step = self.begin()?;
         let engine = self.engine();
         engine.commits.check_may_wait()?;
-        let table = engine.table(table)?;
+        let table = engine.series_table(table)?;
         table.check_whole()?;
         let view = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
         let sensors = match filter {
@@ -228,13 +229,15 @@ impl Db {
             return Ok(());
         }
         let tombstone = LiveTombstone { seq: Default::default(), time, sensors };
-        let record = encode_delete(&to_stored(&tombstone)?)?;
+        let record = encode_delete(&tombstone.to_stored()?)?;
         let (send, receive) = mpsc::sync_channel(1);
         engine.commits.submit(Commit {
-            table,
-            change: Change::Delete(tombstone),
-            record: Some(LogRecord::Delete(record)),
-            watch: None,
+            change: Change::Series {
+                table,
+                change: tidefall_series::change::Change::Delete(tombstone),
+                record: Some(LogRecord::Delete(record)),
+                watch: None,
+            },
             done: Box::new(move |outcome| {
                 let _ = send.send(outcome);
             }),
@@ -248,7 +251,7 @@ impl Db {
     /// # Errors
     /// `NotFound` without the table.
     pub fn snapshot(&self, table: &str) -> Result<TableSnapshot> {
-        let table = self.engine().table(table)?;
+        let table = self.engine().series_table(table)?;
         table.check_whole()?;
         loop {
             // Rows first: the sensors and columns that they need are there before them. But fields may get other types
@@ -323,9 +326,9 @@ impl Db {
             tracing::warn!(%error, "what was replaced stays for now");
         }
         let report = for_all(&tables, |table| {
-            table.failed.forget();
-            let fallen = cascade_table(engine, table, request.target, Effort::All);
-            let compacted = table.check_whole().and_then(|()| compact(engine, table));
+            table.forget_failures();
+            let fallen = table.cascade(&engine.kinds, request.target, Effort::All);
+            let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
             let mut report = fallen?;
             report += compacted?;
             Ok(report)
@@ -350,7 +353,7 @@ impl Db {
     pub(crate) fn begin(&self) -> Result<Step<'_>> {
         match self.follower() {
             Some(follower) => Err(follower.why().clone()),
-            None => self.engine().steps.begin(),
+            None => self.engine().ground.steps.begin(),
         }
     }
 }
@@ -363,11 +366,11 @@ impl Shared {
     }
 
     fn end(&self) -> Result<()> {
-        self.engine.steps.refuse();
+        self.engine.ground.steps.refuse();
         // Those under way need the threads.
-        self.engine.steps.wait();
+        self.engine.ground.steps.wait();
         self.engine.commits.close();
-        self.engine.raise(|alarm| alarm.is_closing = true);
+        self.engine.ground.alarms.raise(|alarm| alarm.is_closing = true);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
@@ -394,15 +397,15 @@ impl Shared {
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
         flushed.and(closed).and(swept).and_then(|()| {
-            let mut manifest = engine.manifest();
+            let mut manifest = engine.ground.manifest();
             match manifest.checkpoint() {
                 // It only makes the next open faster.
                 Err(error) if error.kind() == ErrorKind::Full => {}
                 written => written?,
             }
             let mark = Mark::of(&manifest);
-            if engine.reached().newest() != Some(mark) {
-                engine.mark_reached(mark);
+            if engine.ground.reached().newest() != Some(mark) {
+                engine.ground.mark_reached(mark);
             }
             Ok(())
         })
@@ -438,9 +441,9 @@ impl Shared {
         let builder = std::thread::Builder::new().name("tidefall-close".into());
         if let Err(error) = builder.spawn(close) {
             tracing::error!(%error, "the database was not closed cleanly, and stays locked until this process ends");
-            self.engine.steps.refuse();
+            self.engine.ground.steps.refuse();
             self.engine.commits.close();
-            self.engine.raise(|alarm| alarm.is_closing = true);
+            self.engine.ground.alarms.raise(|alarm| alarm.is_closing = true);
             // Its threads may still write.
             std::mem::forget(take(&all));
         }

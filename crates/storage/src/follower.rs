@@ -16,17 +16,17 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tidefall_ground::graveyard::Watched;
+use tidefall_ground::manifest::State;
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::reached::Reached;
+use tidefall_ground::store::Disk;
+use tidefall_ground::wal::{LogTail, Replay};
 use tidefall_types::{Error, ObjectId, Result};
 
 use crate::engine::Engine;
-use crate::manifest::State;
-use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::Reached;
-use crate::read::LiveObject;
-use crate::recovery::{check_new, is_whole, load_tables, replay};
-use crate::store::Disk;
+use crate::recovery::{check_new, load_tables, replay};
 use crate::table::Table;
-use crate::wal::{LogTail, Replay};
 
 /// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
 /// directories, which a writer that does nothing else may do for half of them.
@@ -62,14 +62,7 @@ struct Replaced {
     id: ObjectId,
     name: String,
     /// Whoever still reads it.
-    reader: Weak<LiveObject>,
-}
-
-impl From<&Arc<LiveObject>> for Replaced {
-    fn from(object: &Arc<LiveObject>) -> Self {
-        let name = object.segment.name().to_owned();
-        Self { id: object.entry.id, name, reader: Arc::downgrade(object) }
-    }
+    reader: Weak<Watched>,
 }
 
 /// What tells a moment of a database from others: the version of its manifest, and the end of its log.
@@ -112,11 +105,11 @@ impl Follower {
                         let mut newest = manifest.clone();
                         newest.refresh().map(|_| newest.version())
                     };
-                    if tables.iter().all(|table| table.damage.is_none())
+                    if tables.iter().all(|table| table.damage().is_none())
                         || loads >= LOAD_TRIES
                         || newest()? == now.version
                     {
-                        *engine.manifest() = manifest;
+                        *engine.ground.manifest() = manifest;
                         seen.now = Some(now);
                         seen.show(engine, tables);
                         return Ok(true);
@@ -136,11 +129,11 @@ impl Follower {
 
     /// A manifest, and the log behind it, as they were at one moment.
     fn now(&self, engine: &Engine) -> Result<(ManifestLog<State>, Replay)> {
-        let reached = Reached::read(&*engine.io)?;
-        let mut manifest = engine.manifest().clone();
+        let reached = Reached::read(&*engine.ground.io)?;
+        let mut manifest = engine.ground.manifest().clone();
         manifest.refresh()?;
         if manifest.version() == 0
-            && let Err(error) = check_new(&*engine.io, &self.disk)
+            && let Err(error) = check_new(&*engine.ground.io, &self.disk)
         {
             // A writer may have begun meanwhile.
             manifest.refresh()?;
@@ -173,15 +166,15 @@ impl Follower {
 
 impl Seen {
     /// Shows tables in place of those before.
-    fn show(&mut self, engine: &Engine, tables: Vec<Arc<Table>>) {
-        let mut here = HashSet::new();
+    fn show(&mut self, engine: &Engine, tables: Vec<Table>) {
+        let mut here: HashSet<*const Watched> = HashSet::new();
         for table in &tables {
-            here.extend(table.live().objects.iter().map(Arc::as_ptr));
+            here.extend(table.shown().iter().map(|(_, _, reader)| reader.as_ptr()));
         }
         for table in engine.show_tables(tables) {
-            let live = table.live();
-            let gone = live.objects.iter().filter(|object| !here.contains(&Arc::as_ptr(object)));
-            self.gone.extend(gone.map(Replaced::from));
+            let gone = table.shown().into_iter();
+            let gone = gone.filter(|(_, _, reader)| !here.contains(&reader.as_ptr()));
+            self.gone.extend(gone.map(|(id, name, reader)| Replaced { id, name, reader }));
         }
         self.let_go(engine);
     }
@@ -196,16 +189,16 @@ impl Seen {
 /// Whether a table that is shown as damaged can be read: a file may have been put back.
 fn is_mended(engine: &Engine, state: &State) -> bool {
     let shown = engine.tables();
-    let mut damaged = shown.iter().filter(|table| table.damage.is_some());
-    damaged.any(|table| state.tables.get(&table.id).is_some_and(|stored| is_whole(engine, stored)))
+    let is_whole = |table: &Table| {
+        let stored = state.tables.get(&table.id());
+        stored.is_some_and(|stored| Table::is_whole(&engine.kinds, stored))
+    };
+    let mut damaged = shown.iter().filter(|table| table.damage().is_some());
+    damaged.any(is_whole)
 }
 
 /// What a manifest and the log behind it say.
-fn load(
-    engine: &Engine,
-    manifest: &ManifestLog<State>,
-    records: Replay,
-) -> Result<Vec<Arc<Table>>> {
+fn load(engine: &Engine, manifest: &ManifestLog<State>, records: Replay) -> Result<Vec<Table>> {
     let tables = load_tables(engine, manifest.state())?;
     replay(&tables, manifest.state(), records)?;
     Ok(tables)

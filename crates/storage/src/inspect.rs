@@ -1,48 +1,15 @@
 //! What a database holds, for people.
 
 use std::path::Path;
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use tidefall_types::{Result, TimeRange};
+use tidefall_ground::store::names;
+use tidefall_series::report::TableReport;
+use tidefall_types::{NS_PER_SECOND, Result};
 
 use crate::Db;
-use crate::manifest::Model;
-use crate::store::names;
-
-/// What a table holds in one model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelReport {
-    /// The model; [`Model::Kv`] counts run files here, memory is apart.
-    pub model: Model,
-    /// Its objects.
-    pub objects: u64,
-    /// Rows in them; a row that a later part replaces is counted twice until they are laid together.
-    pub rows: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// The first and the last time in them, if there is a row.
-    pub time: Option<TimeRange>,
-}
-
-/// What a table holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableReport {
-    /// The table's name.
-    pub name: String,
-    /// Its sensors.
-    pub sensors: u32,
-    /// Its fields.
-    pub fields: usize,
-    /// Rows in memory.
-    pub rows_in_memory: u64,
-    /// Bytes of rows in memory.
-    pub bytes_in_memory: u64,
-    /// Deletes that may still hide rows.
-    pub deletes: usize,
-    /// The models, in the order in which readings fall.
-    pub models: Vec<ModelReport>,
-}
+use crate::engine::Engine;
+use crate::table::Table;
 
 /// Figures about an open database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,35 +65,7 @@ impl Db {
     /// # Errors
     /// None at present; counts come from memory and the manifest.
     pub fn inspect(&self) -> Result<Vec<TableReport>> {
-        Ok(self
-            .engine()
-            .tables()
-            .iter()
-            .map(|table| {
-                let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
-                let live = table.live();
-                let report = |model: Model| {
-                    let objects = live.objects_of(model);
-                    let entries = || objects.iter().map(|object| &object.entry);
-                    ModelReport {
-                        model,
-                        objects: objects.len() as u64,
-                        rows: entries().map(|entry| entry.rows).sum(),
-                        bytes: entries().map(|entry| entry.bytes).sum(),
-                        time: entries().map(|entry| entry.time).reduce(|a, b| a.union(&b)),
-                    }
-                };
-                TableReport {
-                    name: table.schema().name.clone(),
-                    sensors,
-                    fields: table.schema().fields.len(),
-                    rows_in_memory: live.all_runs().map(|run| run.rows() as u64).sum(),
-                    bytes_in_memory: live.kv_bytes() as u64,
-                    deletes: live.deletes.len(),
-                    models: [Model::Kv, Model::Short, Model::Long].map(report).to_vec(),
-                }
-            })
-            .collect())
+        Ok(self.engine().tables().iter().map(Table::report).collect())
     }
 
     /// What storage has done since the database was opened, and how far it is behind.
@@ -138,11 +77,29 @@ impl Db {
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
         Stats {
-            kv_bytes: engine.kv_bytes() as u64,
-            retained_bytes: engine.retained_bytes() as u64,
-            memory_bytes: engine.options.memory_bytes as u64,
-            manifest_version: engine.manifest().version(),
+            kv_bytes: engine.ground.memory.rows.get() as u64,
+            retained_bytes: engine.ground.memory.retained_bytes() as u64,
+            memory_bytes: engine.ground.options.memory_bytes as u64,
+            manifest_version: engine.ground.manifest().version(),
             is_failed: engine.commits.failure().is_some(),
+        }
+    }
+}
+
+impl Engine {
+    /// What was done, and what is due.
+    pub(crate) fn work(&self) -> Work {
+        let (tables, ground) = (self.tables(), &self.ground);
+        let behind = tables.iter().filter_map(|table| table.behind_ns(ground.now_ns())).max();
+        let (delayed_writes, delayed) = ground.worked.delays();
+        Work {
+            flushed_bytes: ground.worked.flushed_bytes(),
+            rewritten_bytes: ground.worked.rewritten_bytes(),
+            delayed_writes,
+            delayed,
+            objects_to_compact: tables.iter().map(|it| it.backlog(&self.kinds) as u64).sum(),
+            replaced_objects: ground.graveyard.count() as u64,
+            behind: behind.map(|ns| Duration::from_secs((ns / NS_PER_SECOND) as u64)),
         }
     }
 }

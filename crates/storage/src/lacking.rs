@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arrow_array::ArrayRef;
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
+use tidefall_series::Table;
+use tidefall_series::ingest::sensors_of_rows;
 use tidefall_types::{
     Error, ErrorKind, FieldType, Result, RowError, TableId, TableSchema, WriteBatch,
 };
 
 use crate::Db;
 use crate::engine::Engine;
-use crate::ingest::sensors_of_rows;
-use crate::manifest::log::ManifestLog;
-use crate::manifest::{Edit, State};
-use crate::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
 use crate::retype::wider_types;
-use crate::table::Table;
+use crate::table::Table as AnyTable;
 use crate::write::{find_sensors, lacks_columns, refuse_repeats};
 
 impl Db {
@@ -36,7 +37,7 @@ impl Db {
         let mut schemas: HashMap<&str, TableSchema> = HashMap::new();
         // A malformed one is refused before it gets anything.
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
-            let table = engine.table(name).ok();
+            let table = engine.series_table(name).ok();
             let lacks = match (schemas.get(name), &table) {
                 (Some(schema), _) => lacks_columns(schema, batch),
                 (None, Some(table)) => lacks_columns(&table.schema(), batch),
@@ -90,7 +91,7 @@ impl Db {
     ) -> Result<Option<Arc<Table>>> {
         let engine = self.engine();
         let unknown = options.unknown;
-        let table = match engine.table(name) {
+        let table = match engine.series_table(name) {
             Ok(table) => Some(table),
             Err(error) if unknown == Unknown::Refuse => return Err(error),
             Err(_) => None,
@@ -134,7 +135,7 @@ impl Db {
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;
         making.commit()?;
-        let table = engine.table(name)?;
+        let table = engine.series_table(name)?;
         // Another write may have made the same columns of other types meanwhile.
         let is_wide = options.field_types == FieldTypes::Keep
             || wider_types(&table, &table.schema(), columns)?.is_empty();
@@ -231,7 +232,7 @@ struct Made {
 
 impl<'a> Making<'a> {
     fn begin(engine: &'a Engine) -> Self {
-        Self { engine, manifest: engine.manifest(), tables: BTreeMap::new() }
+        Self { engine, manifest: engine.ground.manifest(), tables: BTreeMap::new() }
     }
 
     /// Adds what a batch needs for the table that its write has found, or else for one that it makes.
@@ -240,7 +241,7 @@ impl<'a> Making<'a> {
             return add_columns_of(batch, &mut made.schema);
         }
         // Another write may have made it meanwhile.
-        let made = match table.or_else(|| self.engine.table(name).ok()) {
+        let made = match table.or_else(|| self.engine.series_table(name).ok()) {
             None => Made { table: None, schema: first_schema(name, batch)? },
             Some(table) => {
                 table.check_whole()?;
@@ -266,10 +267,10 @@ impl<'a> Making<'a> {
         }
         let edits: Vec<Edit> =
             self.tables.values().map(|made| Edit::PutTable(made.schema.clone())).collect();
-        self.engine.commit(&mut self.manifest, &edits)?;
+        self.engine.ground.commit(&mut self.manifest, &edits)?;
         for Made { table, schema } in self.tables.into_values() {
             let Some(table) = table else {
-                self.engine.show_table(Arc::new(Table::new(schema)));
+                self.engine.show_table(AnyTable::new(schema));
                 continue;
             };
             let tags = schema.tags.len();

@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tidefall_ground::failure::Failure;
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::reached::Reached;
+use tidefall_ground::options::DbOptions;
+use tidefall_ground::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo};
 use tidefall_types::{Error, Result, Seq};
 
 use crate::Db;
+use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
-use crate::ingest::commit::CommitQueue;
-use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::Reached;
-use crate::options::DbOptions;
-use crate::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo, SyncFailure};
 
 impl Db {
     /// Opens the database in `dir` as [`Db::open`] does. When it cannot be written from here, as another process writes it
@@ -73,7 +74,7 @@ impl Db {
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
         let manifest = (ManifestLog::unread(Arc::clone(&io)), Reached::default());
         // A reader writes nothing that could fail.
-        let commits = CommitQueue::new(Seq(0), SyncFailure::default());
+        let commits = CommitQueue::new(Seq(0), Failure::default());
         let engine = Arc::new(Engine::new(io, options, manifest, commits));
         let follower = Follower::new(disk, why.clone());
         follower.catch_up(&engine)?;

@@ -1,24 +1,19 @@
 //! From what lies on disk to an open database: the manifest's state, then the log behind it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::reached::Reached;
+use tidefall_ground::manifest::{State, TableState};
+use tidefall_ground::store::names::{self, Mark};
+use tidefall_ground::store::{ADVICE, Disk, ObjectIo, keep_aside};
+use tidefall_ground::wal::{Record, Replay};
+use tidefall_series::ingest::record::{RecordKind, split_table};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
-use crate::catalog::object::read_sensors;
-use crate::engine::{Engine, to_live};
-use crate::ingest::Prepared;
-use crate::ingest::commit::{self, Change, apply};
-use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors, split_table};
-use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::Reached;
-use crate::manifest::{State, TableState};
-use crate::read::Objects;
-use crate::rows::gather;
-use crate::store::names::{self, Mark};
-use crate::store::{ADVICE, Disk, ObjectIo, keep_aside};
+use crate::engine::Engine;
 use crate::table::Table;
-use crate::wal::{Record, Replay};
 
 /// A sequence number above all that a state knows.
 pub(crate) fn seq_behind(state: &State) -> Seq {
@@ -78,58 +73,23 @@ pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
 
 /// Makes tables of a state, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that tables of an
 /// earlier state have open are shared with them.
-pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Arc<Table>>> {
+pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Table>> {
     let load = |stored: &TableState| {
         let earlier = engine.table_by_id(stored.schema.id);
-        let earlier = earlier.map(|table| table.live().objects.clone()).unwrap_or_default();
-        let table = match load_table(engine, stored, &earlier) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                let name = &stored.schema.name;
-                tracing::error!(table = name, %error, "a table cannot be read");
-                Table::damaged(stored.schema.clone(), error.context(format_args!("table {name}")))
-            }
-            table => table?,
-        };
-        Ok(Arc::new(table))
+        Table::open(&engine.kinds, stored, earlier.as_ref())
     };
     state.tables.values().map(load).collect()
-}
-
-/// Whether what the manifest names of a table can be read as far as a table is made of it.
-pub(crate) fn is_whole(engine: &Engine, stored: &TableState) -> bool {
-    load_table(engine, stored, &Objects::default()).is_ok()
-}
-
-fn load_table(engine: &Engine, stored: &TableState, earlier: &Objects) -> Result<Table> {
-    let table = Table::new(stored.schema.clone());
-    {
-        let mut sensors = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-        for part in &stored.sensors {
-            read_sensors(&*engine.io, stored.schema.id, part, |frame| sensors.decode(frame))?;
-        }
-        sensors.add_tags(stored.schema.tags.len());
-    }
-    {
-        let mut live = table.live();
-        (live.objects, _) = earlier.following(&stored.objects, |entry| engine.live_object(entry));
-        let mut newest = table.newest();
-        for object in live.objects.iter() {
-            newest.take_all_within(&object.entry.time);
-        }
-        live.deletes = Arc::new(stored.tombstones.iter().map(to_live).collect::<Result<_>>()?);
-    }
-    Ok(table)
 }
 
 /// Deletes objects that the state does not name: a crash left them between being written and being
 /// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
 /// if the database had not been closed. When a commit that named them may be lost they are kept aside.
 pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> Result<()> {
-    engine.graveyard.bury(&state.replaced);
+    engine.ground.graveyard.bury(&state.replaced);
     engine.delete_replaced()?;
     let strays = strays(engine, state)?;
-    let mark = Mark::of(&engine.manifest());
-    let knows_all = engine.reached().knows_all_objects(mark);
+    let mark = Mark::of(&engine.ground.manifest());
+    let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {
         match keep_aside(disk, strays.iter().map(|(name, _)| name.clone())) {
             Ok(kept_in) => tracing::warn!(
@@ -141,7 +101,7 @@ pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> 
             Err(error) if error.kind() == ErrorKind::Full => {
                 tracing::warn!(%error, "objects that nothing names stay where they are");
                 let ids = strays.iter().filter_map(|(name, _)| names::parse_object(name));
-                ids.for_each(|id| engine.skip_objects(id));
+                ids.for_each(|id| engine.ground.skip_objects(id));
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -149,10 +109,10 @@ pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> 
     }
     for (name, bytes) in strays {
         tracing::info!(%name, bytes, "deleted an object that nothing names");
-        engine.io.delete(&name)?;
+        engine.ground.io.delete(&name)?;
     }
     if !knows_all {
-        engine.mark_reached(mark);
+        engine.ground.mark_reached(mark);
     }
     Ok(())
 }
@@ -161,9 +121,9 @@ pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> 
 pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)>> {
     let tables = state.tables.values();
     let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
-    let mut found = engine.io.list(names::OBJECTS_DIR)?;
+    let mut found = engine.ground.io.list(names::OBJECTS_DIR)?;
     found.retain(|(name, _)| {
-        let is_named = known.contains(name) || engine.graveyard.has(name);
+        let is_named = known.contains(name) || engine.ground.graveyard.has(name);
         names::parse_object(name).is_some() && !is_named
     });
     Ok(found)
@@ -173,9 +133,8 @@ pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)
 ///
 /// # Errors
 /// `Corrupt` when the log is damaged, or ends before it did when the database was closed.
-pub(crate) fn replay(tables: &[Arc<Table>], state: &State, records: Replay) -> Result<u64> {
-    let by_id: HashMap<TableId, &Arc<Table>> =
-        tables.iter().map(|table| (table.id, table)).collect();
+pub(crate) fn replay(tables: &[Table], state: &State, records: Replay) -> Result<u64> {
+    let by_id: HashMap<TableId, &Table> = tables.iter().map(|table| (table.id(), table)).collect();
     let mut rows = 0;
     let mut end = state.wal_from;
     for record in records {
@@ -189,10 +148,7 @@ pub(crate) fn replay(tables: &[Arc<Table>], state: &State, records: Replay) -> R
                 _ => error,
             })?;
     }
-    for table in tables {
-        let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner);
-        table.known.keep(sensors.count());
-    }
+    tables.iter().for_each(Table::replayed);
     if end < state.log_end {
         return Err(Error::corrupt(format!(
             "the log ends before record {end}, but had reached {} when the database was closed: \
@@ -219,85 +175,15 @@ pub(crate) fn check_table(state: &State, id: TableId) -> Result<()> {
     )))
 }
 
-fn replay_record(
-    tables: &HashMap<TableId, &Arc<Table>>,
-    state: &State,
-    record: Record,
-) -> Result<u64> {
+fn replay_record(tables: &HashMap<TableId, &Table>, state: &State, record: Record) -> Result<u64> {
     let Record { seq, kind, payload } = record;
     let kind = RecordKind::from_byte(kind)?;
     let (id, body) = split_table(&payload)?;
     check_table(state, id)?;
     // A table that is gone was dropped after this was written. Of one that is damaged the log keeps
     // what it holds.
-    let Some(table) = tables.get(&id).filter(|table| table.damage.is_none()) else { return Ok(0) };
-    match kind {
-        RecordKind::Sensors => take_sensors(table, body).map(|()| 0),
-        RecordKind::Delete => {
-            let stored = state.tables.get(&id);
-            let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {
-                // The rows before it must still not become one run with those behind it, which
-                // would count as written after it.
-                true => Change::Mark(commit::Mark::default()),
-                false => Change::Delete(to_live(&decode_delete(body)?)?),
-            };
-            apply(table, seq, change, None)?;
-            Ok(0)
-        }
-        RecordKind::Rows => take_rows(table, state.tables.get(&id), (seq, body)),
-        RecordKind::RowsWithSensors => {
-            let (sensors, rows) = split_sensors(body)?;
-            take_sensors(table, sensors)?;
-            take_rows(table, state.tables.get(&id), (seq, rows))
-        }
-    }
-}
-
-fn take_sensors(table: &Table, frame: &[u8]) -> Result<()> {
-    table.sensors.write().unwrap_or_else(PoisonError::into_inner).decode(frame)
-}
-
-fn take_rows(
-    table: &Table,
-    stored: Option<&TableState>,
-    (seq, frame): (Seq, &[u8]),
-) -> Result<u64> {
-    if stored.is_some_and(|stored| stored.has_drained(seq)) {
+    let Some(table) = tables.get(&id).filter(|table| table.damage().is_none()) else {
         return Ok(0);
-    }
-    let rows = decode_rows(&table.schema(), frame)?;
-    let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
-    if rows.sensor.iter().any(|sensor| *sensor >= count) {
-        return Err(Error::corrupt("a row belongs to a sensor that does not exist"));
-    }
-    let rows = match stored {
-        Some(stored) => not_drained(stored, seq, rows)?,
-        None => rows,
     };
-    let added = rows.time.len() as u64;
-    apply(table, seq, Change::Rows(rows), None)?;
-    Ok(added)
-}
-
-/// The rows that are still only in the log.
-fn not_drained(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared> {
-    let is_gone = |time: i64| stored.drained.iter().any(|drained| drained.covers(seq, time));
-    if !rows.time.iter().any(|&time| is_gone(time)) {
-        return Ok(rows);
-    }
-    pick_rows(&rows, |row| !is_gone(rows.time[row]))
-}
-
-/// The rows for which `keep` holds.
-pub(crate) fn pick_rows(rows: &Prepared, keep: impl Fn(usize) -> bool) -> Result<Prepared> {
-    let keep: Vec<u32> = (0..rows.time.len() as u32).filter(|&row| keep(row as usize)).collect();
-    let sensor: Vec<u32> = keep.iter().map(|&row| rows.sensor[row as usize]).collect();
-    let time: Vec<i64> = keep.iter().map(|&row| rows.time[row as usize]).collect();
-    let keep = arrow_array::UInt32Array::from(keep);
-    let fields = rows
-        .fields
-        .iter()
-        .map(|field| field.as_ref().map(|field| gather(field, &keep)).transpose())
-        .collect::<Result<_>>()?;
-    Ok(Prepared::new(sensor.into(), time.into(), fields))
+    table.replay(state.tables.get(&id), (seq, kind, body))
 }

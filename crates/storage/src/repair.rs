@@ -14,25 +14,29 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use tidefall_ground::failure::Failure;
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::reached::Reached;
+use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::options::DbOptions;
+use tidefall_ground::store::names::{self, Mark};
+use tidefall_ground::store::{
+    DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, keep_aside,
+};
+use tidefall_ground::wal::{Found, Gap, NewLog, Record, salvage};
+use tidefall_series::Table as SeriesTable;
+use tidefall_series::ingest::record::{
+    LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
+};
+use tidefall_series::read::LiveTombstone;
+use tidefall_series::replay::pick_rows;
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId, TimeRange};
 
 use crate::Db;
-use crate::engine::{Engine, to_live, to_stored};
-use crate::ingest::commit::CommitQueue;
-use crate::ingest::record::{
-    LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
-};
-use crate::manifest::log::ManifestLog;
-use crate::manifest::reached::Reached;
-use crate::manifest::{Edit, State};
-use crate::options::DbOptions;
-use crate::recovery::{check_new, check_table, load_tables, pick_rows, seq_behind, strays};
-use crate::store::names::{self, Mark};
-use crate::store::{
-    DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, SyncFailure, keep_aside,
-};
+use crate::commit::CommitQueue;
+use crate::engine::Engine;
+use crate::recovery::{check_new, check_table, load_tables, seq_behind, strays};
 use crate::table::Table;
-use crate::wal::{Found, Gap, NewLog, Record, salvage};
 
 /// What to do about damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +169,7 @@ impl Look {
             check_new(&*io, disk)?;
         }
         let state = Arc::clone(manifest.state());
-        let commits = CommitQueue::new(seq_behind(&state), SyncFailure::default());
+        let commits = CommitQueue::new(seq_behind(&state), Failure::default());
         let engine = Engine::new(io, options, (manifest, reached), commits);
         engine.show_tables(load_tables(&engine, &state)?);
         let sensors = state.tables.iter().map(|(id, table)| {
@@ -180,9 +184,9 @@ impl Look {
     /// Finds out whether the manifest has lost its newest files. Returns what is to be kept aside then: the objects
     /// that it does not name.
     fn manifest(&mut self) -> Result<Vec<String>> {
-        let version = self.engine.manifest().version();
-        let Some(loss) = self.engine.reached().loss(version) else { return Ok(Vec::new()) };
-        self.engine.graveyard.bury(&self.state.replaced);
+        let version = self.engine.ground.manifest().version();
+        let Some(loss) = self.engine.ground.reached().loss(version) else { return Ok(Vec::new()) };
+        self.engine.ground.graveyard.bury(&self.state.replaced);
         let strays = strays(&self.engine, &self.state)?;
         let (count, bytes) = (strays.len(), strays.iter().map(|(_, bytes)| bytes).sum::<u64>());
         self.lose(
@@ -257,7 +261,7 @@ impl Look {
         let (id, body) = split_table(&record.payload)?;
         check_table(&self.state, id)?;
         // Of a table that was dropped later.
-        let Some(table) = self.engine.table_by_id(id) else { return Ok(()) };
+        let Some(Table::Series(table)) = self.engine.table_by_id(id) else { return Ok(()) };
         let mut kept = match kind {
             _ if table.damage.is_some() => {
                 // The log keeps what it holds of a table that cannot be read.
@@ -292,15 +296,15 @@ impl Look {
     }
 
     fn delete(&self, table: TableId, json: &[u8]) -> Result<LogRecord> {
-        let mut delete = to_live(&decode_delete(json)?)?;
+        let mut delete = LiveTombstone::of_stored(&decode_delete(json)?)?;
         if let (Some(sensors), Some(names)) = (&mut delete.sensors, self.sensors.get(&table)) {
             // What is lost needs no delete.
             *sensors = Arc::new(sensors.iter().filter_map(|s| names.renamed(s)).collect());
         }
-        Ok(LogRecord::Delete(encode_delete(&to_stored(&delete)?)?))
+        Ok(LogRecord::Delete(encode_delete(&delete.to_stored()?)?))
     }
 
-    fn take_sensors(&mut self, table: &Table, frame: &[u8]) -> Result<()> {
+    fn take_sensors(&mut self, table: &SeriesTable, frame: &[u8]) -> Result<()> {
         let mut dictionary = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
         let renamed = dictionary.adopt(frame)?;
         self.sensors.entry(table.id).or_default().renamed.extend(renamed);
@@ -311,7 +315,7 @@ impl Look {
     fn sensors_before_rows<'a>(
         &mut self,
         place: &str,
-        table: &Table,
+        table: &SeriesTable,
         body: &'a [u8],
     ) -> Result<&'a [u8]> {
         let (sensors, rows) = split_sensors(body)?;
@@ -326,7 +330,7 @@ impl Look {
     }
 
     /// The rows whose sensors are known.
-    fn rows(&mut self, place: &str, table: &Table, frame: &[u8]) -> Result<LogRecord> {
+    fn rows(&mut self, place: &str, table: &SeriesTable, frame: &[u8]) -> Result<LogRecord> {
         let schema = table.schema();
         let rows = decode_rows(&schema, frame)
             .map_err(|error| error.context(format_args!("rows of table {}", schema.name)))?;
@@ -362,7 +366,7 @@ impl Look {
     /// [`Db::verify`].
     fn objects(&mut self) -> Result<Vec<LostObject>> {
         let mut lost = Vec::new();
-        for table in self.engine.tables() {
+        for Table::Series(table) in self.engine.tables() {
             if let Some(damage) = &table.damage {
                 let advice = "restore it from a copy, or drop the table";
                 self.report.left.push(Error::corrupt(format!("{damage}; {advice}")));
@@ -420,10 +424,10 @@ fn mend(
         look.log(&**disk, Some(&mut *log))?;
         edits.push(Edit::LogEnd(log.wal().next_seq()));
     }
-    look.engine.commit(&mut look.engine.manifest(), &edits)?;
-    let mark = Mark::of(&look.engine.manifest());
-    if look.engine.reached().loss(mark.version).is_some() {
-        look.engine.reached().put(&*look.engine.io, mark)?;
+    look.engine.ground.commit(&mut look.engine.ground.manifest(), &edits)?;
+    let mark = Mark::of(&look.engine.ground.manifest());
+    if look.engine.ground.reached().loss(mark.version).is_some() {
+        look.engine.ground.reached().put(&*look.engine.ground.io, mark)?;
         // What said that it had come further must not come back.
         disk.sync_dir(names::REACHED_DIR)?;
     }

@@ -13,22 +13,23 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
+use tidefall_ground::manifest::{Drained, Edit};
+use tidefall_ground::options::{Rewriting, Target};
+use tidefall_ground::panics::caught;
+use tidefall_ground::written::Written;
+use tidefall_series::Table;
+use tidefall_series::cascade::{Boundaries, Take, drain, retype};
+use tidefall_series::claims::Claim;
+use tidefall_series::ingest::{all_fit, recast, unknown_column};
+use tidefall_series::install::show;
+use tidefall_series::read::LiveObject;
 use tidefall_types::{
     ColumnKind, Error, FieldId, FieldType, ObjectId, Result, Seq, SeriesBatch, TableSchema,
     WriteBatch,
 };
 
 use crate::Db;
-use crate::cascade::{Boundaries, Take, drain, retype};
-use crate::claims::Claim;
 use crate::engine::Engine;
-use crate::ingest::{all_fit, recast, unknown_column};
-use crate::manifest::{Drained, Edit};
-use crate::options::{Rewriting, Target};
-use crate::panics::caught;
-use crate::read::LiveObject;
-use crate::table::Table;
-use crate::written::Written;
 
 /// Bytes of objects and of rows in memory that are written anew at most while a write waits for it. Tests, which run with
 /// assertions, have fewer.
@@ -51,7 +52,7 @@ impl Db {
         rewriting: Rewriting,
     ) -> Result<()> {
         let _step = self.begin()?;
-        let table = self.engine().table(table)?;
+        let table = self.engine().series_table(table)?;
         self.retype_fields(&table, rewriting, || changes(&table.schema(), types))
     }
 
@@ -60,7 +61,7 @@ impl Db {
     /// # Errors
     /// `NotFound` without the table or the field, `Io` and `Corrupt` from storage.
     pub fn is_field_empty(&self, table: &str, field: &str) -> Result<bool> {
-        let table = self.engine().table(table)?;
+        let table = self.engine().series_table(table)?;
         table.check_whole()?;
         let schema = table.schema();
         let place = schema.fields.iter().position(|other| other.name == field);
@@ -147,7 +148,7 @@ impl<'a> Retyping<'a> {
         }
         let before = table.schema();
         let after = changed(&before, &changes);
-        let (written, claims) = (engine.written(), Vec::new());
+        let (written, claims) = (engine.ground.written(), Vec::new());
         let (done, edits) = (BTreeSet::new(), Vec::new());
         Some(Self { engine, table, before, after, changes, written, claims, done, edits })
     }
@@ -230,8 +231,14 @@ impl<'a> Retyping<'a> {
         let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();
         let (from, to): (Vec<_>, Vec<_>) = (types(&self.before), types(&self.after));
         let convert = |place: usize, values: &ArrayRef| self.convert(place, values);
-        let edits =
-            retype(self.engine, self.table, (&from, &to), &objects, &self.written, &convert)?;
+        let edits = retype(
+            &self.engine.kinds.series,
+            self.table,
+            (&from, &to),
+            &objects,
+            &self.written,
+            &convert,
+        )?;
         self.edits.extend(edits);
         self.done.extend(objects.iter().map(|object| object.entry.id));
         Ok(Some(objects.iter().map(|object| object.entry.bytes).sum()))
@@ -248,8 +255,9 @@ impl<'a> Retyping<'a> {
         if self.table.live().is_dropped {
             return Err(Error::not_found(format!("table {} was dropped meanwhile", schema.name)));
         }
-        let boundaries = Boundaries::new(&schema.options, Target::ByAge, self.engine.now_ns());
-        drain(self.engine, self.table, &boundaries, Take::All)?;
+        let boundaries =
+            Boundaries::new(&schema.options, Target::ByAge, self.engine.ground.now_ns());
+        drain(&self.engine.kinds.series, self.table, &boundaries, Take::All)?;
         self.write_anew()?;
         // Nobody else has any, and none comes.
         match self.objects()?.is_empty() {
@@ -261,20 +269,20 @@ impl<'a> Retyping<'a> {
     /// Commits the new types with the new objects.
     fn install(self) -> Result<()> {
         let Self { engine, table, changes, written, mut edits, claims, .. } = self;
-        let _alone = engine.install_alone();
+        let _alone = engine.ground.install_alone();
         // Held until all is shown: whoever adds columns begins with the schema that is shown.
-        let mut manifest = engine.manifest();
+        let mut manifest = engine.ground.manifest();
         let schema = changed(&table.schema(), &changes);
         edits.push(Edit::PutTable(schema.clone()));
         if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
             edits.push(Edit::Drained(table.id, Drained::all(upto)));
         }
-        let (is_named, outcome) = engine.name(&mut manifest, &edits);
+        let (is_named, outcome) = engine.ground.name(&mut manifest, &edits);
         if is_named {
             written.hand_over();
         }
         outcome?;
-        engine.show(table, &manifest, |_| {
+        show(&engine.kinds.series, table, &manifest, |_| {
             *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
         });
         drop(claims);

@@ -1,381 +1,381 @@
-//! A table while the database is open.
+//! A table of any kind, and what the database asks of each.
+//!
+//! Whoever adds a kind adds it here, and then does what does not compile.
 
-use std::collections::HashSet;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
-use tidefall_types::{Error, Result, TableId, TableSchema};
+use tidefall_ground::Ground;
+use tidefall_ground::graveyard::Watched;
+use tidefall_ground::manifest::{Edit, TableState};
+use tidefall_ground::options::{CascadeReport, Target, VerifyReport};
+use tidefall_ground::wal::Wal;
+use tidefall_ground::written::Written;
+use tidefall_series::cascade::{Effort, Take, backlog, compact, compact_once, drop_old};
+use tidefall_series::change::apply;
+use tidefall_series::ingest::record::{LogRecord, RecordKind};
+use tidefall_series::open::open;
+use tidefall_series::read::Objects;
+use tidefall_series::replay::{replay, replayed};
+use tidefall_series::report::{TableReport, report};
+use tidefall_series::uncounted::Watch;
+use tidefall_series::{Context, install, upkeep, verify};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableSchema};
 
-use crate::catalog::SensorDictionary;
-use crate::claims::{Claim, Claims};
-use crate::failed::Failed;
-use crate::gate::Gate;
-use crate::kv::{Held, KvBytes, Newest, Run, Settling, is_sparse};
-use crate::manifest::Model;
-use crate::read::{Deletes, LiveObject, Objects, Sources};
+/// A table of any kind, while the database is open.
+#[derive(Debug, Clone)]
+pub(crate) enum Table {
+    Series(Arc<tidefall_series::Table>),
+}
 
-/// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
-/// this many rows is laid together in some tens of microseconds when a reader comes.
-const TAIL_ROWS: usize = 8192;
-
-/// Bytes after which rows of small writes are a run, too, as are larger writes at once: what is laid together again
-/// and again when a reader comes.
-const TAIL_BYTES: usize = 8 << 20;
-
-/// Runs of the tail that are looked through as they are before a write: to lay them together for each of many would
-/// take longer.
-const APART_MAX: usize = 64;
-
-/// A table while the database is open.
+/// What the tables of each kind have in common.
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) id: TableId,
-    pub(crate) schema: RwLock<Arc<TableSchema>>,
-    /// What writers pass.
-    pub(crate) gate: Arc<Gate>,
-    /// Held by whoever gives fields other types, who waits for all else while he does.
-    pub(crate) retyping: Mutex<()>,
-    pub(crate) sensors: RwLock<SensorDictionary>,
-    pub(crate) known: KnownSensors,
-    live: Mutex<Live>,
-    newest: Mutex<Newest>,
-    /// What the cascade could not read.
-    pub(crate) failed: Failed,
-    /// What is being written anew.
-    pub(crate) claims: Claims,
-    /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
-    /// are served, and this one can be dropped.
-    pub(crate) damage: Option<Error>,
+pub(crate) struct Kinds {
+    pub(crate) series: Context,
 }
 
-/// How many of a table's sensors storage knows. Those of a write that failed, or that is in memory only, are in the
-/// dictionary all the same.
-#[derive(Debug, Default)]
-pub(crate) struct KnownSensors {
-    /// Those below are in the log or in objects.
-    kept: AtomicU32,
-    /// Those below are kept, or a write was to bring them into the log.
-    sent: AtomicU32,
-}
+/// An object that a table shows, and whoever reads it.
+pub(crate) type Shown = (ObjectId, String, Weak<Watched>);
 
-impl KnownSensors {
-    /// Sensors below are in the log or in objects.
-    pub(crate) fn kept(&self) -> u32 {
-        self.kept.load(Ordering::Acquire)
+impl Kinds {
+    pub(crate) fn new(ground: &Arc<Ground>) -> Self {
+        Self { series: Context::new(Arc::clone(ground)) }
     }
 
-    /// Notes that sensors below are in the log or in objects.
-    pub(crate) fn keep(&self, upto: u32) {
-        self.kept.fetch_max(upto, Ordering::AcqRel);
-        self.sent.fetch_max(upto, Ordering::AcqRel);
+    /// Lets go of what is kept of objects that are gone.
+    pub(crate) fn forget(&self, is_gone: impl Fn(ObjectId) -> bool + Copy) {
+        self.series.caches.forget(is_gone);
     }
-
-    /// The sensors below `upto` that nobody has sent to the log; the caller does.
-    pub(crate) fn send(&self, upto: u32) -> Range<u32> {
-        let first = self.sent.fetch_max(upto, Ordering::AcqRel);
-        first..upto.max(first)
-    }
-}
-
-/// What readers see. Writes, deletes and the cascade change it, each in one step.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    /// Runs in the order of their writes.
-    pub(crate) runs: Vec<Arc<Run>>,
-    /// Small runs that will become one, behind `runs`.
-    tail: Vec<Arc<Run>>,
-    tail_rows: usize,
-    tail_bytes: usize,
-    pub(crate) objects: Objects,
-    pub(crate) deletes: Arc<Deletes>,
-    pub(crate) is_dropped: bool,
-    /// What is to be known of late rows.
-    pub(crate) settling: Settling,
-    /// Loads that have their place among the writes, or will have it soon, and whose rows are not to be seen as yet.
-    pub(crate) loads: usize,
-    held: Held,
-    /// Where each run counts for as long as somebody holds it; nowhere before the table is shown.
-    alive: Option<KvBytes>,
 }
 
 impl Table {
+    /// An empty one.
     pub(crate) fn new(schema: TableSchema) -> Self {
-        let mut sensors = SensorDictionary::default();
-        sensors.add_tags(schema.tags.len());
-        Self {
-            id: schema.id,
-            schema: RwLock::new(Arc::new(schema)),
-            gate: Arc::default(),
-            retyping: Mutex::default(),
-            sensors: RwLock::new(sensors),
-            known: KnownSensors::default(),
-            live: Mutex::new(Live::default()),
-            newest: Mutex::default(),
-            failed: Failed::default(),
-            claims: Claims::default(),
-            damage: None,
+        Self::Series(Arc::new(tidefall_series::Table::new(schema)))
+    }
+
+    /// One of what the manifest names, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that
+    /// an `earlier` one has open are shared with it.
+    ///
+    /// # Errors
+    /// `Io` and `Full` from the disk.
+    pub(crate) fn open(kinds: &Kinds, stored: &TableState, earlier: Option<&Self>) -> Result<Self> {
+        let earlier = match earlier {
+            Some(Self::Series(table)) => table.live().objects.clone(),
+            None => Objects::default(),
+        };
+        let table = match open(&kinds.series, stored, &earlier) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let name = &stored.schema.name;
+                tracing::error!(table = name, %error, "a table cannot be read");
+                let damage = error.context(format_args!("table {name}"));
+                tidefall_series::Table::damaged(stored.schema.clone(), damage)
+            }
+            table => table?,
+        };
+        Ok(Self::Series(Arc::new(table)))
+    }
+
+    /// Whether one can be opened of what the manifest names.
+    pub(crate) fn is_whole(kinds: &Kinds, stored: &TableState) -> bool {
+        open(&kinds.series, stored, &Objects::default()).is_ok()
+    }
+
+    pub(crate) fn id(&self) -> TableId {
+        match self {
+            Self::Series(table) => table.id,
         }
-    }
-
-    pub(crate) fn damaged(schema: TableSchema, damage: Error) -> Self {
-        Self { damage: Some(damage), ..Self::new(schema) }
-    }
-
-    /// Whether the table can be read and written.
-    pub(crate) fn check_whole(&self) -> Result<()> {
-        self.damage.clone().map_or(Ok(()), Err)
     }
 
     pub(crate) fn schema(&self) -> Arc<TableSchema> {
-        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The schema of a table that is not needed any more.
-    pub(crate) fn into_schema(self) -> TableSchema {
-        Arc::unwrap_or_clone(self.schema.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Locks what readers see, for a moment.
-    pub(crate) fn live(&self) -> MutexGuard<'_, Live> {
-        // Every change is made by calls that do not panic half-way.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks what tells whether rows are new, which is asked for each write in the order of writes.
-    pub(crate) fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Claims objects, all or none: none if somebody has one of them, or if it is not live any more.
-    pub(crate) fn claim(&self, objects: &[Arc<LiveObject>]) -> Option<Claim<'_>> {
-        self.claims.claim(objects, || self.live().objects.clone())
-    }
-
-    /// Everything that readers may see now.
-    pub(crate) fn sources(&self) -> Result<Sources> {
-        let mut live = self.live();
-        live.lay_tail_together()?;
-        Ok(live.sources())
-    }
-
-    /// Everything that readers may see now, and the schema that it has. Columns that come later are not in the rows.
-    pub(crate) fn sources_and_schema(&self) -> Result<(Sources, Arc<TableSchema>)> {
-        let mut live = self.live();
-        live.lay_tail_together()?;
-        // Fields get other types together with the rows.
-        Ok((live.sources(), self.schema()))
-    }
-
-    /// What readers may see now at the sensors and the times of some rows.
-    pub(crate) fn sources_near(&self, rows: &Run) -> Result<Sources> {
-        let mut live = self.live();
-        if live.tail.len() > APART_MAX {
-            live.lay_tail_together()?;
+        match self {
+            Self::Series(table) => table.schema(),
         }
-        let place = (&rows.sensors, &rows.range);
-        let settling = live.settling_if_seen();
-        let near = Sources::near(live.all_runs(), &live.objects, &live.deletes, place);
-        Ok(Sources { settling, ..near })
+    }
+
+    /// Why it cannot be read or written, if it cannot.
+    pub(crate) fn damage(&self) -> Option<&Error> {
+        match self {
+            Self::Series(table) => table.damage.as_ref(),
+        }
+    }
+
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        self.damage().cloned().map_or(Ok(()), Err)
+    }
+
+    /// The objects that it shows.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        match self {
+            Self::Series(table) => {
+                let objects = table.live().objects.clone();
+                objects
+                    .iter()
+                    .map(|object| {
+                        (object.entry.id, object.segment.name().to_owned(), object.reader())
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    // ---- the log ----
+
+    /// Applies a record of the log, of a table of which `stored` is in objects. Returns the number of rows.
+    ///
+    /// # Errors
+    /// `Corrupt` when the record is damaged.
+    pub(crate) fn replay(
+        &self,
+        stored: Option<&TableState>,
+        (seq, kind, body): (Seq, RecordKind, &[u8]),
+    ) -> Result<u64> {
+        match self {
+            Self::Series(table) => replay(table, stored, (seq, kind, body)),
+        }
+    }
+
+    /// Takes note that all records were applied.
+    pub(crate) fn replayed(&self) {
+        match self {
+            Self::Series(table) => replayed(table),
+        }
+    }
+
+    /// The first record of the log that it needs.
+    pub(crate) fn oldest_seq(&self) -> Option<Seq> {
+        match self {
+            Self::Series(table) => table.live().oldest_seq(),
+        }
+    }
+
+    /// Adds edits that make durable outside of the log what only that has beside rows.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn add_what_the_log_holds(
+        &self,
+        ground: &Ground,
+        edits: &mut Vec<Edit>,
+        written: &Written,
+    ) -> Result<()> {
+        match self {
+            Self::Series(table) => table.add_what_the_log_holds(ground, edits, written),
+        }
+    }
+
+    /// Takes note that such edits are in the manifest.
+    pub(crate) fn note_stored(&self, edits: &[Edit]) {
+        match self {
+            Self::Series(table) => table.note_sensors(edits),
+        }
+    }
+
+    // ---- memory, and what falls ----
+
+    /// Counts what it takes as a part of the memory of all.
+    pub(crate) fn count(&self, ground: &Ground) {
+        match self {
+            Self::Series(table) => {
+                table.live().count_into(&ground.memory.rows, &ground.memory.held);
+            }
+        }
+    }
+
+    /// The bytes of rows in memory that stay while others leave.
+    pub(crate) fn late_bytes(&self, kinds: &Kinds) -> usize {
+        match self {
+            Self::Series(table) => upkeep::late_bytes(&kinds.series, table),
+        }
+    }
+
+    /// Writes rows in memory to objects. Whoever calls holds the turn of flushes.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn flush(&self, kinds: &Kinds, take: Take) -> Result<CascadeReport> {
+        match self {
+            Self::Series(table) => upkeep::flush(&kinds.series, table, take),
+        }
+    }
+
+    /// Lets what is due fall. Whoever calls holds the turns of maintenance and compaction.
+    ///
+    /// # Errors
+    /// The first one of all steps.
+    pub(crate) fn cascade(
+        &self,
+        kinds: &Kinds,
+        target: Target,
+        effort: Effort,
+    ) -> Result<CascadeReport> {
+        match self {
+            Self::Series(table) => upkeep::cascade(&kinds.series, table, target, effort),
+        }
+    }
+
+    /// Tries again what could not be read: somebody asks for it.
+    pub(crate) fn forget_failures(&self) {
+        match self {
+            Self::Series(table) => table.failed.forget(),
+        }
+    }
+
+    /// Whether a step has done without objects that another one had since this was asked last.
+    pub(crate) fn take_refused(&self) -> bool {
+        match self {
+            Self::Series(table) => table.claims.take_refused(),
+        }
+    }
+
+    /// Lays together what has piled up. Whoever calls holds the turn of compaction.
+    ///
+    /// # Errors
+    /// The first one of all groups.
+    pub(crate) fn compact(&self, kinds: &Kinds) -> Result<CascadeReport> {
+        match self {
+            Self::Series(table) => compact(&kinds.series, table),
+        }
+    }
+
+    /// As [`Table::compact`], as much as is due at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn compact_once(&self, kinds: &Kinds) -> Result<CascadeReport> {
+        match self {
+            Self::Series(table) if table.live().is_dropped => Ok(CascadeReport::default()),
+            Self::Series(table) => compact_once(&kinds.series, table),
+        }
+    }
+
+    /// Drops what is too old as a whole, for which no room is needed.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(crate) fn drop_old(&self, kinds: &Kinds) -> Result<CascadeReport> {
+        match self {
+            Self::Series(table) => drop_old(&kinds.series, table),
+        }
+    }
+
+    /// Forgets deletes that hide nothing any more.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(crate) fn retire_deletes(&self, ground: &Ground) -> Result<()> {
+        match self {
+            Self::Series(table) => upkeep::retire_deletes(ground, table),
+        }
+    }
+
+    /// Lets go of all that it has: it is no table any more.
+    pub(crate) fn drop_all(&self, ground: &Ground) {
+        match self {
+            Self::Series(table) => install::forget(ground, table),
+        }
+    }
+
+    // ---- reports ----
+
+    /// Reads all of it. Damage is listed in the report.
+    pub(crate) fn verify(&self, ground: &Ground, found: &mut VerifyReport) {
+        match self {
+            Self::Series(table) => verify::verify(ground, table, found),
+        }
+    }
+
+    /// What it holds.
+    pub(crate) fn report(&self) -> TableReport {
+        match self {
+            Self::Series(table) => report(table),
+        }
+    }
+
+    /// How many objects could be laid together, and nobody does.
+    pub(crate) fn backlog(&self, kinds: &Kinds) -> usize {
+        match self {
+            Self::Series(table) => backlog(&kinds.series, table),
+        }
+    }
+
+    /// For how long something has been due; nothing where nothing is.
+    pub(crate) fn behind_ns(&self, now_ns: i64) -> Option<i64> {
+        match self {
+            Self::Series(table) => upkeep::behind_ns(table, now_ns),
+        }
     }
 }
 
-impl Live {
-    /// Adds rows behind all others.
-    pub(crate) fn push(&mut self, mut run: Run) -> Result<Arc<Run>> {
-        run.late.losses = self.settling.losses;
-        let run = Arc::new(run);
-        if self.is_dropped {
-            // The write was on its way when the table was dropped, and counts as one before that.
-            return Ok(run);
-        }
-        self.held.set(self.held.bytes() + run.size_bytes);
-        self.count(&run);
-        if run.rows() >= TAIL_ROWS / 2 || run.size_bytes >= TAIL_BYTES / 2 {
-            self.seal()?;
-            self.runs.push(Arc::clone(&run));
-            return Ok(run);
-        }
-        self.tail_rows += run.rows();
-        self.tail_bytes += run.size_bytes;
-        self.tail.push(Arc::clone(&run));
-        if self.tail_rows >= TAIL_ROWS || self.tail_bytes >= TAIL_BYTES {
-            self.seal()?;
-        }
-        Ok(run)
-    }
-
-    /// Makes the tail a run, so that what comes next is apart from it.
-    pub(crate) fn seal(&mut self) -> Result<()> {
-        self.lay_tail_together()?;
-        self.end_tail();
-        Ok(())
-    }
-
-    fn end_tail(&mut self) {
-        self.runs.append(&mut self.tail);
-        (self.tail_rows, self.tail_bytes) = (0, 0);
-    }
-
-    fn lay_tail_together(&mut self) -> Result<()> {
-        if self.tail.len() < 2 {
-            return Ok(());
-        }
-        let together = match is_sparse(&self.tail) {
-            true => None,
-            // They can be read as they are. An error here would keep a row from readers that is in the log.
-            false => Run::concat(&self.tail)
-                .inspect_err(|error| tracing::warn!(%error, "rows in memory stay apart"))
-                .ok(),
-        };
-        match together {
-            Some(run) => {
-                let apart: usize = self.tail.iter().map(|run| run.size_bytes).sum();
-                self.held.set(self.held.bytes() + run.size_bytes - apart);
-                self.count(&run);
-                self.tail = vec![Arc::new(run)];
-            }
-            None => self.end_tail(),
-        }
-        Ok(())
-    }
-
-    /// Everything that there is.
-    pub(crate) fn sources(&self) -> Sources {
-        Sources {
-            runs: self.all_runs().cloned().collect(),
-            objects: self.objects.clone(),
-            deletes: Arc::clone(&self.deletes),
-            settling: self.settling_if_seen(),
-        }
-    }
-
-    /// What is to be known of late rows, where all that was written and has not gone is to be seen.
-    fn settling_if_seen(&self) -> Option<Settling> {
-        (self.loads == 0).then(|| self.settling.clone())
-    }
-
-    /// All runs, the tail included.
-    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &Arc<Run>> {
-        self.runs.iter().chain(&self.tail)
-    }
-
-    /// Bytes of rows in memory.
-    pub(crate) fn kv_bytes(&self) -> usize {
-        self.held.bytes()
-    }
-
-    /// Counts the bytes again, after the runs were changed.
-    pub(crate) fn count_bytes(&mut self) {
-        let bytes = self.all_runs().map(|run| run.size_bytes).sum();
-        self.held.set(bytes);
-    }
-
-    /// Puts runs in the place of some others.
-    pub(crate) fn replace_runs(&mut self, taken: &[Arc<Run>], others: Vec<Arc<Run>>) {
-        let taken: HashSet<*const Run> = taken.iter().map(Arc::as_ptr).collect();
-        let is_taken = |run: &Arc<Run>| taken.contains(&Arc::as_ptr(run));
-        let position = self.runs.iter().position(is_taken).unwrap_or(0);
-        self.runs.retain(|run| !is_taken(run));
-        others.iter().for_each(|run| self.count(run));
-        self.runs.splice(position..position, others);
-    }
-
-    /// Makes its bytes a part of `sum`, and those of its runs a part of `alive` for as long as somebody holds them.
-    pub(crate) fn count_into(&mut self, sum: &KvBytes, alive: &KvBytes) {
-        self.held.move_to(sum);
-        self.alive = Some(alive.clone());
-        self.all_runs().for_each(|run| self.count(run));
-    }
-
-    fn count(&self, run: &Run) {
-        if let Some(alive) = &self.alive {
-            run.count_into(alive);
-        }
-    }
-
-    /// Lets go of all that it has, and takes nothing more. Returns the objects.
-    pub(crate) fn drop_all(&mut self) -> Objects {
-        self.is_dropped = true;
-        self.runs.clear();
-        self.tail.clear();
-        (self.tail_rows, self.tail_bytes) = (0, 0);
-        self.held.set(0);
-        std::mem::take(&mut self.objects)
-    }
-
-    /// The objects of a model.
-    pub(crate) fn objects_of(&self, model: Model) -> Vec<Arc<LiveObject>> {
-        self.objects.iter().filter(|object| object.entry.model == model).cloned().collect()
-    }
+/// A change of a table, as its kind makes it.
+pub(crate) enum Change {
+    Series {
+        table: Arc<tidefall_series::Table>,
+        change: tidefall_series::change::Change,
+        /// What the log on disk gets before the change is acknowledged; none for writes that are so from memory.
+        record: Option<LogRecord>,
+        /// Where rows that may take the place of others are kept for somebody who wants to count them.
+        watch: Option<Watch>,
+    },
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
+/// The sensors that the log knows of each table when the changes before are in it.
+pub(crate) type KnownToLog = HashMap<TableId, (Arc<tidefall_series::Table>, u32)>;
 
-    use arrow_array::{ArrayRef, Float64Array, StringArray};
-    use tidefall_types::Seq;
-
-    use super::*;
-    use crate::kv::GROWTH_MAX;
-
-    const FIELDS: usize = 1000;
-
-    fn run(seq: usize, field: usize) -> Run {
-        const ROWS: usize = 30;
-        let mut fields: Vec<Option<ArrayRef>> = vec![None; field + 1];
-        fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
-        let time = (0..ROWS as i64).collect();
-        Run::new((Seq(seq as u64), Seq(seq as u64)), vec![0; ROWS].into(), time, fields)
-    }
-
-    #[test]
-    fn runs_that_cannot_be_one_stay_apart_and_are_read() {
-        let mut live = Live::default();
-        live.push(run(0, 0)).unwrap();
-        // No column can hold both.
-        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"; 30]));
-        let time = (0..30).collect();
-        let other = Run::new((Seq(1), Seq(1)), vec![0; 30].into(), time, vec![Some(texts)]);
-        live.push(other).unwrap();
-        live.seal().unwrap();
-        assert_eq!(live.sources().runs.iter().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
-    }
-
-    #[test]
-    fn runs_of_different_fields_stay_apart() {
-        for (fields, runs) in [(1, 1), (2, 1), (FIELDS, FIELDS)] {
-            let mut live = Live::default();
-            let mut pushed_bytes = 0;
-            for seq in 0..FIELDS {
-                let run = run(seq, seq % fields);
-                pushed_bytes += run.size_bytes;
-                live.push(run).unwrap();
-            }
-            live.seal().unwrap();
-            assert!(live.runs.len() <= runs * FIELDS.div_ceil(TAIL_ROWS / 30), "{fields} fields");
-            assert!(live.kv_bytes() <= GROWTH_MAX * pushed_bytes, "{fields} fields");
-            assert_eq!(live.runs.iter().map(|run| run.rows()).sum::<usize>(), FIELDS * 30);
+impl Change {
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Series { change, .. } => change.size_bytes() + self.record_bytes(),
         }
     }
 
-    /// Each run was looked for in the list of those that go, while readers and writers waited.
-    #[test]
-    fn many_runs_are_replaced_in_a_moment() {
-        const RUNS: usize = 200_000;
-        let runs = |seqs: Range<usize>| seqs.map(|seq| Arc::new(run(seq, 0))).collect();
-        let mut live = Live { runs: runs(0..RUNS), ..Live::default() };
-        let taken = live.runs[RUNS / 4..RUNS / 4 * 3].to_vec();
-        let others: Vec<Arc<Run>> = runs(RUNS..RUNS + 2);
-        let start = Instant::now();
-        live.replace_runs(&taken, others);
-        let seconds = start.elapsed().as_secs_f64();
-        println!("{} of {RUNS} runs went in {seconds:.3} s", taken.len());
-        let seqs: Vec<usize> = live.runs.iter().map(|run| run.first_seq.0 as usize).collect();
-        let expected = (0..RUNS / 4).chain(RUNS..RUNS + 2).chain(RUNS / 4 * 3..RUNS);
-        assert!(seqs.into_iter().eq(expected));
-        // It takes some hundredths of a second, and took twelve seconds.
-        assert!(seconds < 2.0, "{seconds} s");
+    /// Bytes of its record.
+    pub(crate) fn record_bytes(&self) -> usize {
+        match self {
+            Self::Series { record, .. } => record.as_ref().map_or(0, LogRecord::size_bytes),
+        }
+    }
+
+    pub(crate) fn needs_log(&self) -> bool {
+        match self {
+            Self::Series { record, .. } => record.is_some(),
+        }
+    }
+
+    /// Makes its record one that the log can take, behind those of which it `known` what they bring.
+    ///
+    /// # Errors
+    /// `Limit` when the log cannot take as much at once; others can still be logged.
+    pub(crate) fn complete(&mut self, known: &mut KnownToLog) -> Result<()> {
+        match self {
+            Self::Series { table, record: Some(record), .. } => {
+                let place = known.entry(table.id);
+                let (_, known) = place.or_insert_with(|| (Arc::clone(table), table.known.kept()));
+                *known = record.complete(table, *known)?;
+                Ok(())
+            }
+            Self::Series { record: None, .. } => Ok(()),
+        }
+    }
+
+    /// Appends its record to the log.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn append(&mut self, wal: &mut Wal, seq: Seq) -> Result<()> {
+        match self {
+            Self::Series { table, record: Some(record), .. } => record.append(wal, seq, table.id),
+            Self::Series { record: None, .. } => Ok(()),
+        }
+    }
+
+    /// Makes the change visible, and returns the bytes that it added to memory.
+    ///
+    /// # Errors
+    /// When rows in memory cannot be laid together.
+    pub(crate) fn apply(self, seq: Seq) -> Result<usize> {
+        match self {
+            Self::Series { table, change, watch, .. } => apply(&table, seq, change, watch.as_ref()),
+        }
     }
 }

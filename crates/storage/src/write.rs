@@ -7,23 +7,25 @@ use std::sync::{Arc, OnceLock, PoisonError, mpsc};
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
+use tidefall_ground::gate::Pass;
+use tidefall_ground::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
+use tidefall_ground::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
+use tidefall_series::Table;
+use tidefall_series::cascade::{Loaded, load};
+use tidefall_series::change::Change as SeriesChange;
+use tidefall_series::ingest::record::LogRecord;
+use tidefall_series::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
+use tidefall_series::read::Repeats;
+use tidefall_series::rows::{SensorRows, size_bytes};
+use tidefall_series::uncounted::{Uncounted, Watch, rows_of};
 use tidefall_types::{
     Error, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
 };
 
 use crate::Db;
-use crate::cascade::Loaded;
-use crate::gate::Pass;
-use crate::ingest::commit::{Change, Commit, Done};
-use crate::ingest::record::LogRecord;
-use crate::ingest::{Prepared, coerce, order_series, refuse_long_tags, sensors_of_rows};
-use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
-use crate::read::Repeats;
+use crate::commit::{Commit, Done};
 use crate::retype::{columns_of, columns_of_series};
-use crate::rows::{SensorRows, size_bytes};
-use crate::table::Table;
-use crate::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
-use crate::uncounted::{Uncounted, Watch, rows_of};
+use crate::table::Change;
 
 /// Bytes of texts that come into memory at once: a small part of the least share that rows have there.
 const PART_TEXT_BYTES: usize = 2 * PIECE_TEXT_BYTES;
@@ -115,8 +117,9 @@ impl Db {
                 rows.put_in_order();
                 engine.unburden_log(&table, rows.upto())?;
                 let record = Some(LogRecord::of_rows(&table, &rows)?);
-                let change = Change::Rows(rows);
-                engine.commits.submit(Commit { table, change, record, watch, done })
+                let change = SeriesChange::Rows(rows);
+                let change = Change::Series { table, change, record, watch };
+                engine.commits.submit(Commit { change, done })
             }
         }
     }
@@ -175,10 +178,12 @@ impl Db {
             };
             let unlogged = Arc::clone(engine);
             engine.commits.submit(Commit {
-                table: Arc::clone(&table),
-                change: Change::Rows(part),
-                record: None,
-                watch: watch.clone(),
+                change: Change::Series {
+                    table: Arc::clone(&table),
+                    change: SeriesChange::Rows(part),
+                    record: None,
+                    watch: watch.clone(),
+                },
                 done: Box::new(move |outcome| {
                     // After the rows are visible, or a flush that misses them could clear it.
                     unlogged.has_unlogged.store(true, Ordering::Release);
@@ -201,7 +206,7 @@ impl Db {
             "table {}: a write with {bytes} bytes of texts is too large for the log, which takes up to {max} at once \
              with a memory budget of {} bytes; send it in parts",
             table.schema().name,
-            engine.options.memory_bytes
+            engine.ground.options.memory_bytes
         )))
     }
 
@@ -209,11 +214,13 @@ impl Db {
     /// manifest: then it may be called where a thread must not be held up.
     pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
         let engine = self.engine();
-        let is_known = || match engine.table(table) {
+        let is_known = || match engine.series_table(table) {
             Ok(table) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
             Err(_) => false,
         };
-        engine.is_free_for(held_bytes(batch)) && engine.commits.has_room() && is_known()
+        engine.ground.memory.is_free_for(held_bytes(batch))
+            && engine.commits.has_room()
+            && is_known()
     }
 
     /// Writes whole columns straight to objects, each reading to the model that owns its time:
@@ -271,7 +278,7 @@ impl Db {
             let series: Vec<_> = sensors.into_iter().zip(rows).collect();
             let times: Vec<_> =
                 series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
-            match crate::cascade::load(self.engine(), &table, &schema, series)? {
+            match self.load_series(&table, &schema, series)? {
                 Loaded::Shown(before) => break (before, of_its_own, times),
                 // Fields have got other types: the rows get them, too.
                 Loaded::Outdated => {}
@@ -287,6 +294,31 @@ impl Db {
     }
 
     // ---- steps of a write ----
+
+    fn load_series(
+        &self,
+        table: &Arc<Table>,
+        schema: &TableSchema,
+        series: Vec<(u32, SensorRows)>,
+    ) -> Result<Loaded> {
+        let take_place = |mark| {
+            let (send, receive) = mpsc::sync_channel(1);
+            self.engine().commits.submit(Commit {
+                change: Change::Series {
+                    table: Arc::clone(table),
+                    change: SeriesChange::Mark(mark),
+                    record: None,
+                    watch: None,
+                },
+                done: Box::new(move |outcome| {
+                    // The receiver waits below; it is gone only if this thread is.
+                    let _ = send.send(outcome);
+                }),
+            })?;
+            receive.recv().map_err(|_| Error::closed("the database was closed during a write"))?
+        };
+        load(&self.engine().kinds.series, table, schema, series, take_place)
+    }
 
     /// The batch without bad rows, and its fields as the table stores them.
     pub(crate) fn fit<'a>(
@@ -312,7 +344,7 @@ impl Db {
             let first = &bad[0];
             return Err(first.error.clone().context(format_args!("row {}", first.number())));
         }
-        let good = crate::ingest::without_rows(batch, bad)?;
+        let good = tidefall_series::ingest::without_rows(batch, bad)?;
         let fields = coerce(&schema, &good, &mut Vec::new())?;
         Ok((std::borrow::Cow::Owned(good), fields))
     }
@@ -417,7 +449,7 @@ fn check_series(
 
 fn tags_of(batch: &WriteBatch, row: usize) -> String {
     let tags = batch.tags.iter().filter_map(|tag| {
-        let value = crate::ingest::tag_value(tag, tag.keys[row])?;
+        let value = tidefall_series::ingest::tag_value(tag, tag.keys[row])?;
         Some(format!("{}={value:?}, ", tag.name))
     });
     tags.collect()
@@ -439,6 +471,6 @@ fn check_tags(schema: &TableSchema, batch: &WriteBatch) -> Result<()> {
             "table {}: {:?} is a field there, and a tag here",
             schema.name, tag.name
         ))),
-        Some(tag) => Err(crate::ingest::unknown_column(schema, &tag.name)),
+        Some(tag) => Err(tidefall_series::ingest::unknown_column(schema, &tag.name)),
     }
 }

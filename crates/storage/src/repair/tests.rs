@@ -1,11 +1,11 @@
 use arrow_array::{ArrayRef, Float64Array};
+use tidefall_ground::options::{Unknown, WriteOptions};
+use tidefall_ground::store::MemDisk;
+use tidefall_ground::wal::Wal;
+use tidefall_series::ingest::Prepared;
 use tidefall_types::{FieldColumn, TagColumn, WriteBatch};
 
 use super::*;
-use crate::ingest::Prepared;
-use crate::options::{Unknown, WriteOptions};
-use crate::store::MemDisk;
-use crate::wal::Wal;
 
 fn open(disk: &MemDisk) -> Result<Db> {
     Db::open_on(Arc::new(disk.clone()), DbOptions::default())
@@ -69,7 +69,7 @@ fn records_that_make_no_sense_are_given_up_and_the_others_kept() {
     }
     assert_eq!((report.records, report.rows), (4, 1 + 1 + 2 + 2));
     let db = open(&disk).unwrap();
-    let sources = db.engine().table("plant").unwrap().sources().unwrap();
+    let sources = db.engine().series_table("plant").unwrap().sources().unwrap();
     let mut times: Vec<i64> = sources.runs.iter().flat_map(|run| run.time.to_vec()).collect();
     times.sort_unstable();
     assert_eq!(times, [1, 100, 100, 100, 101, 102]);

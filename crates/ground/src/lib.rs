@@ -1,0 +1,29 @@
+//! The common ground: what every kind of table stands on while a database is open, and that knows none of them.
+//!
+//! From below: [`store`] (disks, objects, names), [`wal`] (the log), [`manifest`] (which objects make up the database), [`frames`]
+//! (checksummed parts of objects), caches, and the memory budget.
+
+pub mod alarms;
+pub mod cache;
+pub mod failure;
+pub mod frames;
+pub mod gate;
+pub mod graveyard;
+pub mod ground;
+pub mod held;
+pub mod manifest;
+pub mod memory;
+pub mod options;
+pub mod pace;
+pub mod panics;
+pub mod parallel;
+pub mod search;
+pub mod steps;
+pub mod store;
+pub mod texts;
+pub mod turns;
+pub mod wal;
+pub mod worked;
+pub mod written;
+
+pub use ground::Ground;

@@ -1,0 +1,8 @@
+//! Which objects make up the database: a numbered log of changes on storage.
+
+pub mod log;
+pub mod reached;
+mod state;
+
+pub use state::Model;
+pub use state::{Drained, Edit, GRAVE_NS, ObjectEntry, SensorObject, State, TableState, Tombstone};

@@ -1,0 +1,394 @@
+//! The state that the manifest records, and the edits that change it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableSchema, TimeRange};
+
+use super::log::{LogState, Writer, Writers};
+use crate::store::names;
+
+/// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
+/// read what it found when it opened it.
+pub const GRAVE_NS: i64 = 60 * NS_PER_SECOND;
+
+/// The storage model that an object belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Key-value: a run that outgrew the memory.
+    Kv,
+    /// Short columns: a part of one day.
+    Short,
+    /// Long columns: whole months.
+    Long,
+}
+
+impl Model {
+    /// Its name in messages and object names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kv => "kv",
+            Self::Short => "short",
+            Self::Long => "long",
+        }
+    }
+}
+
+/// A live segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectEntry {
+    /// Its id, from which its name is made.
+    pub id: ObjectId,
+    /// The model that it belongs to.
+    pub model: Model,
+    /// The latest write in it. Where two objects hold the same identity, the later one wins; the
+    /// writes of two objects that overlap in time never interleave.
+    pub last_seq: Seq,
+    /// The latest delete that was applied when it was written: what that and earlier ones hide is not in it.
+    #[serde(default)]
+    pub last_delete: Seq,
+    /// Whether none of its rows has the time of an earlier row of its sensor, wherever that is or was: rows of places that are so can
+    /// be counted without a look at each other.
+    #[serde(default)]
+    pub is_distinct: bool,
+    /// The first and the last time in it.
+    pub time: TimeRange,
+    /// The least sensor in it.
+    pub first_sensor: u32,
+    /// The greatest sensor in it.
+    pub last_sensor: u32,
+    /// Its rows.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl ObjectEntry {
+    /// The name of the object.
+    pub fn name(&self) -> String {
+        names::object(self.id, self.model.name())
+    }
+
+    /// Deletes up to here hide nothing in it.
+    pub fn deletes_upto(&self) -> Seq {
+        self.last_seq.max(self.last_delete)
+    }
+}
+
+/// A stored part of a table's sensors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SensorObject {
+    /// The object.
+    pub id: ObjectId,
+    /// The first sensor in it.
+    pub first: u32,
+    /// The sensors in it.
+    pub count: u32,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl SensorObject {
+    /// The name of the object.
+    pub fn name(&self) -> String {
+        names::object(self.id, names::SENSORS)
+    }
+}
+
+/// A delete that may still hide stored rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// Its place among the writes: it hides what was written before.
+    pub seq: Seq,
+    /// The times that it hides.
+    pub time: TimeRange,
+    /// The sensors that it hides, as a serialised bitmap in base 16; all sensors when absent.
+    pub sensors: Option<String>,
+}
+
+/// Rows that have left the memory for good: recovery passes them over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// Written up to here, ...
+    pub upto: Seq,
+    /// ... with times before this; [`i64::MAX`] for all times, ...
+    pub before_ns: i64,
+    /// ... and from this on; [`i64::MIN`] for all times.
+    #[serde(default = "all_times", skip_serializing_if = "is_all_times")]
+    pub from_ns: i64,
+}
+
+const fn all_times() -> i64 {
+    i64::MIN
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_all_times(from_ns: &i64) -> bool {
+    *from_ns == all_times()
+}
+
+impl Drained {
+    /// All rows that were written up to a place.
+    pub fn all(upto: Seq) -> Self {
+        Self { upto, before_ns: i64::MAX, from_ns: all_times() }
+    }
+
+    /// Whether rows of this time have been drained.
+    pub fn has_time(&self, time_ns: i64) -> bool {
+        self.from_ns <= time_ns && (self.before_ns == i64::MAX || time_ns < self.before_ns)
+    }
+
+    /// Whether rows of some of these times have been drained.
+    pub fn overlaps(&self, range: &TimeRange) -> bool {
+        let last_ns = if self.before_ns == i64::MAX { i64::MAX } else { self.before_ns - 1 };
+        range.overlaps(&TimeRange::new(self.from_ns, last_ns))
+    }
+
+    /// Whether a row has been drained.
+    pub fn covers(&self, seq: Seq, time_ns: i64) -> bool {
+        seq <= self.upto && self.has_time(time_ns)
+    }
+
+    /// Whether it says all that another one does.
+    fn covers_all_of(&self, other: &Self) -> bool {
+        other.upto <= self.upto
+            && other.before_ns <= self.before_ns
+            && self.from_ns <= other.from_ns
+    }
+}
+
+/// A table and what is stored of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableState {
+    /// Its schema.
+    pub schema: TableSchema,
+    /// Its segments.
+    pub objects: BTreeMap<ObjectId, ObjectEntry>,
+    /// Its sensors, in order.
+    pub sensors: Vec<SensorObject>,
+    /// Its deletes, in the order of the writes.
+    pub tombstones: Vec<Tombstone>,
+    /// What recovery passes over.
+    pub drained: Vec<Drained>,
+}
+
+impl TableState {
+    /// The names of all its objects.
+    pub fn object_names(&self) -> impl Iterator<Item = String> {
+        let segments = self.objects.values().map(ObjectEntry::name);
+        segments.chain(self.sensors.iter().map(SensorObject::name))
+    }
+
+    /// The sensors that are in objects.
+    pub fn sensor_count(&self) -> u32 {
+        self.sensors.last().map_or(0, |part| part.first + part.count)
+    }
+
+    /// Whether all rows of a write are in objects. Fields of theirs may have had other types.
+    pub fn has_drained(&self, seq: Seq) -> bool {
+        self.drained.iter().any(|drained| drained.covers_all_of(&Drained::all(seq)))
+    }
+
+    /// Whether a delete is recorded.
+    pub fn has_delete(&self, seq: Seq) -> bool {
+        self.place_of_delete(seq).is_ok()
+    }
+
+    fn place_of_delete(&self, seq: Seq) -> Result<usize, usize> {
+        self.tombstones.binary_search_by_key(&seq, |tombstone| tombstone.seq)
+    }
+}
+
+/// The database as the manifest knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The tables.
+    pub tables: BTreeMap<TableId, TableState>,
+    /// Ids below are taken.
+    pub next_table: u32,
+    /// Ids below are taken.
+    pub next_object: u64,
+    /// Everything written before is in objects: the log is needed only from here on.
+    pub wal_from: Seq,
+    /// The log reached up to here when the database was last closed in order: if it ends before, a
+    /// file of it is missing.
+    #[serde(default)]
+    pub log_end: Seq,
+    /// When objects were last replaced: nanoseconds since 1970 UTC.
+    #[serde(default)]
+    pub at_ns: i64,
+    /// The names of objects that are not live any more, and since when; those of the last minute.
+    #[serde(default)]
+    pub replaced: BTreeMap<String, i64>,
+    /// Who made which versions.
+    #[serde(default)]
+    pub writers: Writers,
+}
+
+/// A change of the state. Several are committed together, all or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edit {
+    /// A table is created, or gets another schema.
+    PutTable(TableSchema),
+    /// A table is gone with all that it held.
+    DropTable(TableId),
+    /// A segment is live from now on.
+    AddObject(TableId, ObjectEntry),
+    /// A segment is not live any more.
+    RemoveObject(TableId, ObjectId),
+    /// A part of a table's sensors is stored.
+    AddSensors(TableId, SensorObject),
+    /// A table's sensors are stored in one object instead of many.
+    ReplaceSensors(TableId, SensorObject),
+    /// Rows were deleted.
+    AddTombstone(TableId, Tombstone),
+    /// A delete hides nothing any more.
+    RemoveTombstone(TableId, Seq),
+    /// Rows left the memory.
+    Drained(TableId, Drained),
+    /// The log is needed only from here on.
+    WalFrom(Seq),
+    /// The log reaches up to here.
+    LogEnd(Seq),
+    /// A process begins to write the manifest.
+    Begun(Writer),
+    /// The time of the edits behind it in the same commit, if one of them replaces objects: nanoseconds since
+    /// 1970 UTC.
+    At(i64),
+}
+
+impl Edit {
+    /// Whether an object is named that was not before.
+    pub fn names_new_object(&self) -> bool {
+        matches!(self, Self::AddObject(..) | Self::AddSensors(..) | Self::ReplaceSensors(..))
+    }
+
+    /// Whether objects may not be live any more after it.
+    pub fn replaces_objects(&self) -> bool {
+        matches!(self, Self::DropTable(_) | Self::RemoveObject(..) | Self::ReplaceSensors(..))
+    }
+}
+
+impl LogState for State {
+    type Edit = Edit;
+
+    fn apply(&mut self, edit: &Edit) {
+        Self::apply(self, edit);
+    }
+
+    fn begun_by(writer: Writer) -> Edit {
+        Edit::Begun(writer)
+    }
+
+    fn writers(&self) -> &Writers {
+        &self.writers
+    }
+}
+
+impl State {
+    /// Whether records of the log mean to this state what they mean to an earlier one, none of those that
+    /// it needed is gone, and nothing came to objects that the log does not have: who reads a record must see what was
+    /// written before it.
+    pub fn reads_log_as(&self, earlier: &Self) -> bool {
+        // Rows in the log may be of sensors that are only in objects.
+        self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
+    }
+
+    /// What records of the log depend on, and up to where writes are in objects.
+    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Drained])> {
+        self.tables.values().map(|table| {
+            let last_seq = table.objects.values().map(|entry| entry.last_seq).max();
+            (&table.schema, table.sensor_count(), last_seq, &table.drained[..])
+        })
+    }
+
+    /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while
+    /// its readings fall.
+    pub fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::PutTable(schema) => self.put_table(schema),
+            Edit::DropTable(table) => {
+                let dropped = self.tables.remove(table);
+                self.bury(dropped.iter().flat_map(TableState::object_names));
+            }
+            Edit::AddObject(table, entry) => {
+                self.next_object = self.next_object.max(entry.id.0 + 1);
+                self.with(*table, |state| {
+                    state.objects.insert(entry.id, entry.clone());
+                });
+            }
+            Edit::RemoveObject(table, id) => {
+                let table = self.tables.get_mut(table);
+                let removed = table.and_then(|state| state.objects.remove(id));
+                self.bury(removed.iter().map(ObjectEntry::name));
+            }
+            Edit::AddSensors(table, part) => {
+                self.next_object = self.next_object.max(part.id.0 + 1);
+                self.with(*table, |state| state.sensors.push(part.clone()));
+            }
+            Edit::ReplaceSensors(table, part) => {
+                self.next_object = self.next_object.max(part.id.0 + 1);
+                let mut replaced = Vec::new();
+                self.with(*table, |state| {
+                    replaced = std::mem::replace(&mut state.sensors, vec![part.clone()]);
+                });
+                self.bury(replaced.iter().map(SensorObject::name));
+            }
+            Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
+                if let Err(place) = state.place_of_delete(tombstone.seq) {
+                    state.tombstones.insert(place, tombstone.clone());
+                }
+            }),
+            Edit::RemoveTombstone(table, seq) => self.with(*table, |state| {
+                if let Ok(place) = state.place_of_delete(*seq) {
+                    state.tombstones.remove(place);
+                }
+            }),
+            Edit::Drained(table, drained) => self.with(*table, |state| {
+                state.drained.retain(|other| !drained.covers_all_of(other));
+                state.drained.push(*drained);
+            }),
+            Edit::LogEnd(seq) => self.log_end = *seq,
+            Edit::Begun(writer) => self.writers.add(*writer),
+            Edit::At(now_ns) => {
+                self.at_ns = *now_ns;
+                self.replaced.retain(|_, since_ns| {
+                    // The clock may have been set back.
+                    *since_ns = (*since_ns).min(*now_ns);
+                    now_ns.saturating_sub(*since_ns) < GRAVE_NS
+                });
+            }
+            Edit::WalFrom(seq) => {
+                self.wal_from = *seq;
+                for table in self.tables.values_mut() {
+                    table.drained.retain(|drained| drained.upto >= *seq);
+                }
+            }
+        }
+    }
+
+    fn put_table(&mut self, schema: &TableSchema) {
+        self.next_table = self.next_table.max(schema.id.0 + 1);
+        let state = self.tables.entry(schema.id).or_insert_with(|| TableState {
+            schema: schema.clone(),
+            objects: BTreeMap::new(),
+            sensors: Vec::new(),
+            tombstones: Vec::new(),
+            drained: Vec::new(),
+        });
+        state.schema = schema.clone();
+    }
+
+    fn bury(&mut self, names: impl Iterator<Item = String>) {
+        let at_ns = self.at_ns;
+        self.replaced.extend(names.map(|name| (name, at_ns)));
+    }
+
+    fn with(&mut self, table: TableId, change: impl FnOnce(&mut TableState)) {
+        if let Some(state) = self.tables.get_mut(&table) {
+            change(state);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Every name of a file, object or directory inside a database.
+
+use tidefall_types::ObjectId;
+
+/// The file whose lock the one writer of a database holds.
+pub const LOCK: &str = "LOCK";
+/// The file that readers of a database lock together.
+pub const READERS: &str = "READERS";
+/// The directory of the log.
+pub const WAL_DIR: &str = "wal";
+/// The directory of the manifest.
+pub const MANIFEST_DIR: &str = "manifest";
+/// How the names of objects of sensors end.
+pub const SENSORS: &str = "sensors";
+/// The directory of everything that the manifest names.
+pub const OBJECTS_DIR: &str = "objects";
+/// The directory of what says which version the manifest had reached.
+pub const REACHED_DIR: &str = "reached";
+/// The directory of files that a repair has replaced, and of objects that may be of a manifest that is lost.
+pub const DAMAGED_DIR: &str = "damaged";
+/// How the names of files end that are not finished.
+pub const TEMP_SUFFIX: &str = ".tmp";
+
+const WAL_SUFFIX: &str = ".log";
+const DELTA_SUFFIX: &str = ".delta";
+const CHECKPOINT_SUFFIX: &str = ".checkpoint";
+
+/// How far the manifest has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// Its version.
+    pub version: u64,
+    /// The number that the next object gets.
+    pub next_object: u64,
+}
+
+/// The log file with this number; files are numbered from 1 without gaps.
+pub fn wal_file(number: u64) -> String {
+    format!("{WAL_DIR}/{number:016}{WAL_SUFFIX}")
+}
+
+/// The number in the name of a log file.
+pub fn parse_wal_file(name: &str) -> Option<u64> {
+    parse_number(name, WAL_DIR, WAL_SUFFIX)
+}
+
+/// The manifest object that leads from `version - 1` to `version`.
+pub fn manifest_delta(version: u64) -> String {
+    format!("{MANIFEST_DIR}/{version:020}{DELTA_SUFFIX}")
+}
+
+/// The version in the name of a manifest delta.
+pub fn parse_manifest_delta(name: &str) -> Option<u64> {
+    parse_number(name, MANIFEST_DIR, DELTA_SUFFIX)
+}
+
+/// The manifest object that holds the whole state at `version`.
+pub fn manifest_checkpoint(version: u64) -> String {
+    format!("{MANIFEST_DIR}/{version:020}{CHECKPOINT_SUFFIX}")
+}
+
+/// The version in the name of a manifest checkpoint.
+pub fn parse_manifest_checkpoint(name: &str) -> Option<u64> {
+    parse_number(name, MANIFEST_DIR, CHECKPOINT_SUFFIX)
+}
+
+/// The empty file that says how far the manifest had come.
+pub fn reached(mark: Mark) -> String {
+    format!("{REACHED_DIR}/{:020}.{:016}", mark.version, mark.next_object)
+}
+
+/// How far the manifest had come, from the name of such a file.
+pub fn parse_reached(name: &str) -> Option<Mark> {
+    let (version, next_object) =
+        name.strip_prefix(REACHED_DIR)?.strip_prefix('/')?.split_once('.')?;
+    Some(Mark { version: parse_digits(version)?, next_object: parse_digits(next_object)? })
+}
+
+/// An object of data; `extension` tells a person what is inside.
+pub fn object(id: ObjectId, extension: &str) -> String {
+    format!("{OBJECTS_DIR}/{:016}.{extension}", id.0)
+}
+
+/// The id in the name of an object of data.
+pub fn parse_object(name: &str) -> Option<ObjectId> {
+    let (stem, _) = name.strip_prefix(OBJECTS_DIR)?.strip_prefix('/')?.split_once('.')?;
+    parse_digits(stem).map(ObjectId)
+}
+
+/// Where a repair keeps what it has replaced, with the names that it had; repairs are numbered from 1.
+pub fn damaged_dir(number: u64) -> String {
+    format!("{DAMAGED_DIR}/{number}")
+}
+
+/// The number of the repair that made a directory.
+pub fn parse_damaged_dir(name: &str) -> Option<u64> {
+    parse_digits(name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?)
+}
+
+/// The directory part of a name; empty for names at the top.
+pub fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+fn parse_number(name: &str, dir: &str, suffix: &str) -> Option<u64> {
+    parse_digits(name.strip_prefix(dir)?.strip_prefix('/')?.strip_suffix(suffix)?)
+}
+
+fn parse_digits(text: &str) -> Option<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive_their_names() {
+        for number in [0, 1, 9_999_999_999_999_999, u64::MAX] {
+            assert_eq!(parse_wal_file(&wal_file(number)), Some(number));
+            assert_eq!(parse_manifest_delta(&manifest_delta(number)), Some(number));
+            assert_eq!(parse_manifest_checkpoint(&manifest_checkpoint(number)), Some(number));
+            let mark = Mark { version: number, next_object: number / 2 };
+            assert_eq!(parse_reached(&reached(mark)), Some(mark));
+            assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
+            assert_eq!(parse_object(&object(ObjectId(number), "run")), Some(ObjectId(number)));
+        }
+        assert_eq!(parse_manifest_delta(&manifest_checkpoint(1)), None);
+        for name in ["wal/.log", "wal/+1.log", "wal/1.log.3.tmp", "log", "wal1.log"] {
+            assert_eq!(parse_wal_file(name), None, "{name}");
+        }
+    }
+}

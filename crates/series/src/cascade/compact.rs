@@ -1,0 +1,207 @@
+//! Laying objects together while new ones come: run files, and parts of a day.
+//!
+//! Objects of similar size, one written behind the other, become one, as soon as there are [`FAN_IN`] of them. Sizes are
+//! told apart by factors of as many, so that what comes of it is of the next size: a row is written anew at most once for each
+//! factor of eight between what leaves memory at once and [`LARGE_BYTES`], beyond which objects stay as they are. Of each size fewer than
+//! [`FAN_IN`] are left, whatever came, and a merge takes seconds at most.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidefall_ground::manifest::Model;
+use tidefall_ground::options::{CascadeReport, Target};
+use tidefall_types::{Result, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::failed::{Outcome, write_group};
+use super::kv_to_short::{by_day, is_of_age, move_aged, whole_days};
+use super::rewrite::rewrite;
+use crate::context::Context;
+use crate::read::LiveObject;
+use crate::table::Table;
+
+/// Objects of one size that become one.
+const FAN_IN: usize = 8;
+/// When more have piled up, so many of them become one, and more only if [`FAN_IN`] of one size are not among them.
+const INPUTS_MAX: usize = 4 * FAN_IN;
+/// Run files of rows that came late, or have come of age, fall by the clock, or when there are so many of them.
+const AGED_MAX: usize = 2 * FAN_IN;
+/// Objects of so many bytes, or of the size that begins with it, stay as they are until they come of age.
+const LARGE_BYTES: u64 = 128 << 20;
+
+/// Lays together what has piled up, one group of objects after the other. Whoever calls holds [`Engine::compact`].
+///
+/// # Errors
+/// The first error; groups that can be read are laid together all the same.
+pub fn compact(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
+    let mut all = CascadeReport::default();
+    loop {
+        context.ground.steps.check()?;
+        let done = compact_once(context, table)?;
+        if done.steps == 0 {
+            return Ok(all);
+        }
+        all += done;
+    }
+}
+
+/// Lays one group of run files together, and one of each day.
+///
+/// # Errors
+/// As [`compact`].
+pub fn compact_once(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
+    let mut outcome = Outcome::default();
+    let boundaries =
+        Boundaries::new(&table.schema().options, Target::ByAge, context.ground.now_ns());
+    if aged(table, &boundaries) >= AGED_MAX {
+        move_aged(context, table, &boundaries, &mut outcome)?;
+    }
+    for (model, stretches) in neighbours(table, &boundaries) {
+        let steps = outcome.steps();
+        for mut rest in stretches.iter().map(Vec::as_slice) {
+            // One that must not become one, as something lies between, keeps no other from it.
+            while outcome.steps() == steps
+                && let Some(due) = due(rest, |object| object.entry.bytes)
+            {
+                outcome.check(context.ground.steps.check())?;
+                let (group, behind) = (&rest[due.clone()], &rest[due.end..]);
+                write_group(table, group, &mut outcome, &|part| part.len() > 1, &|part| {
+                    rewrite(context, table, part, &[(model, span(model, part))])
+                })?;
+                rest = behind;
+            }
+        }
+    }
+    outcome.end()
+}
+
+/// How many objects of a table could be laid together, and nobody does.
+pub fn backlog(context: &Context, table: &Arc<Table>) -> usize {
+    let boundaries =
+        Boundaries::new(&table.schema().options, Target::ByAge, context.ground.now_ns());
+    let stretches = neighbours(table, &boundaries).into_iter().flat_map(|(_, stretches)| stretches);
+    let objects = stretches.map(|stretch| {
+        let (mut rest, mut objects) = (&stretch[..], 0);
+        while let Some(due) = due(rest, |object| object.entry.bytes) {
+            objects += due.len();
+            rest = &rest[due.end..];
+        }
+        objects
+    });
+    objects.sum()
+}
+
+/// Objects among which neighbours may become one: stretches of run files, and of the parts of each day, in the order of their writes.
+fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc<LiveObject>>>)> {
+    let (mut runs, short) = {
+        let live = table.live();
+        (live.objects_of(Model::Kv), live.objects_of(Model::Short))
+    };
+    // Others have them, or cannot read them, or they fall soon.
+    let is_free = |object: &Arc<LiveObject>| {
+        let falls = is_of_age(object, boundaries);
+        !falls && !table.claims.has(object) && !table.failed.has(object)
+    };
+    // Files of late rows lie between all others, and have none of their times.
+    runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);
+    let of_runs = std::iter::once((Model::Kv, runs));
+    let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
+    let stretches = all.map(|(model, mut objects)| {
+        objects.sort_by_key(|object| (object.entry.last_seq, object.entry.id));
+        (model, objects.split(|object| !is_free(object)).map(<[_]>::to_vec).collect())
+    });
+    stretches.collect()
+}
+
+/// How many run files have come of age that somebody may move.
+fn aged(table: &Table, boundaries: &Boundaries) -> usize {
+    let runs = table.live().objects_of(Model::Kv);
+    let is_due = |object: &&Arc<LiveObject>| {
+        is_of_age(object, boundaries) && !table.claims.has(object) && !table.failed.has(object)
+    };
+    runs.iter().filter(is_due).count()
+}
+
+fn span(model: Model, part: &[Arc<LiveObject>]) -> TimeRange {
+    let times = part.iter().map(|object| object.entry.time);
+    let time = times.reduce(|all, more| all.union(&more)).unwrap_or(TimeRange::new(0, -1));
+    if model == Model::Short { whole_days(&time) } else { time }
+}
+
+/// Those of some objects, in the order of their writes, that shall become one: neighbours of one size and what lies between them, which is
+/// smaller.
+fn due<T>(objects: &[T], bytes: impl Fn(&T) -> u64) -> Option<Range<usize>> {
+    let sizes: Vec<u32> = objects.iter().map(|object| size(bytes(object))).collect();
+    (0..size(LARGE_BYTES)).find_map(|size| {
+        let mut stretch = 0..0;
+        let mut count = 0;
+        for (at, other) in sizes.iter().enumerate() {
+            if *other > size {
+                if count >= FAN_IN {
+                    break;
+                }
+                (stretch, count) = (at + 1..at + 1, 0);
+                continue;
+            }
+            stretch.end = at + 1;
+            count += usize::from(*other == size);
+            if count >= FAN_IN && stretch.len() >= INPUTS_MAX {
+                break;
+            }
+        }
+        (count >= FAN_IN).then_some(stretch)
+    })
+}
+
+/// The factors of [`FAN_IN`] in a number of bytes.
+const fn size(bytes: u64) -> u32 {
+    match bytes.checked_ilog(FAN_IN as u64) {
+        Some(size) => size,
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Whatever comes, few objects are left, each byte is written few times, and large objects stay.
+    #[test]
+    fn few_objects_are_left_and_little_is_written() {
+        for seed in 0..20 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let most: u64 = 8_u64.pow(rng.random_range(2..9));
+            let (mut objects, mut came, mut written) = (Vec::new(), 0, 0);
+            for _ in 0..5_000 {
+                let bytes = rng.random_range(most / 4..=most);
+                came += bytes;
+                objects.push(bytes);
+                while let Some(due) = due(&objects, |bytes| *bytes) {
+                    assert!(due.len() >= FAN_IN);
+                    let all: u64 = objects[due.clone()].iter().sum();
+                    assert!(objects[due.clone()].iter().all(|bytes| *bytes < LARGE_BYTES));
+                    written += all;
+                    objects.splice(due, [all]);
+                }
+            }
+            assert_eq!(objects.iter().sum::<u64>(), came);
+            let large = objects.iter().filter(|bytes| size(**bytes) >= size(LARGE_BYTES)).count();
+            let sizes = (size(LARGE_BYTES) - size(most / 4)) as usize;
+            assert!(objects.len() - large <= (sizes + 1) * FAN_IN, "{objects:?}");
+            assert!(written <= came * sizes as u64, "{written} of {came}, {sizes} sizes");
+        }
+    }
+
+    #[test]
+    fn one_that_is_larger_is_not_written_for_a_few_small_ones() {
+        let due = |objects: &[u64]| due(objects, |bytes| *bytes);
+        assert_eq!(due(&[1000, 1, 1, 1, 1, 1, 1, 1]), None);
+        assert_eq!(due(&[1000, 1, 1, 1, 1, 1, 1, 1, 1]), Some(1..9));
+        assert_eq!(due(&[1000, 1000, 1000, 1000, 1, 1000, 1000, 1000, 1000]), Some(0..9));
+        assert_eq!(due(&[1; 100]), Some(0..INPUTS_MAX));
+        assert_eq!(due(&[LARGE_BYTES; 100]), None);
+    }
+}

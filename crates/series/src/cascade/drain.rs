@@ -1,0 +1,246 @@
+//! From memory to objects: the step that empties the key-value model's memory and lets the log be
+//! cut.
+
+use std::sync::Arc;
+
+use tidefall_ground::manifest::{Drained, Edit, Model};
+use tidefall_ground::memory::Memory;
+use tidefall_ground::options::CascadeReport;
+use tidefall_types::{FieldType, Result, Seq, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::series::{days_of, extent, write_series};
+use crate::context::Context;
+use crate::install::install;
+use crate::kv::{Run, SortedRuns, Together, dense_runs, sort_runs};
+use crate::read::Deletes;
+use crate::rows::SeriesSet;
+use crate::table::Table;
+
+/// Which rows a drain takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// Those that have come of age.
+    Due,
+    /// Those that have not: late ones stay until there are many of them.
+    Young,
+    /// As [`Take::Due`], to make room for others.
+    Late,
+    /// All of them.
+    All,
+    /// All that were written before this.
+    WrittenBefore(Seq),
+}
+
+/// Rows that came late are scattered when they lie in so many days or more, ...
+const SCATTERED_SPANS: usize = 3;
+/// ... with fewer rows for each sensor of a day.
+const SCATTERED_ROWS: usize = 256;
+
+/// Writes rows of a table that are in memory to objects.
+pub fn drain(
+    context: &Context,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    take: Take,
+) -> Result<CascadeReport> {
+    let mut report = CascadeReport::default();
+    let (mut sources, settling) = {
+        let mut live = table.live();
+        live.seal()?;
+        (live.sources(), live.settling.clone())
+    };
+    if let Take::WrittenBefore(seq) = take {
+        sources.runs.retain(|run| run.last_seq < seq);
+    }
+    let all = sources.runs.clone();
+    let times = Drained {
+        before_ns: if matches!(take, Take::Due | Take::Late) { boundaries.kv_ns } else { i64::MAX },
+        from_ns: if take == Take::Young { boundaries.kv_ns } else { i64::MIN },
+        upto: Seq::default(),
+    };
+    let is_due = |run: &Arc<Run>| match take {
+        Take::Due | Take::Late => run.range.first_ns < times.before_ns,
+        Take::Young => run.range.last_ns >= times.from_ns,
+        Take::All | Take::WrittenBefore(_) => true,
+    };
+    if !all.iter().any(is_due) {
+        return Ok(report);
+    }
+    sources.settle(&TimeRange::ALL, &settling, context.ground.threads());
+    drop(sources);
+    let mut rest = &all[..];
+    while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
+        let (batch, behind) = rest.split_at(runs_together(&context.ground.memory, rest));
+        if !batch.iter().any(is_due) {
+            rest = behind;
+            continue;
+        }
+        let may_leave_some = take == Take::Young && context.ground.memory.blocked().is_none();
+        if may_leave_some && report.steps > 0 && !context.ground.memory.is_full() {
+            // There is room, and what has come last makes a larger object with what comes next.
+            break;
+        }
+        let upto = batch.last().map_or(last, |run| run.last_seq);
+        let spans = |series: &_| spans(series, boundaries, take);
+        report += drain_batch(context, table, batch, spans, Drained { upto, ..times })?;
+        rest = behind;
+    }
+    Ok(report)
+}
+
+/// The number of runs, from the first on, that one flush takes: as many as stay within their share of memory, as they are and as the
+/// columns that will be made of them.
+fn runs_together(memory: &Memory, runs: &[Arc<Run>]) -> usize {
+    let share = memory.flush_bytes();
+    let (mut bytes, mut together) = (0, Together::default());
+    let fitting = runs.iter().take_while(|run| {
+        bytes += run.size_bytes;
+        together.add(run);
+        bytes.max(together.bytes()) <= share
+    });
+    fitting.count().max(1)
+}
+
+fn drain_batch(
+    context: &Context,
+    table: &Arc<Table>,
+    batch: &[Arc<Run>],
+    spans: impl FnOnce(&SortedRuns) -> Result<Vec<(Model, TimeRange)>>,
+    drained: Drained,
+) -> Result<CascadeReport> {
+    // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
+    // do not have.
+    let schema = table.schema();
+    let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
+    let deletes = Arc::clone(&table.live().deletes);
+    let mut taken = Vec::with_capacity(batch.len());
+    let mut kept = Vec::new();
+    for run in batch {
+        let Some(left) = without_deleted(run, &deletes)? else { continue };
+        if drained.has_time(left.range.first_ns) && drained.has_time(left.range.last_ns) {
+            taken.push(left);
+            continue;
+        }
+        if !drained.overlaps(&left.range) {
+            kept.push(left);
+            continue;
+        }
+        taken.extend(left.without(|_, time| !drained.has_time(time))?.map(Arc::new));
+        kept.extend(left.without(|_, time| drained.has_time(time))?.map(Arc::new));
+    }
+    if drained.from_ns != i64::MIN {
+        kept = together(kept);
+    }
+    let before: usize = batch.iter().map(|run| run.rows()).sum();
+    let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
+    let is_distinct = taken.iter().all(|run| run.is_distinct());
+    let series = sort_runs(&taken, &types, context.ground.threads())?;
+    drop(taken);
+    let spans = spans(&series)?;
+    let written = context.ground.written();
+    let mut outputs =
+        write_series(context, table, &schema, &series, &spans, drained.upto, &written)?;
+    drop(series);
+    for entry in &mut outputs {
+        (entry.last_delete, entry.is_distinct) = (deletes.last_seq(), is_distinct);
+    }
+    let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
+    for output in &outputs {
+        report.steps += 1;
+        report.rows += output.rows;
+        report.bytes += output.bytes;
+    }
+    let mut edits: Vec<Edit> =
+        outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
+    edits.push(Edit::Drained(table.id, drained));
+    let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
+    let freed_bytes = bytes(batch).saturating_sub(bytes(&kept));
+    install(context, table, written, edits, |live| live.replace_runs(batch, kept))?;
+    context.ground.worked.flushed(freed_bytes, report.bytes);
+    Ok(report)
+}
+
+/// The objects to write of some rows, with the times of each.
+fn spans(
+    series: &SortedRuns,
+    boundaries: &Boundaries,
+    take: Take,
+) -> Result<Vec<(Model, TimeRange)>> {
+    let Some(time) = extent(series) else { return Ok(Vec::new()) };
+    let spans = boundaries.spans(&time, |short| Ok(days_of(series, short)))?;
+    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
+    let chunks = series.sensors() * spans.len();
+    // A few rows of each sensor for each of many days are one run file, which falls with others of its kind.
+    let is_scattered = spans.len() >= SCATTERED_SPANS && rows < SCATTERED_ROWS * chunks;
+    match take == Take::Late && is_scattered {
+        true => Ok(vec![(Model::Kv, time)]),
+        false => Ok(spans),
+    }
+}
+
+/// What stays of some runs as few: a few rows of each do. What was deleted between them is not in them any more. Neighbours of different
+/// fields stay apart, as they would take more memory than what has left it.
+fn together(kept: Vec<Arc<Run>>) -> Vec<Arc<Run>> {
+    let mut together = Vec::new();
+    let mut rest = &kept[..];
+    while !rest.is_empty() {
+        let (dense, behind) = rest.split_at(dense_runs(rest));
+        match dense {
+            [alone] => together.push(Arc::clone(alone)),
+            several => match Run::concat(several) {
+                Ok(run) => together.push(Arc::new(run)),
+                Err(error) => {
+                    // They can be read as they are.
+                    tracing::warn!(%error, "rows in memory stay apart");
+                    together.extend_from_slice(several);
+                }
+            },
+        }
+        rest = behind;
+    }
+    together
+}
+
+fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>> {
+    let later = deletes.within(run.range).filter(|delete| delete.seq > run.last_seq);
+    let hiding: Deletes = later.cloned().collect();
+    if hiding.len() == 0 {
+        return Ok(Some(Arc::clone(run)));
+    }
+    let is_hidden = |sensor: u32, time: i64| {
+        hiding.within(TimeRange::new(time, time)).any(|delete| delete.hides(sensor))
+    };
+    Ok(run.without(is_hidden)?.map(Arc::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Float64Array};
+
+    use super::*;
+
+    /// Runs of a field each, as one, had all fields in all rows. One that has many fields keeps no others apart.
+    #[test]
+    fn what_stays_is_one_run_only_where_that_is_no_larger() {
+        const ROWS: usize = 30;
+        let run = |seq: usize, field: usize| {
+            let mut fields: Vec<Option<ArrayRef>> = vec![None; field + 1];
+            fields[field] = Some(Arc::new(Float64Array::from(vec![1.5; ROWS])));
+            let seq = Seq(seq as u64);
+            let sensors = vec![0; ROWS].into();
+            Arc::new(Run::new((seq, seq), sensors, (0..ROWS as i64).collect(), fields))
+        };
+        let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
+        let apart: Vec<_> = (0..400).map(|seq| run(seq, seq)).collect();
+        let kept = together(apart.clone());
+        assert!(bytes(&kept) <= bytes(&apart) * 5 / 4, "{} of {}", bytes(&kept), bytes(&apart));
+        let kept = together((0..400).map(|seq| run(seq, 0)).collect());
+        assert_eq!(kept.iter().map(|run| run.rows()).collect::<Vec<_>>(), [400 * ROWS]);
+        let wide = |seq| if seq == 200 { 500 } else { 0 };
+        let kept = together((0..400).map(|seq| run(seq, wide(seq))).collect());
+        let rows: Vec<usize> = kept.iter().map(|run| run.rows()).collect();
+        assert!(rows.len() <= 4 && rows.iter().sum::<usize>() == 400 * ROWS, "{rows:?}");
+        assert!(kept.is_sorted_by_key(|run| run.last_seq));
+    }
+}

@@ -1,0 +1,124 @@
+//! Objects that cannot be read keep none but themselves from falling.
+
+use std::sync::Arc;
+
+use tidefall_ground::options::CascadeReport;
+use tidefall_ground::panics::caught;
+use tidefall_types::{Error, ErrorKind, Result};
+
+use super::order::{has_writes_between, parts_around};
+use crate::read::LiveObject;
+use crate::table::Table;
+
+/// What steps have come to of which each is taken whatever became of those before it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    report: CascadeReport,
+    failure: Option<Error>,
+}
+
+impl Outcome {
+    /// Notes how a step ended.
+    ///
+    /// # Errors
+    /// The first of all errors, when this is one that no other step would get past: the disk is full, or writes have ended.
+    pub(crate) fn note(&mut self, done: Result<CascadeReport>) -> Result<()> {
+        match done {
+            Ok(done) => self.report += done,
+            Err(error) => {
+                let is_of_all = matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
+                let first = self.failure.get_or_insert(error);
+                if is_of_all {
+                    return Err(first.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes whether the next step may begin.
+    ///
+    /// # Errors
+    /// As [`Outcome::note`].
+    pub(crate) fn check(&mut self, done: Result<()>) -> Result<()> {
+        self.note(done.map(|()| CascadeReport::default()))
+    }
+
+    /// How many steps were taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.report.steps
+    }
+
+    /// What all steps have come to.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(crate) fn end(self) -> Result<CascadeReport> {
+        self.failure.map_or(Ok(self.report), Err)
+    }
+}
+
+/// Begins another look at what is due.
+pub fn look_again(table: &Table) {
+    table.failed.forget_passing();
+}
+
+/// Has a group of objects written anew if that is wanted and nothing was written between them: as a whole, or, when some of them
+/// cannot be read, the parts of it that may become one without those.
+pub(super) fn write_group(
+    table: &Table,
+    group: &[Arc<LiveObject>],
+    outcome: &mut Outcome,
+    is_wanted: &dyn Fn(&[Arc<LiveObject>]) -> bool,
+    write: &dyn Fn(&[Arc<LiveObject>]) -> Result<CascadeReport>,
+) -> Result<()> {
+    if !is_wanted(group) {
+        return Ok(());
+    }
+    let failed = table.failed.among(&table.live().objects);
+    let mut readable = Vec::with_capacity(group.len());
+    for object in group {
+        match table.failed.error(object) {
+            Some(error) => outcome.note(Err(error))?,
+            None => readable.push(Arc::clone(object)),
+        }
+    }
+    for part in &parts_around(readable, &failed) {
+        if !is_wanted(part) {
+            continue;
+        }
+        // Others may be laying it together already.
+        let Some(claim) = table.claim(part) else { continue };
+        if has_writes_between(part, table) {
+            continue;
+        }
+        let written = caught(|| write(part));
+        let is_found = written.as_ref().is_err_and(|error| table.failed.note(part, error));
+        outcome.note(written)?;
+        if is_found {
+            // Each time without one more of them.
+            drop(claim);
+            write_group(table, part, outcome, is_wanted, write)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has an object written anew, if it can be read as far as is known. Nothing if somebody else has it.
+pub(super) fn write_alone(
+    table: &Table,
+    object: &Arc<LiveObject>,
+    write: impl FnOnce() -> Result<CascadeReport>,
+) -> Result<Option<CascadeReport>> {
+    if let Some(error) = table.failed.error(object) {
+        return Err(error);
+    }
+    let Some(_claim) = table.claim(std::slice::from_ref(object)) else {
+        return Ok(None);
+    };
+    let written = caught(write);
+    if let Err(error) = &written {
+        table.failed.note(std::slice::from_ref(object), error);
+    }
+    written.map(Some)
+}

@@ -1,0 +1,137 @@
+//! From the key-value model's run files to short columns, and of several parts of one day to one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tidefall_ground::manifest::Model;
+use tidefall_types::{Day, Result, TimeRange};
+
+use super::boundaries::Boundaries;
+use super::failed::{Outcome, write_group};
+use super::order::with_writes_between;
+use super::rewrite::rewrite;
+use crate::context::Context;
+use crate::read::{Fetched, LiveObject, ReadStats, SensorStream, Sources};
+use crate::table::Table;
+
+/// Of days with so many bytes at most all parts are laid together, however few rows came late.
+const FEW_BYTES: u64 = 16 << 20;
+/// Of others, when what is to be laid into the largest part has this share of its bytes.
+const WORTH_SHARE: u64 = 8;
+
+/// How much is written anew so that readings are found in few places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// What is worth it.
+    Some,
+    /// All that may be.
+    All,
+}
+
+/// Moves run files whose rows have come of age, and folds days that have several parts: all of them, or where much comes together
+/// for what is written.
+pub fn kv_to_short(
+    context: &Context,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    effort: Effort,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    move_aged(context, table, boundaries, outcome)?;
+    let short = table.live().objects_of(Model::Short);
+    for day in by_day(short) {
+        outcome.check(context.ground.steps.check())?;
+        let time =
+            day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
+        write_group(table, &day, outcome, &|part| is_worth_it(part, effort), &|part| {
+            rewrite(context, table, part, &[(Model::Short, time)])
+        })?;
+    }
+    Ok(())
+}
+
+/// Moves run files whose rows have come of age.
+pub(super) fn move_aged(
+    context: &Context,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
+    let mut others = table.live().objects.to_vec();
+    let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let inputs = with_writes_between(runs, others);
+    write_group(table, &inputs, outcome, &is_due, &|part| {
+        rewrite(context, table, part, &spans(part, boundaries)?)
+    })
+}
+
+/// Whether an object is a run file with rows that have come of age.
+pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
+    object.entry.model == Model::Kv && object.entry.time.first_ns < boundaries.kv_ns
+}
+
+/// Whether parts of a day shall become one.
+fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort) -> bool {
+    let bytes = || parts.iter().map(|part| part.entry.bytes);
+    let (all, largest) = (bytes().sum::<u64>(), bytes().max().unwrap_or_default());
+    let is_much = all <= FEW_BYTES || (all - largest) * WORTH_SHARE >= largest;
+    parts.len() > 1 && (effort == Effort::All || is_much)
+}
+
+pub(super) fn whole_days(time: &TimeRange) -> TimeRange {
+    Day::of(time.first_ns).range().union(&Day::of(time.last_ns).range())
+}
+
+/// The objects to write of some others.
+fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Result<Vec<(Model, TimeRange)>> {
+    let times = inputs.iter().map(|object| object.entry.time);
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Ok(Vec::new()) };
+    let mut spans = boundaries.spans(&time, |short| days_of(inputs, short))?;
+    spans.retain(|(_, span)| inputs.iter().any(|object| object.entry.time.overlaps(span)));
+    Ok(spans)
+}
+
+/// The days within a stretch of time that have rows in some objects, whatever deletes hide. There are no more of them than
+/// rows, or about as many: of a chunk with fewer rows than days the times are read.
+fn days_of(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
+    let mut days = BTreeSet::new();
+    let (stats, no_fields) = (Arc::new(ReadStats::default()), Arc::from(Vec::new()));
+    let mut fetched = Fetched::default();
+    for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        let alone = Sources::of(std::slice::from_ref(object), Arc::default());
+        for position in 0..object.segment.index_block_count()? {
+            let index = object.segment.index_block_at(position)?;
+            for (place, &sensor) in index.sensors().iter().enumerate() {
+                let chunk = index.chunk(place);
+                let within = chunk.time().intersect(time);
+                if within.is_empty() {
+                    continue;
+                }
+                let (first, last) = (Day::of(within.first_ns), Day::of(within.last_ns));
+                if i64::from(last.0) - i64::from(first.0) <= i64::from(chunk.meta.rows) {
+                    days.extend((first.0..=last.0).map(Day));
+                    continue;
+                }
+                let mut stream = SensorStream::new(&alone, sensor, &within, &no_fields, &stats)?;
+                while let Some(rows) = stream.next(&mut fetched)? {
+                    let of_chunk = rows.times.iter().filter(|at| within.contains(**at));
+                    days.extend(of_chunk.map(|at| Day::of(*at)));
+                }
+            }
+        }
+    }
+    Ok(days.into_iter().collect())
+}
+
+/// The parts of each day.
+pub(super) fn by_day(short: Vec<Arc<LiveObject>>) -> impl Iterator<Item = Vec<Arc<LiveObject>>> {
+    let mut days: BTreeMap<Day, Vec<Arc<LiveObject>>> = BTreeMap::new();
+    for object in short {
+        days.entry(Day::of(object.entry.time.first_ns)).or_default().push(object);
+    }
+    days.into_values().filter(|objects| objects.len() > 1)
+}

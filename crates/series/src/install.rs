@@ -1,0 +1,178 @@
+//! From objects that a step has written to what the manifest names and readers see.
+
+use std::sync::{Arc, PoisonError};
+
+use tidefall_ground::Ground;
+use tidefall_ground::frames::{Content, encode_header};
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::{Edit, SensorObject, State};
+use tidefall_ground::store::names;
+use tidefall_ground::written::Written;
+use tidefall_types::Result;
+
+use crate::catalog::SensorDictionary;
+use crate::context::Context;
+use crate::read::LiveObject;
+use crate::table::{Live, Table};
+
+/// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
+const SENSOR_OBJECTS_MAX: usize = 16;
+/// Bytes of tags of an object of sensors, values that they share once and before they are packed; tests have less.
+const SENSORS_BYTES_MAX: usize = if cfg!(debug_assertions) { 1 << 20 } else { 256 << 20 };
+
+/// Commits edits of one table, for which `written` was written, and shows them to readers in one step, together
+/// with `change`.
+///
+/// # Errors
+/// Those of [`Ground::commit`].
+pub(crate) fn install(
+    context: &Context,
+    table: &Table,
+    written: Written,
+    mut edits: Vec<Edit>,
+    change: impl FnOnce(&mut Live),
+) -> Result<()> {
+    let ground = &context.ground;
+    let _alone = ground.install_alone();
+    // What only goes needs nothing beside it, and no room for that.
+    if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
+        table.add_what_the_log_holds(ground, &mut edits, &written)?;
+    }
+    ground.commit_written(written, &edits)?;
+    table.note_sensors(&edits);
+    show(context, table, &ground.manifest(), change);
+    Ok(())
+}
+
+/// Shows readers which objects of a table the manifest names now, in one step, together with `change`. Whoever calls holds
+/// [`Ground::install_alone`].
+pub fn show(
+    context: &Context,
+    table: &Table,
+    manifest: &ManifestLog<State>,
+    change: impl FnOnce(&mut Live),
+) {
+    let before = table.live().objects.clone();
+    let stored = manifest.state().tables.get(&table.id);
+    // One that was dropped has none.
+    let following =
+        stored.map(|stored| before.following(&stored.objects, |it| context.live_object(it)));
+    let mut live = table.live();
+    change(&mut live);
+    let mut replaced = Vec::new();
+    if let Some((objects, gone)) = following {
+        (live.objects, replaced) = (objects, gone);
+    }
+    live.count_bytes();
+    drop(live);
+    watch(&context.ground, &replaced);
+    context.ground.memory.rows_left();
+}
+
+/// Lets go of all that a table has, which is no part of the database any more.
+pub fn forget(ground: &Ground, table: &Table) {
+    let objects = table.live().drop_all();
+    watch(ground, &objects);
+    ground.memory.rows_left();
+}
+
+/// Keeps objects that were replaced as long as somebody reads them here.
+fn watch(ground: &Ground, objects: &[Arc<LiveObject>]) {
+    let watched = |object: &Arc<LiveObject>| (object.segment.name().to_owned(), object.reader());
+    ground.graveyard.watch(objects.iter().map(watched));
+}
+
+impl Table {
+    /// Adds edits that make new sensors and deletes durable outside of the log.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn add_what_the_log_holds(
+        &self,
+        ground: &Ground,
+        edits: &mut Vec<Edit>,
+        written: &Written,
+    ) -> Result<()> {
+        if self.damage.is_some() {
+            return Ok(());
+        }
+        let deletes = Arc::clone(&self.live().deletes);
+        let stored: Vec<SensorObject> = match ground.manifest().state().tables.get(&self.id) {
+            Some(state) => {
+                for delete in deletes.iter().filter(|delete| !state.has_delete(delete.seq)) {
+                    edits.push(Edit::AddTombstone(self.id, delete.to_stored()?));
+                }
+                state.sensors.clone()
+            }
+            None => return Ok(()),
+        };
+        self.add_sensors(ground, &stored, edits, written)
+    }
+
+    /// Writes the sensors that no object has yet, in parts of which each is read and written as a whole.
+    fn add_sensors(
+        &self,
+        ground: &Ground,
+        stored: &[SensorObject],
+        edits: &mut Vec<Edit>,
+        written: &Written,
+    ) -> Result<()> {
+        let known = stored.last().map_or(0, |part| part.first + part.count);
+        let (count, is_crowded) = {
+            let sensors = self.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            let count = sensors.count();
+            (count, count > known && is_crowded(&sensors, stored.len()))
+        };
+        let mut first = if is_crowded { 0 } else { known };
+        while first < count {
+            let sensors = self.sensors.read().unwrap_or_else(PoisonError::into_inner);
+            let part = sensors.first_within(first..count, SENSORS_BYTES_MAX);
+            let frame = sensors.encode(part.clone())?;
+            drop(sensors);
+            let header = encode_header(Content::Sensors, self.id);
+            let id = ground.next_object_id();
+            let name = names::object(id, names::SENSORS);
+            written.note(name.clone());
+            ground.io.put_new(&name, &[&header, &frame])?;
+            let bytes = (header.len() + frame.len()) as u64;
+            let stored = SensorObject { id, first, count: part.end - first, bytes };
+            edits.push(match is_crowded && first == 0 {
+                true => Edit::ReplaceSensors(self.id, stored),
+                false => Edit::AddSensors(self.id, stored),
+            });
+            first = part.end;
+        }
+        Ok(())
+    }
+
+    /// Takes note of sensors that are in objects now.
+    pub fn note_sensors(&self, edits: &[Edit]) {
+        for edit in edits {
+            if let Edit::AddSensors(table, part) | Edit::ReplaceSensors(table, part) = edit
+                && *table == self.id
+            {
+                self.known.keep(part.first + part.count);
+            }
+        }
+    }
+
+    /// Whether sensors below `upto` that no object and no record of the log has are too much for one record.
+    pub fn has_many_new_sensors(&self, upto: u32, bytes_max: usize) -> bool {
+        let unkept = self.known.kept()..upto;
+        let sensors = self.sensors.read().unwrap_or_else(PoisonError::into_inner);
+        !unkept.is_empty() && sensors.first_within(unkept.clone(), bytes_max).end < unkept.end
+    }
+}
+
+/// Whether so many objects have the sensors that far fewer would do.
+fn is_crowded(sensors: &SensorDictionary, objects: usize) -> bool {
+    if objects < SENSOR_OBJECTS_MAX {
+        return false;
+    }
+    let (mut needed, mut first) = (0, 0);
+    while first < sensors.count() {
+        first = sensors.first_within(first..sensors.count(), SENSORS_BYTES_MAX).end;
+        needed += 1;
+    }
+    objects >= 2 * needed
+}

@@ -1,0 +1,187 @@
+//! The objects of a table at one moment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, Range, RangeInclusive};
+use std::sync::{Arc, Weak};
+
+use tidefall_ground::graveyard::Watched;
+use tidefall_ground::manifest::ObjectEntry;
+use tidefall_types::{ObjectId, TimeRange};
+
+use crate::segment::Segment;
+
+/// A segment of a table as readers see it.
+#[derive(Debug, Clone)]
+pub struct LiveObject {
+    /// What the manifest says of it.
+    pub entry: ObjectEntry,
+    /// Its bytes.
+    pub segment: Segment,
+    /// Since when it can be read here.
+    pub since_ns: i64,
+}
+
+impl LiveObject {
+    /// Tells for as long as it is read that it is.
+    pub fn reader(self: &Arc<Self>) -> Weak<Watched> {
+        Arc::downgrade(self) as Weak<Watched>
+    }
+
+    /// From its first sensor to its last.
+    pub(super) fn sensors(&self) -> RangeInclusive<u32> {
+        self.entry.first_sensor..=self.entry.last_sensor
+    }
+
+    pub(super) fn shares_sensors_with(&self, other: &Self) -> bool {
+        self.entry.first_sensor <= other.entry.last_sensor
+            && other.entry.first_sensor <= self.entry.last_sensor
+    }
+}
+
+/// Objects in the order of their first times. They never change: what comes and goes makes others, so that whoever reads a table
+/// shares them with it.
+#[derive(Debug, Clone, Default)]
+pub struct Objects(Arc<Ordered>);
+
+#[derive(Debug, Default)]
+struct Ordered {
+    all: Vec<Arc<LiveObject>>,
+    /// For each, the last time of all up to it: those before a stretch of time are passed over by that.
+    upto_ns: Vec<i64>,
+}
+
+impl Objects {
+    /// What the manifest names as the objects of a table. Those of them that are here stay, others are opened; those that are
+    /// here and that it does not name any more come back beside.
+    pub(crate) fn following(
+        &self,
+        stored: &BTreeMap<ObjectId, ObjectEntry>,
+        open: impl Fn(&ObjectEntry) -> Arc<LiveObject>,
+    ) -> (Self, Vec<Arc<LiveObject>>) {
+        let mut here: HashMap<ObjectId, &Arc<LiveObject>> =
+            self.iter().map(|object| (object.entry.id, object)).collect();
+        let named = stored.values().map(|entry| match here.get(&entry.id) {
+            Some(object) if object.entry == *entry => {
+                let stays = Arc::clone(object);
+                here.remove(&entry.id);
+                stays
+            }
+            _ => open(entry),
+        });
+        let following = named.collect();
+        (following, here.into_values().cloned().collect())
+    }
+
+    /// Those that have times within `range`, as far as their first and last times tell.
+    pub(crate) fn within(
+        &self,
+        range: &TimeRange,
+    ) -> impl Iterator<Item = &Arc<LiveObject>> + Clone {
+        let range = *range;
+        let near = &self[self.places_within(&range)];
+        near.iter().filter(move |object| object.entry.time.overlaps(&range))
+    }
+
+    /// Between these places are all that have times within `range`, and few others.
+    pub(super) fn places_within(&self, range: &TimeRange) -> Range<usize> {
+        let start = self.0.upto_ns.partition_point(|upto_ns| *upto_ns < range.first_ns);
+        let end = self.partition_point(|object| object.entry.time.first_ns <= range.last_ns);
+        start.min(end)..end
+    }
+}
+
+impl FromIterator<Arc<LiveObject>> for Objects {
+    fn from_iter<T: IntoIterator<Item = Arc<LiveObject>>>(objects: T) -> Self {
+        let mut all: Vec<Arc<LiveObject>> = objects.into_iter().collect();
+        all.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        let upto = |upto_ns: &mut i64, object: &Arc<LiveObject>| {
+            *upto_ns = object.entry.time.last_ns.max(*upto_ns);
+            Some(*upto_ns)
+        };
+        let upto_ns = all.iter().scan(i64::MIN, upto).collect();
+        Self(Arc::new(Ordered { all, upto_ns }))
+    }
+}
+
+impl Deref for Objects {
+    type Target = [Arc<LiveObject>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use tidefall_ground::manifest::Model;
+    use tidefall_ground::store::{LocalIo, MemDisk, ObjectIo};
+    use tidefall_types::Seq;
+
+    use super::*;
+    use crate::segment::SegmentCaches;
+
+    fn entry(id: u64, time: TimeRange) -> ObjectEntry {
+        ObjectEntry {
+            id: ObjectId(id),
+            model: Model::Kv,
+            last_seq: Seq(id),
+            last_delete: Seq::default(),
+            is_distinct: true,
+            time,
+            first_sensor: 0,
+            last_sensor: 0,
+            rows: 1,
+            bytes: 1,
+        }
+    }
+
+    /// Held against a list that is looked through, whatever comes, goes and is asked for.
+    #[test]
+    fn objects_are_those_that_are_named_and_are_found_by_time() {
+        let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::new(MemDisk::new())));
+        let caches = Arc::new(SegmentCaches::new(0));
+        let open = |entry: &ObjectEntry| {
+            let (io, caches) = (Arc::clone(&io), Arc::clone(&caches));
+            let segment = Segment::new(io, caches, entry.id, entry.name().into(), entry.bytes);
+            Arc::new(LiveObject { entry: entry.clone(), segment, since_ns: 0 })
+        };
+        let mut rng = SmallRng::seed_from_u64(5);
+        let (mut objects, mut stored) = (Objects::default(), BTreeMap::new());
+        for id in 0..2_000 {
+            let first_ns = rng.random_range(-100..100);
+            let time =
+                TimeRange::new(first_ns, first_ns + rng.random_range(0..20) * (id % 2) as i64);
+            stored.insert(ObjectId(id), entry(id, time));
+            let gone: Vec<ObjectId> =
+                stored.keys().filter(|_| rng.random_bool(0.02)).copied().collect();
+            stored.retain(|id, _| !gone.contains(id));
+            let before = objects.clone();
+            let (after, let_go) = before.following(&stored, open);
+            assert!(
+                after.iter().map(|object| &object.entry).is_sorted_by_key(|it| it.time.first_ns)
+            );
+            let mut ids: Vec<ObjectId> = after.iter().map(|object| object.entry.id).collect();
+            ids.sort_unstable();
+            assert!(ids.iter().eq(stored.keys()));
+            for object in before.iter() {
+                let is_let_go = let_go.iter().any(|other| Arc::ptr_eq(other, object));
+                let stays = after.iter().any(|other| Arc::ptr_eq(other, object));
+                assert!(is_let_go != stays, "{:?}", object.entry.id);
+            }
+            objects = after;
+            let first_ns = rng.random_range(-130..130);
+            let range = TimeRange::new(first_ns, first_ns + rng.random_range(-1..30));
+            let overlaps = |object: &&Arc<LiveObject>| object.entry.time.overlaps(&range);
+            let expected = objects.iter().filter(overlaps);
+            assert!(objects.within(&range).map(Arc::as_ptr).eq(expected.map(Arc::as_ptr)));
+        }
+        // One of this number that is not the same is another one.
+        let id = *stored.keys().next().unwrap();
+        stored.get_mut(&id).unwrap().rows = 2;
+        let (after, let_go) = objects.following(&stored, open);
+        assert_eq!(let_go.iter().map(|object| object.entry.id).collect::<Vec<_>>(), [id]);
+        assert_eq!(after.len(), objects.len());
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads a whole segment and checks that its parts agree.
+
+use tidefall_codec::decode_page;
+use tidefall_ground::manifest::ObjectEntry;
+use tidefall_ground::options::VerifyReport;
+use tidefall_types::{Error, FieldType, Result, TableId};
+
+use super::Segment;
+use super::index::IndexBlock;
+use super::wanted::Wanted;
+
+/// Adds what is wrong with a segment to the report.
+pub fn verify_segment(
+    table: TableId,
+    entry: &ObjectEntry,
+    segment: &Segment,
+    report: &mut VerifyReport,
+) {
+    let mut rows = 0;
+    let outcome = (|| -> Result<()> {
+        segment.check_size()?;
+        let found = segment.table()?;
+        if found != table {
+            let why = format!("it is a segment of table {found}, not of {table}");
+            return Err(segment.locate(0, Error::corrupt(why)));
+        }
+        for position in 0..segment.index_block_count()? {
+            let index = segment.index_block_at(position)?;
+            rows += verify_index(segment, &index, report)?;
+        }
+        let mut counted = 0;
+        let all = vec![Wanted::ALL; segment.field_count()?];
+        for position in 0..segment.metrics_block_count()? {
+            let blocks = segment.metrics_block_at(position, &all)?;
+            report.blocks += blocks.len() as u64;
+            counted += blocks.rows.iter().sum::<i64>() as u64;
+        }
+        if rows != entry.rows || counted != entry.rows {
+            return Err(segment.locate(
+                0,
+                Error::corrupt(format!(
+                    "it has {rows} rows, {counted} by its metrics, {} by the manifest",
+                    entry.rows
+                )),
+            ));
+        }
+        Ok(())
+    })();
+    report.rows += rows;
+    report.damages.extend(outcome.err());
+}
+
+/// Decodes every page of the chunks of an index frame; damages are reported page by page.
+fn verify_index(segment: &Segment, index: &IndexBlock, report: &mut VerifyReport) -> Result<u64> {
+    let fields = segment.fields()?;
+    let mut rows = 0;
+    for position in 0..index.sensors().len() {
+        let chunk = index.chunk(position);
+        rows += u64::from(chunk.meta.rows);
+        let time = std::iter::once((chunk.time_page(), FieldType::I64));
+        let pages = time.chain(
+            fields.iter().enumerate().map(|(place, (_, ty))| (chunk.field_page(place), *ty)),
+        );
+        for (page, ty) in pages.filter(|(page, _)| !page.is_empty()) {
+            let start = page.start;
+            let decoded = segment.read(page).and_then(|bytes| decode_page(&bytes, ty));
+            let outcome =
+                decoded.and_then(|values| match values.len() == chunk.meta.rows as usize {
+                    true => Ok(()),
+                    false => Err(Error::corrupt("a page has another number of rows")),
+                });
+            report.damages.extend(outcome.map_err(|error| segment.locate(start, error)).err());
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,124 @@
+//! What is done for a table by itself, besides what each write does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidefall_ground::Ground;
+use tidefall_ground::manifest::{Edit, Model};
+use tidefall_ground::options::{CascadeReport, Target};
+use tidefall_types::{Day, Month, Result, Seq};
+
+use crate::cascade::{
+    Boundaries, Effort, Outcome, Take, drain, kv_to_short, look_again, retain, short_to_long,
+};
+use crate::context::Context;
+use crate::read::LiveTombstone;
+use crate::table::Table;
+
+/// Writes rows of a table that are in memory to objects, each in the model that owns its time. Whoever calls holds the turn of flushes.
+///
+/// # Errors
+/// Those of the disk; the rows stay in memory then.
+pub fn flush(context: &Context, table: &Arc<Table>, take: Take) -> Result<CascadeReport> {
+    drain(context, table, &boundaries(context, table), take)
+}
+
+/// The bytes of rows in memory that another model owns.
+pub fn late_bytes(context: &Context, table: &Table) -> usize {
+    let before_ns = boundaries(context, table).kv_ns;
+    let live = table.live();
+    live.all_runs().map(|run| run.bytes_before(before_ns)).sum()
+}
+
+fn boundaries(context: &Context, table: &Table) -> Boundaries {
+    Boundaries::new(&table.schema().options, Target::ByAge, context.ground.now_ns())
+}
+
+/// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless
+/// the disk is full or writes have ended. Whoever calls holds the turns of maintenance and compaction.
+///
+/// # Errors
+/// The first one.
+pub fn cascade(
+    context: &Context,
+    table: &Arc<Table>,
+    target: Target,
+    effort: Effort,
+) -> Result<CascadeReport> {
+    let ground = &context.ground;
+    table.check_whole()?;
+    look_again(table);
+    let boundaries = Boundaries::new(&table.schema().options, target, ground.now_ns());
+    let take = if target == Target::ByAge { Take::Due } else { Take::All };
+    // There may be many tables, and others wait for the database to close.
+    ground.steps.check()?;
+    let drained = {
+        let _flushing = ground.turns.flush();
+        ground.steps.check()?;
+        drain(context, table, &boundaries, take)
+    };
+    ground.steps.check()?;
+    // Behind the drain, which may bring readings that are too old already; and also when there was no room for it, as
+    // this makes some.
+    let retained = retain(context, table);
+    let mut outcome = Outcome::default();
+    outcome.note(drained)?;
+    outcome.note(retained)?;
+    outcome.check(ground.steps.check())?;
+    kv_to_short(context, table, &boundaries, effort, &mut outcome)?;
+    short_to_long(context, table, &boundaries, target, &mut outcome)?;
+    outcome.end()
+}
+
+/// Forgets deletes that hide nothing any more.
+///
+/// # Errors
+/// Those of [`Ground::commit`].
+pub fn retire_deletes(ground: &Ground, table: &Table) -> Result<()> {
+    // A load that has its number, but is not to be seen yet, may be older than a delete that hides nothing else.
+    let _flushing = ground.turns.flush();
+    let _alone = ground.install_alone();
+    // A delete in the log must not be forgotten before the log is cut behind it.
+    let from = ground.manifest().state().wal_from;
+    let spent: BTreeSet<Seq> = {
+        let live = table.live();
+        let is_spent = |delete: &&LiveTombstone| {
+            delete.seq < from
+                && live.all_runs().all(|run| run.last_seq > delete.seq)
+                && !live.objects.iter().any(|object| delete.may_hide_in(&object.entry))
+        };
+        live.deletes.iter().filter(is_spent).map(|delete| delete.seq).collect()
+    };
+    if spent.is_empty() {
+        return Ok(());
+    }
+    let edits: Vec<Edit> = spent.iter().map(|seq| Edit::RemoveTombstone(table.id, *seq)).collect();
+    ground.commit(&mut ground.manifest(), &edits)?;
+    let mut live = table.live();
+    Arc::make_mut(&mut live.deletes).retain(|delete| !spent.contains(&delete.seq));
+    Ok(())
+}
+
+/// For how long a table has had an object that could have fallen to the next model; nothing where none could.
+pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
+    let options = table.schema().options.clone();
+    let boundaries = Boundaries::new(&options, Target::ByAge, now_ns);
+    let long = boundaries.range(Model::Long);
+    let live = table.live();
+    let due_since = live.objects.iter().filter_map(|object| {
+        let time = &object.entry.time;
+        // Whole days and whole months fall.
+        let of_age_ns = match object.entry.model {
+            Model::Kv if time.first_ns < boundaries.kv_ns => {
+                Day::of(time.first_ns).range().last_ns.saturating_add(options.kv_age_ns)
+            }
+            Model::Short if long.covers(time) => {
+                let age_ns = options.short_age_ns.max(options.kv_age_ns);
+                Month::of(time.last_ns).range().last_ns.saturating_add(age_ns)
+            }
+            _ => return None,
+        };
+        Some(of_age_ns.max(object.since_ns))
+    });
+    due_since.min().map(|since_ns| now_ns.saturating_sub(since_ns).max(0))
+}
