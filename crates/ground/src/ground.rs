@@ -8,11 +8,11 @@ use tidefall_types::{ErrorKind, ObjectId, Result};
 
 use crate::alarms::Alarms;
 use crate::failure::Failure;
-use crate::graveyard::Graveyard;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::reached::Reached;
 use crate::manifest::{Edit, State};
 use crate::memory::Memory;
+use crate::obsolete::ObsoleteObjects;
 use crate::options::DbOptions;
 use crate::panics::caught;
 use crate::steps::Steps;
@@ -40,7 +40,7 @@ pub struct Ground {
     /// Why no more writes are taken, if they are not.
     pub failure: Failure,
     /// Objects that were replaced.
-    pub graveyard: Graveyard,
+    pub obsolete: ObsoleteObjects,
     /// What was done.
     pub worked: Worked,
     /// Held from the look at what the manifest lacks until it has it.
@@ -65,7 +65,7 @@ impl Ground {
             memory: Memory::new(options.memory_bytes),
             alarms: Alarms::default(),
             failure,
-            graveyard: Graveyard::default(),
+            obsolete: ObsoleteObjects::default(),
             worked: Worked::default(),
             installing: Mutex::new(()),
             next_object: AtomicU64::new(manifest.state().next_object),
@@ -166,9 +166,9 @@ impl Ground {
         }
         if replaces_objects {
             let state = manifest.state();
-            // The others were buried before, and may be gone.
+            // The others were noted before, and may be gone.
             let new = state.replaced.iter().filter(|(_, since_ns)| **since_ns == state.at_ns);
-            self.graveyard.bury(new);
+            self.obsolete.add(new);
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub fn forget(ground: &Ground, table: &Table) {
 /// Keeps objects that were replaced as long as somebody reads them here.
 fn watch(ground: &Ground, objects: &[Arc<LiveObject>]) {
     let watched = |object: &Arc<LiveObject>| (object.segment.name().to_owned(), object.reader());
-    ground.graveyard.watch(objects.iter().map(watched));
+    ground.obsolete.watch(objects.iter().map(watched));
 }
 
 impl Table {

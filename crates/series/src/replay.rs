@@ -57,7 +57,7 @@ fn take_rows(
     stored: Option<&TableState>,
     (seq, frame): (Seq, &[u8]),
 ) -> Result<u64> {
-    if stored.is_some_and(|stored| stored.has_drained(seq)) {
+    if stored.is_some_and(|stored| stored.has_flushed(seq)) {
         return Ok(0);
     }
     let rows = decode_rows(&table.schema(), frame)?;
@@ -66,7 +66,7 @@ fn take_rows(
         return Err(Error::corrupt("a row belongs to a sensor that does not exist"));
     }
     let rows = match stored {
-        Some(stored) => not_drained(stored, seq, rows)?,
+        Some(stored) => not_flushed(stored, seq, rows)?,
         None => rows,
     };
     let added = rows.time.len() as u64;
@@ -75,8 +75,8 @@ fn take_rows(
 }
 
 /// The rows that are still only in the log.
-fn not_drained(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared> {
-    let is_gone = |time: i64| stored.drained.iter().any(|drained| drained.covers(seq, time));
+fn not_flushed(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared> {
+    let is_gone = |time: i64| stored.flushed.iter().any(|flushed| flushed.covers(seq, time));
     if !rows.time.iter().any(|&time| is_gone(time)) {
         return Ok(rows);
     }

@@ -9,7 +9,7 @@ use tidefall_ground::options::{CascadeReport, Target};
 use tidefall_types::{Day, Month, Result, Seq};
 
 use crate::cascade::{
-    Boundaries, Effort, Outcome, Take, drain, kv_to_short, look_again, retain, short_to_long,
+    self, Boundaries, Effort, Outcome, Take, kv_to_short, look_again, retain, short_to_long,
 };
 use crate::context::Context;
 use crate::read::LiveTombstone;
@@ -20,7 +20,7 @@ use crate::table::Table;
 /// # Errors
 /// Those of the disk; the rows stay in memory then.
 pub fn flush(context: &Context, table: &Arc<Table>, take: Take) -> Result<CascadeReport> {
-    drain(context, table, &boundaries(context, table), take)
+    cascade::flush(context, table, &boundaries(context, table), take)
 }
 
 /// The bytes of rows in memory that another model owns.
@@ -52,17 +52,17 @@ pub fn cascade(
     let take = if target == Target::ByAge { Take::Due } else { Take::All };
     // There may be many tables, and others wait for the database to close.
     ground.steps.check()?;
-    let drained = {
+    let flushed = {
         let _flushing = ground.turns.flush();
         ground.steps.check()?;
-        drain(context, table, &boundaries, take)
+        cascade::flush(context, table, &boundaries, take)
     };
     ground.steps.check()?;
-    // Behind the drain, which may bring readings that are too old already; and also when there was no room for it, as
+    // Behind the flush, which may bring readings that are too old already; and also when there was no room for it, as
     // this makes some.
     let retained = retain(context, table);
     let mut outcome = Outcome::default();
-    outcome.note(drained)?;
+    outcome.note(flushed)?;
     outcome.note(retained)?;
     outcome.check(ground.steps.check())?;
     kv_to_short(context, table, &boundaries, effort, &mut outcome)?;

@@ -26,7 +26,7 @@ use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_beh
 use crate::table::{Change, Table};
 use crate::upkeep::{
     close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
-    spawn_tide,
+    spawn_maintenance,
 };
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -106,7 +106,7 @@ impl Db {
         *engine.wal.lock().unwrap_or_else(PoisonError::into_inner) = Some(wal);
         // One that cannot be started ends the others with the database.
         let db = Self::with(Arc::clone(&engine), None, vec![spawn_committer(&engine)?]);
-        for spawn in [spawn_flusher, spawn_compactor, spawn_tide] {
+        for spawn in [spawn_flusher, spawn_compactor, spawn_maintenance] {
             db.shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(spawn(&engine)?);
         }
         Ok(db)

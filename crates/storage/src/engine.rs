@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tidefall_ground::Ground;
-use tidefall_ground::graveyard::Elsewhere;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::obsolete::Elsewhere;
 use tidefall_ground::options::DbOptions;
 use tidefall_ground::store::{ObjectIo, Readers, names};
 use tidefall_ground::turns::Turn;
@@ -19,7 +19,7 @@ use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 use crate::commit::CommitQueue;
 use crate::table::{Kinds, Table};
 
-/// Of the memory budget: bytes of the log beyond which the rows are drained that keep its oldest part. All rows in memory
+/// Of the memory budget: bytes of the log beyond which the rows are flushed that keep its oldest part. All rows in memory
 /// take a fraction of that, so that most of such a log is of rows that have left memory, and yet a recovery would read it,
 /// a few seconds for each gigabyte. Tests have less.
 const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
@@ -288,7 +288,7 @@ impl Engine {
             let alone = self.ground.install_alone();
             let kept_out = self.readers.get().and_then(Readers::keep_out);
             let elsewhere = if kept_out.is_some() { Elsewhere::Nobody } else { Elsewhere::Anybody };
-            let mut due = self.ground.graveyard.due(self.ground.now_ns(), elsewhere, &last);
+            let mut due = self.ground.obsolete.due(self.ground.now_ns(), elsewhere, &last);
             drop(alone);
             // Readers do not wait for more.
             due.truncate(DELETED_AT_ONCE);
@@ -297,7 +297,7 @@ impl Engine {
                     self.kinds.forget(|other| other == id);
                 }
                 let deleted =
-                    self.ground.io.delete(name).map(|()| self.ground.graveyard.forget(name));
+                    self.ground.io.delete(name).map(|()| self.ground.obsolete.forget(name));
                 // One that cannot go keeps no other.
                 outcome = outcome.and(deleted);
             }

@@ -16,10 +16,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tidefall_ground::graveyard::Watched;
 use tidefall_ground::manifest::State;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
+use tidefall_ground::obsolete::Watched;
 use tidefall_ground::store::Disk;
 use tidefall_ground::wal::{LogTail, Replay};
 use tidefall_types::{Error, ObjectId, Result};

@@ -98,7 +98,7 @@ impl Engine {
             delayed_writes,
             delayed,
             objects_to_compact: tables.iter().map(|it| it.backlog(&self.kinds) as u64).sum(),
-            replaced_objects: ground.graveyard.count() as u64,
+            replaced_objects: ground.obsolete.count() as u64,
             behind: behind.map(|ns| Duration::from_secs((ns / NS_PER_SECOND) as u64)),
         }
     }

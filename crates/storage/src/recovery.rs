@@ -21,8 +21,8 @@ pub(crate) fn seq_behind(state: &State) -> Seq {
     let seqs = tables.flat_map(|table| {
         let objects = table.objects.values().map(|object| object.deletes_upto().0);
         let tombstones = table.tombstones.iter().map(|tombstone| tombstone.seq.0);
-        let drained = table.drained.iter().map(|drained| drained.upto.0);
-        objects.chain(tombstones).chain(drained)
+        let flushed = table.flushed.iter().map(|flushed| flushed.upto.0);
+        objects.chain(tombstones).chain(flushed)
     });
     Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
 }
@@ -85,7 +85,7 @@ pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Table>> 
 /// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
 /// if the database had not been closed. When a commit that named them may be lost they are kept aside.
 pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> Result<()> {
-    engine.ground.graveyard.bury(&state.replaced);
+    engine.ground.obsolete.add(&state.replaced);
     engine.delete_replaced()?;
     let strays = strays(engine, state)?;
     let mark = Mark::of(&engine.ground.manifest());
@@ -123,7 +123,7 @@ pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)
     let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
     let mut found = engine.ground.io.list(names::OBJECTS_DIR)?;
     found.retain(|(name, _)| {
-        let is_named = known.contains(name) || engine.ground.graveyard.has(name);
+        let is_named = known.contains(name) || engine.ground.obsolete.has(name);
         names::parse_object(name).is_some() && !is_named
     });
     Ok(found)

@@ -186,7 +186,7 @@ impl Look {
     fn manifest(&mut self) -> Result<Vec<String>> {
         let version = self.engine.ground.manifest().version();
         let Some(loss) = self.engine.ground.reached().loss(version) else { return Ok(Vec::new()) };
-        self.engine.ground.graveyard.bury(&self.state.replaced);
+        self.engine.ground.obsolete.add(&self.state.replaced);
         let strays = strays(&self.engine, &self.state)?;
         let (count, bytes) = (strays.len(), strays.iter().map(|(_, bytes)| bytes).sum::<u64>());
         self.lose(
@@ -273,11 +273,11 @@ impl Look {
             // They are written with the rows that need them.
             RecordKind::Sensors => return self.take_sensors(&table, body),
             RecordKind::Delete => self.delete(id, body)?,
-            RecordKind::Rows if self.has_drained(id, record.seq) => return Ok(()),
+            RecordKind::Rows if self.has_flushed(id, record.seq) => return Ok(()),
             RecordKind::Rows => self.rows(place, &table, body)?,
             RecordKind::RowsWithSensors => {
                 let rows = self.sensors_before_rows(place, &table, body)?;
-                if self.has_drained(id, record.seq) {
+                if self.has_flushed(id, record.seq) {
                     return Ok(());
                 }
                 self.rows(place, &table, rows)?
@@ -291,8 +291,8 @@ impl Look {
     }
 
     /// Whether the rows of a record are in objects: the log need not have them.
-    fn has_drained(&self, table: TableId, seq: Seq) -> bool {
-        self.state.tables.get(&table).is_some_and(|table| table.has_drained(seq))
+    fn has_flushed(&self, table: TableId, seq: Seq) -> bool {
+        self.state.tables.get(&table).is_some_and(|table| table.has_flushed(seq))
     }
 
     fn delete(&self, table: TableId, json: &[u8]) -> Result<LogRecord> {

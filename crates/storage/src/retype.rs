@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
-use tidefall_ground::manifest::{Drained, Edit};
+use tidefall_ground::manifest::{Edit, Flushed};
 use tidefall_ground::options::{Rewriting, Target};
 use tidefall_ground::panics::caught;
 use tidefall_ground::written::Written;
 use tidefall_series::Table;
-use tidefall_series::cascade::{Boundaries, Take, drain, retype};
+use tidefall_series::cascade::{Boundaries, Take, flush, retype};
 use tidefall_series::claims::Claim;
 use tidefall_series::ingest::{all_fit, recast, unknown_column};
 use tidefall_series::install::show;
@@ -192,7 +192,7 @@ impl<'a> Retyping<'a> {
         )))
     }
 
-    /// Finds values in memory that do not fit, before it is drained for them.
+    /// Finds values in memory that do not fit, before it is flushed for them.
     fn check_memory(&self) -> Result<()> {
         for run in &self.table.sources()?.runs {
             for change in &self.changes {
@@ -257,7 +257,7 @@ impl<'a> Retyping<'a> {
         }
         let boundaries =
             Boundaries::new(&schema.options, Target::ByAge, self.engine.ground.now_ns());
-        drain(&self.engine.kinds.series, self.table, &boundaries, Take::All)?;
+        flush(&self.engine.kinds.series, self.table, &boundaries, Take::All)?;
         self.write_anew()?;
         // Nobody else has any, and none comes.
         match self.objects()?.is_empty() {
@@ -275,7 +275,7 @@ impl<'a> Retyping<'a> {
         let schema = changed(&table.schema(), &changes);
         edits.push(Edit::PutTable(schema.clone()));
         if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
-            edits.push(Edit::Drained(table.id, Drained::all(upto)));
+            edits.push(Edit::Flushed(table.id, Flushed::all(upto)));
         }
         let (is_named, outcome) = engine.ground.name(&mut manifest, &edits);
         if is_named {

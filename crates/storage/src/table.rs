@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tidefall_ground::Ground;
-use tidefall_ground::graveyard::Watched;
 use tidefall_ground::manifest::{Edit, TableState};
+use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, Target, VerifyReport};
 use tidefall_ground::wal::Wal;
 use tidefall_ground::written::Written;

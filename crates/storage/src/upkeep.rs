@@ -17,7 +17,7 @@ use tidefall_types::{Error, ErrorKind, Result};
 use crate::engine::Engine;
 use crate::table::Table;
 
-/// How long a drain waits to be tried again when a full disk has kept rows in memory: soon after there is room,
+/// How long a flush waits to be tried again when a full disk has kept rows in memory: soon after there is room,
 /// writers are let in again, and until then the tries cost next to nothing.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
@@ -98,7 +98,7 @@ pub(crate) fn forget(engine: &Engine) -> Result<()> {
     retired.fold(released.and(cut), Result::and)
 }
 
-/// Drains the tables that keep the oldest part of a log that is too long. A few rows may stay in memory for years when
+/// Flushes the tables that keep the oldest part of a log that is too long. A few rows may stay in memory for years when
 /// they are of the future or come of age late, and all that was logged behind them would stay with them.
 fn release_log(engine: &Engine) -> Result<()> {
     let Some(place) = engine.place_to_cut() else { return Ok(()) };
@@ -167,8 +167,8 @@ pub(crate) fn spawn_compactor(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
 }
 
 /// Starts the thread that lets readings fall when they are due. No alarm puts that off.
-pub(crate) fn spawn_tide(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
-    spawn(engine, "tidefall-tide", |engine| {
+pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    spawn(engine, "tidefall-upkeep", |engine| {
         let pause = engine.ground.options.cascade_pause.min(PAUSE_MAX);
         let mut next = Instant::now() + pause;
         let mut left: Vec<Table> = Vec::new();
@@ -246,10 +246,10 @@ fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl Fn
     }
 }
 
-/// Notes how a drain ended.
-fn note(engine: &Engine, drained: Result<()>) {
+/// Notes how a flush ended.
+fn note(engine: &Engine, flushed: Result<()>) {
     let was_blocked = engine.ground.memory.blocked().is_some();
-    match drained {
+    match flushed {
         Ok(()) if was_blocked => {
             engine.ground.memory.set_blocked(None);
             tracing::info!("there is room again: readings are moved, and writes taken");

@@ -5,4 +5,6 @@ pub mod reached;
 mod state;
 
 pub use state::Model;
-pub use state::{Drained, Edit, GRAVE_NS, ObjectEntry, SensorObject, State, TableState, Tombstone};
+pub use state::{
+    Edit, Flushed, OBSOLETE_NS, ObjectEntry, SensorObject, State, TableState, Tombstone,
+};

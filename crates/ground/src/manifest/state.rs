@@ -10,7 +10,7 @@ use crate::store::names;
 
 /// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
 /// read what it found when it opened it.
-pub const GRAVE_NS: i64 = 60 * NS_PER_SECOND;
+pub const OBSOLETE_NS: i64 = 60 * NS_PER_SECOND;
 
 /// The storage model that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ pub struct Tombstone {
 
 /// Rows that have left the memory for good: recovery passes them over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drained {
+pub struct Flushed {
     /// Written up to here, ...
     pub upto: Seq,
     /// ... with times before this; [`i64::MAX`] for all times, ...
@@ -128,24 +128,24 @@ fn is_all_times(from_ns: &i64) -> bool {
     *from_ns == all_times()
 }
 
-impl Drained {
+impl Flushed {
     /// All rows that were written up to a place.
     pub fn all(upto: Seq) -> Self {
         Self { upto, before_ns: i64::MAX, from_ns: all_times() }
     }
 
-    /// Whether rows of this time have been drained.
+    /// Whether rows of this time have been flushed.
     pub fn has_time(&self, time_ns: i64) -> bool {
         self.from_ns <= time_ns && (self.before_ns == i64::MAX || time_ns < self.before_ns)
     }
 
-    /// Whether rows of some of these times have been drained.
+    /// Whether rows of some of these times have been flushed.
     pub fn overlaps(&self, range: &TimeRange) -> bool {
         let last_ns = if self.before_ns == i64::MAX { i64::MAX } else { self.before_ns - 1 };
         range.overlaps(&TimeRange::new(self.from_ns, last_ns))
     }
 
-    /// Whether a row has been drained.
+    /// Whether a row has been flushed.
     pub fn covers(&self, seq: Seq, time_ns: i64) -> bool {
         seq <= self.upto && self.has_time(time_ns)
     }
@@ -170,7 +170,8 @@ pub struct TableState {
     /// Its deletes, in the order of the writes.
     pub tombstones: Vec<Tombstone>,
     /// What recovery passes over.
-    pub drained: Vec<Drained>,
+    #[serde(rename = "drained")]
+    pub flushed: Vec<Flushed>,
 }
 
 impl TableState {
@@ -186,8 +187,8 @@ impl TableState {
     }
 
     /// Whether all rows of a write are in objects. Fields of theirs may have had other types.
-    pub fn has_drained(&self, seq: Seq) -> bool {
-        self.drained.iter().any(|drained| drained.covers_all_of(&Drained::all(seq)))
+    pub fn has_flushed(&self, seq: Seq) -> bool {
+        self.flushed.iter().any(|flushed| flushed.covers_all_of(&Flushed::all(seq)))
     }
 
     /// Whether a delete is recorded.
@@ -247,7 +248,8 @@ pub enum Edit {
     /// A delete hides nothing any more.
     RemoveTombstone(TableId, Seq),
     /// Rows left the memory.
-    Drained(TableId, Drained),
+    #[serde(rename = "drained")]
+    Flushed(TableId, Flushed),
     /// The log is needed only from here on.
     WalFrom(Seq),
     /// The log reaches up to here.
@@ -297,10 +299,10 @@ impl State {
     }
 
     /// What records of the log depend on, and up to where writes are in objects.
-    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Drained])> {
+    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Flushed])> {
         self.tables.values().map(|table| {
             let last_seq = table.objects.values().map(|entry| entry.last_seq).max();
-            (&table.schema, table.sensor_count(), last_seq, &table.drained[..])
+            (&table.schema, table.sensor_count(), last_seq, &table.flushed[..])
         })
     }
 
@@ -311,7 +313,7 @@ impl State {
             Edit::PutTable(schema) => self.put_table(schema),
             Edit::DropTable(table) => {
                 let dropped = self.tables.remove(table);
-                self.bury(dropped.iter().flat_map(TableState::object_names));
+                self.retire(dropped.iter().flat_map(TableState::object_names));
             }
             Edit::AddObject(table, entry) => {
                 self.next_object = self.next_object.max(entry.id.0 + 1);
@@ -322,7 +324,7 @@ impl State {
             Edit::RemoveObject(table, id) => {
                 let table = self.tables.get_mut(table);
                 let removed = table.and_then(|state| state.objects.remove(id));
-                self.bury(removed.iter().map(ObjectEntry::name));
+                self.retire(removed.iter().map(ObjectEntry::name));
             }
             Edit::AddSensors(table, part) => {
                 self.next_object = self.next_object.max(part.id.0 + 1);
@@ -334,7 +336,7 @@ impl State {
                 self.with(*table, |state| {
                     replaced = std::mem::replace(&mut state.sensors, vec![part.clone()]);
                 });
-                self.bury(replaced.iter().map(SensorObject::name));
+                self.retire(replaced.iter().map(SensorObject::name));
             }
             Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
                 if let Err(place) = state.place_of_delete(tombstone.seq) {
@@ -346,9 +348,9 @@ impl State {
                     state.tombstones.remove(place);
                 }
             }),
-            Edit::Drained(table, drained) => self.with(*table, |state| {
-                state.drained.retain(|other| !drained.covers_all_of(other));
-                state.drained.push(*drained);
+            Edit::Flushed(table, flushed) => self.with(*table, |state| {
+                state.flushed.retain(|other| !flushed.covers_all_of(other));
+                state.flushed.push(*flushed);
             }),
             Edit::LogEnd(seq) => self.log_end = *seq,
             Edit::Begun(writer) => self.writers.add(*writer),
@@ -357,13 +359,13 @@ impl State {
                 self.replaced.retain(|_, since_ns| {
                     // The clock may have been set back.
                     *since_ns = (*since_ns).min(*now_ns);
-                    now_ns.saturating_sub(*since_ns) < GRAVE_NS
+                    now_ns.saturating_sub(*since_ns) < OBSOLETE_NS
                 });
             }
             Edit::WalFrom(seq) => {
                 self.wal_from = *seq;
                 for table in self.tables.values_mut() {
-                    table.drained.retain(|drained| drained.upto >= *seq);
+                    table.flushed.retain(|flushed| flushed.upto >= *seq);
                 }
             }
         }
@@ -376,12 +378,12 @@ impl State {
             objects: BTreeMap::new(),
             sensors: Vec::new(),
             tombstones: Vec::new(),
-            drained: Vec::new(),
+            flushed: Vec::new(),
         });
         state.schema = schema.clone();
     }
 
-    fn bury(&mut self, names: impl Iterator<Item = String>) {
+    fn retire(&mut self, names: impl Iterator<Item = String>) {
         let at_ns = self.at_ns;
         self.replaced.extend(names.map(|name| (name, at_ns)));
     }

@@ -14,7 +14,7 @@ use tidefall_ground::options::Target;
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::drain::{Take, drain};
+use super::flush::{Take, flush};
 use super::series::{days_of, extent, months_of, within, write_series};
 use super::short_to_long::segment_spans;
 use crate::change::Mark;
@@ -69,7 +69,7 @@ pub fn load(
     let mark = Mark { time, are_new: Arc::default() };
     let seq = take_place(mark.clone())?;
     if table.live().all_runs().any(|run| run.last_seq < seq && run.range.overlaps(&time)) {
-        drain(context, table, &boundaries, Take::WrittenBefore(seq))?;
+        flush(context, table, &boundaries, Take::WrittenBefore(seq))?;
     }
     let is_distinct = mark.are_new.load(Ordering::Acquire);
     for entry in &mut entries {

@@ -1,12 +1,12 @@
 //! The cascade: readings fall from the key-value model to short columns to long columns.
 //!
-//! 1. `drain.rs`: rows in memory become objects of the model that owns their time.
+//! 1. `flush.rs`: rows in memory become objects of the model that owns their time.
 //! 2. `kv_to_short.rs`: run files of days that have come of age become short columns.
 //! 3. `short_to_long.rs`: days of months that have come of age become long columns, and parts of
 //!    long columns that overlap become one.
 //!
 //! `load.rs` is a way in beside them, for whole columns. It shares `series.rs`, rows on their way to
-//! objects, with the drain.
+//! objects, with the flush.
 //!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
 //! there in one commit, then shows them to readers in one step. A step that fails takes what it has
@@ -15,8 +15,8 @@
 
 mod boundaries;
 mod compact;
-mod drain;
 mod failed;
+mod flush;
 mod kv_to_short;
 mod load;
 mod order;
@@ -29,8 +29,8 @@ mod short_to_long;
 
 pub use boundaries::Boundaries;
 pub use compact::{backlog, compact, compact_once};
-pub use drain::{Take, drain};
 pub use failed::{Outcome, look_again};
+pub use flush::{Take, flush};
 pub use kv_to_short::{Effort, kv_to_short};
 pub use load::{Loaded, load};
 pub use retention::{drop_old, retain};

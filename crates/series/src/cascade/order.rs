@@ -3,7 +3,7 @@
 //! An object has one place among the writes, that of its latest. When objects written at 10 and 30
 //! become one, it counts as written at 30; what an object outside wrote at 20 for the same time
 //! would then lose against what was written at 10. So would rows that were written at 20 and are
-//! still in memory, because they are younger than what was drained since.
+//! still in memory, because they are younger than what was flushed since.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

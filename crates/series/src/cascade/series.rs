@@ -1,4 +1,4 @@
-//! Rows in memory on their way to objects: those of a drain and those of a load.
+//! Rows in memory on their way to objects: those of a flush and those of a load.
 
 use std::ops::Range;
 

@@ -16,12 +16,12 @@ use tidefall_codec::PageValue;
 use tidefall_ground::parallel::{spread, threads_for};
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
+use super::buffer::{Buffer, BufferColumn};
 use super::chunk::{Times, copy_nulls};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::parts::{Sources, Wanted};
 use super::request::ReadStats;
-use super::room::{Room, Vacant};
 use crate::rows::SensorRows;
 
 /// Readings of several sensors, a row for each time at which one of them has a reading.
@@ -91,14 +91,14 @@ pub(super) fn read_frame<T: PageValue>(
 
 fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
-    let mut room = Room::new(check_size::<T>(rows_max, streams.len())?);
+    let mut buffer = Buffer::new(check_size::<T>(rows_max, streams.len())?);
     let threads = threads_for(rows_max * streams.len());
-    let work = streams.into_iter().zip(room.columns(rows_max)).collect();
-    let read = |(stream, out): (SensorStream, Vacant<'_, T>), fetched: &mut Fetched| {
+    let work = streams.into_iter().zip(buffer.columns(rows_max)).collect();
+    let read = |(stream, out): (SensorStream, BufferColumn<'_, T>), fetched: &mut Fetched| {
         read_column(stream, time, out, fetched)
     };
     let columns: Vec<Column> = spread(threads, work, read)?;
-    let mut values = room.finish();
+    let mut values = buffer.finish();
     let missing = columns.iter().map(|column| column.missing).sum();
     if let Some(time) = common_times(&columns) {
         compact(&mut values, rows_max, time.len());
@@ -144,7 +144,7 @@ pub(super) fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
 fn read_column<T: PageValue>(
     mut stream: SensorStream,
     time: &TimeRange,
-    mut out: Vacant<'_, T>,
+    mut out: BufferColumn<'_, T>,
     fetched: &mut Fetched,
 ) -> Result<Column> {
     let (fields, stats) = (stream.fields().clone(), stream.stats().clone());

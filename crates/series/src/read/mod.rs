@@ -11,6 +11,7 @@ mod accumulate;
 mod aggregate;
 mod align;
 mod bin;
+mod buffer;
 mod chunk;
 mod deletes;
 mod estimate;
@@ -19,14 +20,13 @@ mod fetch;
 mod frame;
 mod huge;
 mod merge;
-mod moment;
 mod near;
 mod objects;
 mod parts;
+mod point;
 mod prune;
 mod repeats;
 mod request;
-mod room;
 mod scan;
 mod sensors;
 mod series;
@@ -47,7 +47,7 @@ pub use align::union_of_times;
 pub use bin::Bin;
 pub use extreme::Extreme;
 pub use frame::{Frame, Keep};
-pub use moment::SensorValues;
+pub use point::SensorValues;
 pub use request::{
     AggregateRequest, AggregateResult, BATCH_ROWS, Comparison, FieldMetrics, LateCondition,
     ReadStats, RowBatch, ScanRequest, TimeOrder, ValueCondition,

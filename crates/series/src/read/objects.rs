@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 
-use tidefall_ground::graveyard::Watched;
 use tidefall_ground::manifest::ObjectEntry;
+use tidefall_ground::obsolete::Watched;
 use tidefall_types::{ObjectId, TimeRange};
 
 use crate::segment::Segment;

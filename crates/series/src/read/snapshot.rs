@@ -14,8 +14,8 @@ use super::estimate::rows_about;
 use super::extreme::{Extreme, extreme};
 use super::frame::{Frame, Keep, read_frame};
 use super::merge::SensorStream;
-use super::moment::{self, SensorValues};
 use super::parts::Sources;
+use super::point::{self, SensorValues};
 use super::request::{AggregateRequest, AggregateResult, ReadStats, ScanRequest, TimeOrder};
 use super::scan::Scan;
 use super::sensors::SensorSlice;
@@ -340,7 +340,7 @@ impl TableSnapshot {
     /// As [`TableSnapshot::read_sensor`].
     pub fn at(&self, sensors: &[u32], time_ns: i64, field: FieldId) -> Result<SensorValues> {
         self.check_sensors(sensors)?;
-        moment::at(&self.sources, sensors, time_ns, self.typed_one(field)?)
+        point::at(&self.sources, sensors, time_ns, self.typed_one(field)?)
     }
 
     /// The latest values of `sensors`, none twice; those without any are left out.
@@ -349,7 +349,7 @@ impl TableSnapshot {
     /// As [`TableSnapshot::read_sensor`].
     pub fn latest(&self, sensors: &[u32], field: FieldId) -> Result<SensorValues> {
         self.check_sensors(sensors)?;
-        moment::latest(&self.sources, sensors, self.typed_one(field)?)
+        point::latest(&self.sources, sensors, self.typed_one(field)?)
     }
 
     /// The least or greatest value of each of `sensors` within `time`, with its time; none where a sensor

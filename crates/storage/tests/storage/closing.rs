@@ -177,7 +177,7 @@ fn who_waits_for_memory_learns_of_the_close() {
             }
         }
     });
-    // What drains the memory stands there, and in front of it the writer fills the rest.
+    // What flushes the memory stands there, and in front of it the writer fills the rest.
     gate.wait_for_one();
     while db.is_ready_for("plant", &batch(0..1)) {
         std::thread::sleep(PAUSE / 10);

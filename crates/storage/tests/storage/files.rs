@@ -113,8 +113,8 @@ fn files_that_run_out_at_any_moment_end_nothing() {
 
 /// Rows that could not leave memory for want of a file never left it again.
 #[test]
-fn memory_is_drained_when_files_can_be_opened_again() {
-    with_few_files("memory_is_drained_when_files_can_be_opened_again", || {
+fn memory_is_flushed_when_files_can_be_opened_again() {
+    with_few_files("memory_is_flushed_when_files_can_be_opened_again", || {
         let dir = tempfile::tempdir().unwrap();
         let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
         let db = Db::open(dir.path(), options).unwrap();

@@ -214,7 +214,7 @@ fn the_upkeep_leaves_what_is_damaged_alone() {
     assert!(before > 0 && reads.load(Ordering::SeqCst) == before, "it is read again and again");
 }
 
-/// Every drain left one more run file, as none could be laid together with the one that could not be read.
+/// Every flush left one more run file, as none could be laid together with the one that could not be read.
 #[test]
 fn run_files_behind_a_damaged_one_do_not_pile_up() {
     const DRAINS: i64 = 60;

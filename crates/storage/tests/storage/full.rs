@@ -158,9 +158,9 @@ fn where_there_was_no_room_late_rows_leave_memory_with_all_others() {
     });
     assert!(db.stats().kv_bytes > 0);
     disk.disarm();
-    let draining = db.clone();
+    let flushing = db.clone();
     within_a_minute("a flush when there is room", move || {
-        while draining.stats().kv_bytes > 0 {
+        while flushing.stats().kv_bytes > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -273,7 +273,7 @@ fn a_write_from_memory_in_parts_is_whole_when_the_log_finds_the_disk_full() {
 
 /// A write in parts was refused when some of them were in memory already.
 #[test]
-fn a_write_from_memory_in_parts_is_whole_when_memory_cannot_be_drained() {
+fn a_write_from_memory_in_parts_is_whole_when_memory_cannot_be_flushed() {
     let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
     let (db, _) = gated(disk.clone(), MEMORY_BYTES_MIN, Does::Sync, "nothing");
     disk.arm(Fault::DiskFull, 0, Times::Always);
@@ -299,7 +299,7 @@ fn a_write_from_memory_in_parts_is_whole_when_the_database_closes() {
     gate.shut();
     let writing = db.clone();
     let written = std::thread::spawn(move || writing.write("notes", &texts(), &MEMORY).map(drop));
-    // What drains the memory stands there; the rest of the write waits for it.
+    // What flushes the memory stands there; the rest of the write waits for it.
     gate.wait_for_one();
     let closing = db.clone();
     let close = std::thread::spawn(move || closing.close());

@@ -55,7 +55,7 @@ fn slices_are_charged_with_what_they_show() {
     let charged = db.stats().kv_bytes;
     assert!((shown..shown * 3 / 2).contains(&charged), "{charged} bytes for {shown}");
     let models = &db.inspect().unwrap()[0].models;
-    assert!(models.iter().all(|model| model.objects == 0), "it was drained: {models:?}");
+    assert!(models.iter().all(|model| model.objects == 0), "it was flushed: {models:?}");
     db.flush().unwrap();
     assert_eq!(db.stats().kv_bytes, 0);
 }
@@ -137,7 +137,7 @@ fn a_dropped_table_gives_all_its_memory_back() {
 }
 
 /// Rows of small writes with different fields take several times as much when a reader has them laid together: more
-/// than lets a writer in, without a write that would call for a drain.
+/// than lets a writer in, without a write that would call for a flush.
 #[test]
 fn writers_go_on_after_a_read_has_made_memory_full() {
     const FIELDS: usize = 110;
@@ -154,7 +154,7 @@ fn writers_go_on_after_a_read_has_made_memory_full() {
     (0..4).for_each(|number| drop(db.write(TABLE, &wide(number), &in_memory()).unwrap()));
     let before = db.stats().kv_bytes;
     let share = MEMORY_BYTES_MIN as u64 * 36 / 100;
-    assert!(before < share / 2, "{before} bytes: they are drained at once");
+    assert!(before < share / 2, "{before} bytes: they are flushed at once");
     drop(db.snapshot(TABLE).unwrap());
     let after = db.stats().kv_bytes;
     assert!(after > share, "{after} bytes: a writer need not wait");

@@ -86,7 +86,7 @@ fn a_panic_of_who_waits_for_a_write_harms_nobody_else() {
 }
 
 #[test]
-fn writers_learn_when_what_drains_the_memory_panics() {
+fn writers_learn_when_what_flushes_the_memory_panics() {
     const ROWS: i64 = 200_000;
     let disk = MemDisk::new();
     let (db, is_armed) = open(&disk, Does::Create, "objects/");

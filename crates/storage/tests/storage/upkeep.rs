@@ -184,7 +184,7 @@ fn writers_that_do_not_stop_keep_nothing_from_being_tended() {
     println!("{} rows were written meanwhile", writer.join().unwrap());
 }
 
-/// Who cascaded kept others from draining memory: writers waited until all tables were through, later until one of them was.
+/// Who cascaded kept others from flushing memory: writers waited until all tables were through, later until one of them was.
 #[test]
 fn a_long_cascade_keeps_no_writer() {
     const WRITES: i64 = 14;

@@ -49,7 +49,7 @@ struct Found {
 }
 
 /// The sensors that are asked for and what was found of them.
-struct Moments<'a> {
+struct Points<'a> {
     sources: &'a Sources,
     sensors: &'a [u32],
     field: (FieldId, FieldType),
@@ -67,24 +67,24 @@ pub(super) fn at(
     time_ns: i64,
     field: (FieldId, FieldType),
 ) -> Result<SensorValues> {
-    let mut moments = Moments::new(sources, sensors, field);
+    let mut points = Points::new(sources, sensors, field);
     let moment = TimeRange::new(time_ns, time_ns);
     if sources.objects.within(&moment).next().is_some() {
-        moments.look_up(&moment)?;
+        points.look_up(&moment)?;
     } else {
         let mut runs: Vec<&Arc<Run>> =
             sources.runs.iter().filter(|run| run.range.overlaps(&moment)).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.last_seq));
         for run in runs {
             let Some(values) = run.field(field.0.index()) else { continue };
-            moments.arrays.push(Arc::clone(values));
+            points.arrays.push(Arc::clone(values));
             // Later rows of a run win as later runs do.
             for row in run.rows_at(time_ns).into_iter().rev() {
-                moments.offer(moments.arrays.len() - 1, run, row);
+                points.offer(points.arrays.len() - 1, run, row);
             }
         }
     }
-    moments.finish()
+    points.finish()
 }
 
 /// The latest values of `sensors`.
@@ -93,14 +93,14 @@ pub(super) fn latest(
     sensors: &[u32],
     field: (FieldId, FieldType),
 ) -> Result<SensorValues> {
-    let mut moments = Moments::new(sources, sensors, field);
-    moments.walk_back();
-    moments.ask_metrics()?;
-    moments.look_up(&TimeRange::ALL)?;
-    moments.finish()
+    let mut points = Points::new(sources, sensors, field);
+    points.walk_back();
+    points.ask_metrics()?;
+    points.look_up(&TimeRange::ALL)?;
+    points.finish()
 }
 
-impl<'a> Moments<'a> {
+impl<'a> Points<'a> {
     fn new(sources: &'a Sources, sensors: &'a [u32], field: (FieldId, FieldType)) -> Self {
         let places = sensors.iter().max().map_or(0, |last| *last as usize + 1);
         let mut places = vec![0; places];

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidefall_ground::manifest::{Drained, Edit, Model};
+use tidefall_ground::manifest::{Edit, Flushed, Model};
 use tidefall_ground::memory::Memory;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::{FieldType, Result, Seq, TimeRange};
@@ -17,7 +17,7 @@ use crate::read::Deletes;
 use crate::rows::SeriesSet;
 use crate::table::Table;
 
-/// Which rows a drain takes.
+/// Which rows a flush takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
     /// Those that have come of age.
@@ -38,7 +38,7 @@ const SCATTERED_SPANS: usize = 3;
 const SCATTERED_ROWS: usize = 256;
 
 /// Writes rows of a table that are in memory to objects.
-pub fn drain(
+pub fn flush(
     context: &Context,
     table: &Arc<Table>,
     boundaries: &Boundaries,
@@ -54,7 +54,7 @@ pub fn drain(
         sources.runs.retain(|run| run.last_seq < seq);
     }
     let all = sources.runs.clone();
-    let times = Drained {
+    let times = Flushed {
         before_ns: if matches!(take, Take::Due | Take::Late) { boundaries.kv_ns } else { i64::MAX },
         from_ns: if take == Take::Young { boundaries.kv_ns } else { i64::MIN },
         upto: Seq::default(),
@@ -83,7 +83,7 @@ pub fn drain(
         }
         let upto = batch.last().map_or(last, |run| run.last_seq);
         let spans = |series: &_| spans(series, boundaries, take);
-        report += drain_batch(context, table, batch, spans, Drained { upto, ..times })?;
+        report += flush_batch(context, table, batch, spans, Flushed { upto, ..times })?;
         rest = behind;
     }
     Ok(report)
@@ -102,12 +102,12 @@ fn runs_together(memory: &Memory, runs: &[Arc<Run>]) -> usize {
     fitting.count().max(1)
 }
 
-fn drain_batch(
+fn flush_batch(
     context: &Context,
     table: &Arc<Table>,
     batch: &[Arc<Run>],
     spans: impl FnOnce(&SortedRuns) -> Result<Vec<(Model, TimeRange)>>,
-    drained: Drained,
+    flushed: Flushed,
 ) -> Result<CascadeReport> {
     // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
     // do not have.
@@ -118,18 +118,18 @@ fn drain_batch(
     let mut kept = Vec::new();
     for run in batch {
         let Some(left) = without_deleted(run, &deletes)? else { continue };
-        if drained.has_time(left.range.first_ns) && drained.has_time(left.range.last_ns) {
+        if flushed.has_time(left.range.first_ns) && flushed.has_time(left.range.last_ns) {
             taken.push(left);
             continue;
         }
-        if !drained.overlaps(&left.range) {
+        if !flushed.overlaps(&left.range) {
             kept.push(left);
             continue;
         }
-        taken.extend(left.without(|_, time| !drained.has_time(time))?.map(Arc::new));
-        kept.extend(left.without(|_, time| drained.has_time(time))?.map(Arc::new));
+        taken.extend(left.without(|_, time| !flushed.has_time(time))?.map(Arc::new));
+        kept.extend(left.without(|_, time| flushed.has_time(time))?.map(Arc::new));
     }
-    if drained.from_ns != i64::MIN {
+    if flushed.from_ns != i64::MIN {
         kept = together(kept);
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
@@ -140,7 +140,7 @@ fn drain_batch(
     let spans = spans(&series)?;
     let written = context.ground.written();
     let mut outputs =
-        write_series(context, table, &schema, &series, &spans, drained.upto, &written)?;
+        write_series(context, table, &schema, &series, &spans, flushed.upto, &written)?;
     drop(series);
     for entry in &mut outputs {
         (entry.last_delete, entry.is_distinct) = (deletes.last_seq(), is_distinct);
@@ -153,7 +153,7 @@ fn drain_batch(
     }
     let mut edits: Vec<Edit> =
         outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
-    edits.push(Edit::Drained(table.id, drained));
+    edits.push(Edit::Flushed(table.id, flushed));
     let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
     let freed_bytes = bytes(batch).saturating_sub(bytes(&kept));
     install(context, table, written, edits, |live| live.replace_runs(batch, kept))?;

@@ -10,23 +10,23 @@ use tidefall_codec::PageValue;
 use super::huge::prefer_huge_pages;
 
 /// Memory for some values.
-pub(super) struct Room<T> {
+pub(super) struct Buffer<T> {
     values: Vec<T>,
     count: usize,
     /// Values in columns that are closed, all of which are initialised.
     closed: AtomicUsize,
 }
 
-/// A column of a [`Room`] that is being filled.
-pub(super) struct Vacant<'a, T> {
+/// A column of a [`Buffer`] that is being filled.
+pub(super) struct BufferColumn<'a, T> {
     places: &'a mut [MaybeUninit<T>],
     /// All places before this one are initialised.
     cleared: usize,
     closed: &'a AtomicUsize,
 }
 
-impl<T: PageValue> Room<T> {
-    /// Room for so many values.
+impl<T: PageValue> Buffer<T> {
+    /// Memory for so many values.
     pub(super) fn new(count: usize) -> Self {
         let mut values = Vec::with_capacity(count);
         prefer_huge_pages(&mut values.spare_capacity_mut()[..count]);
@@ -34,11 +34,11 @@ impl<T: PageValue> Room<T> {
     }
 
     /// Columns of `rows` values each, which divide all of it, and empty ones behind the last.
-    pub(super) fn columns(&mut self, rows: usize) -> impl Iterator<Item = Vacant<'_, T>> {
+    pub(super) fn columns(&mut self, rows: usize) -> impl Iterator<Item = BufferColumn<'_, T>> {
         let places = &mut self.values.spare_capacity_mut()[..self.count];
         let columns = places.chunks_mut(rows.max(1));
         let columns = columns.chain(std::iter::repeat_with(|| &mut [][..]));
-        columns.map(|places| Vacant { places, cleared: 0, closed: &self.closed })
+        columns.map(|places| BufferColumn { places, cleared: 0, closed: &self.closed })
     }
 
     /// All values. Every column must have been closed.
@@ -52,7 +52,7 @@ impl<T: PageValue> Room<T> {
     }
 }
 
-impl<T: PageValue> Vacant<'_, T> {
+impl<T: PageValue> BufferColumn<'_, T> {
     /// The places from `start` on for `rows` values, fewer where the column ends. They hold any values.
     pub(super) fn at(&mut self, start: usize, rows: usize) -> &mut [T] {
         let end = start.saturating_add(rows).min(self.places.len());
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn columns_hold_what_was_written_and_zeros() {
-        let mut room = Room::<i64>::new(6);
-        let mut columns = room.columns(3);
+        let mut buffer = Buffer::<i64>::new(6);
+        let mut columns = buffer.columns(3);
         let mut first = columns.next().unwrap();
         let (second, mut none) = (columns.next().unwrap(), columns.next().unwrap());
         drop(columns);
@@ -95,15 +95,15 @@ mod tests {
         first.close();
         second.close();
         none.close();
-        assert_eq!(room.finish(), [4, 5, 6, 0, 0, 0]);
+        assert_eq!(buffer.finish(), [4, 5, 6, 0, 0, 0]);
     }
 
     #[test]
     #[should_panic(expected = "a column was not closed")]
     fn an_open_column_is_noticed() {
-        let mut room = Room::<f64>::new(4);
-        let columns: Vec<_> = room.columns(2).take(2).collect();
+        let mut buffer = Buffer::<f64>::new(4);
+        let columns: Vec<_> = buffer.columns(2).take(2).collect();
         columns.into_iter().next().unwrap().close();
-        room.finish();
+        buffer.finish();
     }
 }

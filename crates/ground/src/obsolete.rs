@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::manifest::GRAVE_NS;
+use crate::manifest::OBSOLETE_NS;
 
 /// Who reads the database in other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,33 +29,33 @@ fn none() -> Weak<Watched> {
 
 /// The objects that were replaced and are not deleted yet, by name.
 #[derive(Debug, Default)]
-pub struct Graveyard {
-    graves: Mutex<BTreeMap<String, Grave>>,
+pub struct ObsoleteObjects {
+    objects: Mutex<BTreeMap<String, Obsolete>>,
 }
 
 #[derive(Debug)]
-struct Grave {
+struct Obsolete {
     since_ns: i64,
     /// Whoever reads it here.
-    object: Weak<Watched>,
+    reader: Weak<Watched>,
 }
 
-impl Graveyard {
+impl ObsoleteObjects {
     /// Takes in what was replaced, and when.
-    pub fn bury<'a>(&self, replaced: impl IntoIterator<Item = (&'a String, &'a i64)>) {
-        let mut graves = self.lock();
+    pub fn add<'a>(&self, replaced: impl IntoIterator<Item = (&'a String, &'a i64)>) {
+        let mut objects = self.lock();
         for (name, &since_ns) in replaced {
-            let grave = || Grave { since_ns, object: none() };
-            graves.entry(name.clone()).or_insert_with(grave);
+            let object = || Obsolete { since_ns, reader: none() };
+            objects.entry(name.clone()).or_insert_with(object);
         }
     }
 
-    /// Keeps buried objects as long as they are in use here.
-    pub fn watch(&self, objects: impl IntoIterator<Item = (String, Weak<Watched>)>) {
-        let mut graves = self.lock();
-        for (name, object) in objects {
-            if let Some(grave) = graves.get_mut(&name) {
-                grave.object = object;
+    /// Keeps obsolete objects as long as they are in use here.
+    pub fn watch(&self, obsolete: impl IntoIterator<Item = (String, Weak<Watched>)>) {
+        let mut objects = self.lock();
+        for (name, reader) in obsolete {
+            if let Some(object) = objects.get_mut(&name) {
+                object.reader = reader;
             }
         }
     }
@@ -73,15 +73,15 @@ impl Graveyard {
     /// The objects that were replaced, and that nobody reads any more: nobody here, and nobody `elsewhere` unless it was some time ago.
     /// Only those whose names come behind another, in the order of names.
     pub fn due(&self, now_ns: i64, elsewhere: Elsewhere, behind: &str) -> Vec<String> {
-        let is_due = |grave: &Grave| {
-            let is_old = now_ns.saturating_sub(grave.since_ns) >= GRAVE_NS;
-            (is_old || elsewhere == Elsewhere::Nobody) && grave.object.strong_count() == 0
+        let is_due = |object: &Obsolete| {
+            let is_old = now_ns.saturating_sub(object.since_ns) >= OBSOLETE_NS;
+            (is_old || elsewhere == Elsewhere::Nobody) && object.reader.strong_count() == 0
         };
-        let graves = self.lock();
+        let objects = self.lock();
         let behind = (Bound::Excluded(behind), Bound::Unbounded);
-        graves
+        objects
             .range::<str, _>(behind)
-            .filter(|(_, grave)| is_due(grave))
+            .filter(|(_, object)| is_due(object))
             .map(|(name, _)| name.clone())
             .collect()
     }
@@ -91,7 +91,7 @@ impl Graveyard {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Grave>> {
-        self.graves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Obsolete>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
