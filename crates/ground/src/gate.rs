@@ -28,6 +28,15 @@ pub struct Pass(Arc<Gate>);
 #[derive(Debug)]
 pub struct Shut(Arc<Gate>);
 
+/// A writer that is inside, with others or alone.
+#[derive(Debug)]
+pub enum Inside {
+    /// Others may be, too.
+    WithOthers(Pass),
+    /// Nobody else is.
+    Alone(Shut),
+}
+
 impl Gate {
     /// Lets a writer in, which waits while the gate is shut.
     pub fn enter(self: &Arc<Self>) -> Pass {
@@ -71,6 +80,16 @@ impl Gate {
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         Shut(Arc::clone(self))
+    }
+
+    /// As [`Gate::shut`], unless it would wait.
+    pub fn try_shut(self: &Arc<Self>) -> Option<Shut> {
+        let mut inner = self.lock();
+        if inner.is_shut || inner.called > 0 || inner.writers > 0 {
+            return None;
+        }
+        inner.is_shut = true;
+        Some(Shut(Arc::clone(self)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError, mpsc};
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
-use tidefall_ground::gate::Pass;
+use tidefall_ground::gate::Inside;
 use tidefall_ground::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use tidefall_ground::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
 use tidefall_series::Table;
@@ -86,13 +86,13 @@ impl Db {
             return Ok(());
         };
         bad.clear();
-        let pass = self.pass(&table)?;
+        let inside = self.enter(&table, options.existing)?;
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
         let report = WriteReport { rows: batch.rows(), replaced, bad };
         if batch.rows() == 0 {
             // It may close the database, which waits for all steps.
-            drop((pass, step));
+            drop((inside, step));
             done(Ok((report, None)));
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl Db {
         let watched = watch.clone();
         let rows = Prepared::new(sensor, batch.time.clone(), fields.clone());
         let done = Box::new(move |outcome: Result<Seq>| {
-            drop(pass);
+            drop(inside);
             done(outcome.map(|_| with_doubts(report, watched.as_ref())));
         });
         match options.ack {
@@ -124,14 +124,20 @@ impl Db {
         }
     }
 
-    /// Lets a write pass the gate of its table. What is called when a write is done must not wait for others to be.
-    fn pass(&self, table: &Table) -> Result<Pass> {
-        if !self.engine().commits.is_committer() {
-            return Ok(table.gate.enter());
-        }
-        table.gate.try_enter().ok_or_else(|| {
+    /// Lets a write pass the gate of its table: alone, if what it finds there must not change before it is written. What is called when a
+    /// write is done must not wait for others to be.
+    fn enter(&self, table: &Table, existing: Existing) -> Result<Inside> {
+        let (gate, may_wait) = (&table.gate, !self.engine().commits.is_committer());
+        let inside = match (existing == Existing::Refuse, may_wait) {
+            (false, true) => Some(Inside::WithOthers(gate.enter())),
+            (false, false) => gate.try_enter().map(Inside::WithOthers),
+            (true, true) => Some(Inside::Alone(gate.shut())),
+            (true, false) => gate.try_shut().map(Inside::Alone),
+        };
+        inside.ok_or_else(|| {
             Error::conflict(format!(
-                "table {}: its fields are getting other types; send the rows again",
+                "table {}: its fields are getting other types, or another write wants to be alone or is on its way where this one \
+                 does; send the rows again",
                 table.schema().name
             ))
         })
@@ -269,6 +275,8 @@ impl Db {
             let schema = table.schema();
             check_heads(&table, &schema, &heads)?;
             let sensors = find_sensors(&table, &heads)?;
+            // Rows that come meanwhile must be seen.
+            let _alone = (existing == Existing::Refuse).then(|| table.gate.shut());
             let rows = match ordered.take() {
                 Some((expected, rows)) if expected.fields == schema.fields => rows,
                 _ => order_all(&schema, batch)?,

@@ -162,6 +162,10 @@ pub struct FieldMetrics {
     pub first: ArrayRef,
     /// The value of the latest row in which the field is not null.
     pub last: ArrayRef,
+    /// The time of `first`; of no meaning where there is none.
+    pub first_time_ns: Vec<i64>,
+    /// The time of `last`; of no meaning where there is none.
+    pub last_time_ns: Vec<i64>,
 }
 
 /// What a read has touched so far. Counted as it runs, readable at any time.

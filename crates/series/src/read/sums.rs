@@ -338,6 +338,8 @@ impl FieldSums {
                     m2: vec![0.0; lines],
                     first: Arc::clone(&nothing),
                     last: nothing,
+                    first_time_ns: vec![0; lines],
+                    last_time_ns: vec![0; lines],
                 })
             }
             Self::Float(sums) => finish(sums, ty, |v, n| Arc::new(Float64Array::new(v.into(), n))),
@@ -546,6 +548,8 @@ fn finish<T: Number>(
         sum: to_array(columns.sum, nulls.clone()),
         first: typed(columns.first)?,
         last: typed(columns.last)?,
+        first_time_ns: sums.first_ns,
+        last_time_ns: sums.last_ns,
         count: sums.count,
         sum_f64,
         m2: columns.m2,

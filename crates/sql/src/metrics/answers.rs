@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Sensors};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
 use super::columns::{Answer, of_nothing, times};
-use super::edges;
 use super::groups::Grouped;
 use super::question::Question;
-use super::spec::{Group, Measure, Nulls};
+use super::spec::Group;
 use crate::ahead::Batches;
 use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
@@ -334,17 +333,16 @@ impl Answers {
     fn answer(&self, threads: usize, piece: &Piece, tally: &Tally) -> Result<Vec<RecordBatch>> {
         let request = self.request(piece);
         let result = self.ask(threads, &request, tally)?;
-        let (view, result) = (&self.question.view, &result);
-        let answer = Answer { view, request: &request, result, tally };
+        let answer = Answer { request: &request, result: &result };
         let groups = self.question.groups.len();
         let measures = self.question.measures.iter().zip(self.arrow.fields().iter().skip(groups));
         let measures: Vec<ArrayRef> = measures
-            .map(|(measure, field)| column(&answer, *measure, field.data_type()))
+            .map(|(measure, field)| answer.column(*measure, field.data_type()))
             .collect::<Result<_>>()?;
         let lines = result.rows.len();
         let starts = (0..lines).step_by(BATCH_ROWS);
         let batch = |start: usize| {
-            self.batch(piece, result, &measures, start..lines.min(start + BATCH_ROWS))
+            self.batch(piece, &result, &measures, start..lines.min(start + BATCH_ROWS))
         };
         starts.map(batch).collect()
     }
@@ -383,19 +381,6 @@ impl Answers {
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
-}
-
-/// The column of a measure, one value a line, in the type that the query has for it.
-fn column(answer: &Answer<'_>, measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
-    let column = match measure {
-        // Metrics know nothing of the values that are NULL.
-        Measure::Value(id, edge, Nulls::Respect) if answer.has_nulls(measure)? => {
-            edges::column(answer, answer.metrics(measure)?, id, edge)?
-        }
-        _ => answer.column(measure, data_type)?,
-    };
-    debug_assert_eq!(column.data_type(), data_type, "{measure:?}");
-    Ok(column)
 }
 
 fn cut_groups(groups: Range<u32>, per_piece: i128, time: TimeRange) -> Vec<Piece> {

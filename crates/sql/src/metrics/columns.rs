@@ -3,29 +3,25 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float64Array, Int64Array, TimestampNanosecondArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampNanosecondArray, new_null_array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::error::Result;
 use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics};
 use tidefall_types::{OneForm, one_form};
 
-use super::spec::{Edge, Measure, Spread};
-use crate::reads::Tally;
-use crate::view::View;
+use super::spec::{Edge, Measure, Nulls, Spread};
 
 /// An answer of the storage with the question it belongs to.
 pub(super) struct Answer<'a> {
-    pub(super) view: &'a View,
     pub(super) request: &'a AggregateRequest,
     pub(super) result: &'a AggregateResult,
-    pub(super) tally: &'a Tally,
 }
 
 impl Answer<'_> {
-    /// The column of a measure, one value a line, in the type that the query has for it; values at an end of time without regard to nulls.
+    /// The column of a measure, one value a line, in the type that the query has for it.
     pub(super) fn column(&self, measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
         let result = self.result;
         let column: ArrayRef = match measure {
@@ -44,14 +40,26 @@ impl Answer<'_> {
             Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
             Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
             Measure::Deviation(_, spread) => variance(self.metrics(measure)?, spread, f64::sqrt),
-            Measure::Value(_, edge, _) => Arc::clone(of_edge(self.metrics(measure)?, edge)),
+            Measure::Value(_, edge, Nulls::Ignore) => {
+                Arc::clone(of_edge(self.metrics(measure)?, edge))
+            }
+            Measure::Value(_, edge, Nulls::Respect) => {
+                self.value_of_row(self.metrics(measure)?, edge)?
+            }
         };
+        debug_assert_eq!(column.data_type(), data_type, "{measure:?}");
         Ok(column)
     }
 
-    /// Whether some rows have no value in the field of a measure.
-    pub(super) fn has_nulls(&self, measure: Measure) -> Result<bool> {
-        Ok(self.metrics(measure)?.count != self.result.rows)
+    /// The value of the first or last row of each line: NULL where another row has the first or last value. Of several sensors that have
+    /// a row there one with a value counts.
+    fn value_of_row(&self, metrics: &FieldMetrics, edge: Edge) -> Result<ArrayRef> {
+        let (values, rows) = match edge {
+            Edge::First => (&metrics.first_time_ns, &self.result.first_time_ns),
+            Edge::Last => (&metrics.last_time_ns, &self.result.last_time_ns),
+        };
+        let is_other = values.iter().zip(rows).map(|(value_ns, row_ns)| Some(value_ns != row_ns));
+        Ok(nullif(of_edge(metrics, edge), &BooleanArray::from_iter(is_other))?)
     }
 
     /// The metrics of the field of a measure.

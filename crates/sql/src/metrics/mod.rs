@@ -7,7 +7,7 @@
 //!    above, such as `sum(x) / count(*)`, stay with DataFusion.
 //! 3. `exec.rs` asks the storage for answers (`answers.rs`), piece by piece so that memory stays bounded. The storage
 //!    reads whole blocks from their metrics and decodes only the ragged edges. `by_time.rs` asks from one end of
-//!    time on, for sorts that keep a few bins. `edges.rs` reads rows where NULL may be first or last.
+//!    time on, for sorts that keep a few bins.
 //!    `distinct.rs` counts the values of a tag: DataFusion makes of `count(DISTINCT tag)` a count over the groups by
 //!    this tag.
 //!
@@ -17,7 +17,6 @@ mod answers;
 mod by_time;
 mod columns;
 mod distinct;
-mod edges;
 mod exec;
 mod groups;
 mod node;

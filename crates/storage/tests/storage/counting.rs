@@ -1,9 +1,10 @@
 //! Rows that take the place of others are counted by who waits for a write, not by the thread that commits.
 
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{Ack, Db, DbOptions, Existing, Uncounted, WriteOptions, WriteReport};
+use tidefall_types::ErrorKind;
 
 use crate::small::{batch_of, read, write};
 
@@ -80,4 +81,40 @@ fn a_count_that_fails_fails_no_write() {
     let report = db.write("plant", &batch_of(&[(25, 1), (26, 1)]), &count).unwrap();
     assert_eq!((report.rows, report.replaced), (2, Some(1)));
     assert_eq!(read(&db, "plant").len(), 10_002);
+}
+
+/// Several saw nothing that they would replace, and all were told that they had replaced nothing.
+#[test]
+fn of_writes_that_refuse_to_replace_one_is_first() {
+    const WRITERS: i64 = 4;
+    const ROUNDS: i64 = 100;
+    let refuse = |ack| WriteOptions { ack, existing: Existing::Refuse, ..WriteOptions::default() };
+    for ack in [Ack::Memory, Ack::Durable] {
+        let db = open(FaultDisk::new(Arc::new(MemDisk::new()), 1));
+        write(&db, "plant", &[(10 * ROUNDS, 0)]);
+        let barrier = Barrier::new(WRITERS as usize);
+        let write = |writer: i64| {
+            let mut written = Vec::new();
+            for round in 0..ROUNDS {
+                // Late ones, and the newest of all.
+                let time = if round % 2 == 0 { round } else { 10 * ROUNDS + round };
+                barrier.wait();
+                match db.write("plant", &batch_of(&[(time, writer)]), &refuse(ack)) {
+                    Ok(_) => written.push((time, writer)),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                }
+            }
+            written
+        };
+        let mut written: Vec<(i64, i64)> = std::thread::scope(|scope| {
+            let write = &write;
+            let writers: Vec<_> =
+                (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+            writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+        });
+        written.push((10 * ROUNDS, 0));
+        written.sort_unstable();
+        assert_eq!(written.len() as i64, ROUNDS + 1);
+        assert_eq!(read(&db, "plant"), written);
+    }
 }
