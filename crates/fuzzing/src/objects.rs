@@ -58,13 +58,14 @@ fn middle(mode: u8) -> TimeRange {
 
 fn live_object(bytes: &[u8]) -> LiveObject {
     let id = ObjectId(1);
-    let name = names::object(id, Model::Long.name());
+    let name = names::object(id, 0, Model::Long.name());
     let disk = MemDisk::new();
     disk.place(&name, bytes);
     let io = Arc::new(LocalIo::open_read_only(Arc::new(disk)));
     let caches = Arc::new(SegmentCaches::new(1 << 20));
     let entry = ObjectEntry {
         id,
+        writer: 0,
         model: Model::Long,
         last_seq: Seq(1),
         last_delete: Seq(0),

@@ -1,5 +1,6 @@
 //! The gate of a table, which writes pass that wait to be committed. While it is shut none is on its way, so that the types of
-//! its fields can change: rows are brought into these types before they wait.
+//! its fields can change, as rows are brought into these types before they wait, and so that a write that must replace nothing sees all that
+//! is there.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

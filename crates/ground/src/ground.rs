@@ -1,6 +1,6 @@
 //! What the tables of one open database have in common.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -47,7 +47,10 @@ pub struct Ground {
     installing: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
     reached: Mutex<Reached>,
+    /// Whether nothing is said outside of the manifest about how far it has come.
+    is_unmarked: AtomicBool,
     next_object: AtomicU64,
+    writer: u32,
 }
 
 impl Ground {
@@ -69,8 +72,10 @@ impl Ground {
             worked: Worked::default(),
             installing: Mutex::new(()),
             next_object: AtomicU64::new(manifest.state().next_object),
+            writer: manifest.writer(),
             manifest: Mutex::new(manifest),
             reached: Mutex::new(reached),
+            is_unmarked: AtomicBool::new(false),
             options,
         }
     }
@@ -124,6 +129,11 @@ impl Ground {
     /// A number that no object has or had.
     pub fn next_object_id(&self) -> ObjectId {
         ObjectId(self.next_object.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of this writer among all that a database had: a part of the names of its objects.
+    pub fn writer(&self) -> u32 {
+        self.writer
     }
 
     /// Leaves out the numbers of objects up to this one.
@@ -199,11 +209,20 @@ impl Ground {
     /// Says outside of the manifest how far it has come. When that cannot be said, what a crash leaves behind is kept
     /// aside rather than deleted, which hurts nobody.
     pub fn mark_reached(&self, mark: Mark) {
+        if self.is_unmarked.load(Ordering::Relaxed) {
+            return;
+        }
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         // The commit is made: a panic must not keep it from being shown.
         if let Err(error) = caught(|| reached.put(&*self.io, mark)) {
             tracing::warn!(%error, version = mark.version, "how far the manifest has come could not be noted");
         }
+    }
+
+    /// Says nothing more outside of the manifest: there are objects that it does not name, though it may be that it did, and a mark would say that it
+    /// never has.
+    pub fn leave_unmarked(&self) {
+        self.is_unmarked.store(true, Ordering::Relaxed);
     }
 
     /// What is known of how far the manifest had come.

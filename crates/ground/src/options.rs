@@ -96,8 +96,8 @@ pub enum Existing {
     Replace,
     /// It replaces them, and says how many. Rows that are newer than all of their sensors cost nothing for that.
     Count,
-    /// It is refused if there are any, with `Conflict`; nothing is written then. So that it sees all others, no other write of rows of its
-    /// table is on its way from the moment that it is looked at until it is acknowledged; loads of whole columns may be.
+    /// It is refused if there are any, with `Conflict`; nothing is written then. So that it sees all others, no other write to its
+    /// table is on its way from the moment that it is looked at until it is acknowledged.
     Refuse,
 }
 

@@ -38,7 +38,7 @@ impl Context {
         id: ObjectId,
         model: Model,
     ) -> Result<Box<dyn ObjectWriter>> {
-        self.ground.io.writer(&names::object(id, model.name()))
+        self.ground.io.writer(&names::object(id, self.ground.writer(), model.name()))
     }
 
     /// A segment that the manifest names, which is opened when it is first read.

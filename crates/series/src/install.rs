@@ -131,11 +131,12 @@ impl Table {
             drop(sensors);
             let header = encode_header(Content::Sensors, self.id);
             let id = ground.next_object_id();
-            let name = names::object(id, names::SENSORS);
+            let writer = ground.writer();
+            let name = names::object(id, writer, names::SENSORS);
             written.note(name.clone());
             ground.io.put_new(&name, &[&header, &frame])?;
             let bytes = (header.len() + frame.len()) as u64;
-            let stored = SensorObject { id, first, count: part.end - first, bytes };
+            let stored = SensorObject { id, writer, first, count: part.end - first, bytes };
             edits.push(match is_crowded && first == 0 {
                 true => Edit::ReplaceSensors(self.id, stored),
                 false => Edit::AddSensors(self.id, stored),

@@ -90,14 +90,51 @@ impl Db {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let dirs = [names::MANIFEST_DIR, names::OBJECTS_DIR, names::REACHED_DIR];
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open(Arc::clone(&disk), &dirs)?);
-        let (manifest, reached) = open_manifest(&io, &disk)?;
+        Self::open_written(&disk, io, Some(&*disk), options, failure)
+    }
+
+    /// Opens the database whose log lies on a disk and whose objects lie elsewhere, both of which nobody else writes: the caller sees to
+    /// that. Who has written the database before and goes on all the same cannot change the manifest any more, which it learns when it tries to; what it
+    /// acknowledges until then is in its own log. Where a read of an object takes long, `objects`
+    /// should be a [`ReadAhead`](crate::store::ReadAhead).
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_apart(
+        log: Arc<dyn Disk>,
+        objects: Arc<dyn ObjectIo>,
+        options: DbOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let log = GuardedDisk::new(log);
+        let failure = Failure::of(log.failure());
+        let log: Arc<dyn Disk> = Arc::new(log);
+        Self::open_written(&log, objects, None, options, failure)
+    }
+
+    /// Opens a database for writing. What nothing names, though it is not known whether anything should, is kept aside on `objects_disk`, or
+    /// stays where it is.
+    fn open_written(
+        disk: &Arc<dyn Disk>,
+        io: Arc<dyn ObjectIo>,
+        objects_disk: Option<&dyn Disk>,
+        options: DbOptions,
+        failure: Failure,
+    ) -> Result<Self> {
+        let (mut manifest, reached) = open_manifest(&io, disk)?;
+        // What comes there later is of a writer that has begun behind this one.
+        let found = io.list(names::OBJECTS_DIR)?;
+        if objects_disk.is_none() {
+            // Nothing else keeps a writer out that does not know of this one.
+            manifest.begin()?;
+        }
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
-        let (wal, records) = Wal::open(Arc::clone(&disk), state.wal_from, salt)?;
+        let (wal, records) = Wal::open(Arc::clone(disk), state.wal_from, salt)?;
         let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
         let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
         let tables = load_tables(&engine, &state)?;
-        delete_strays(&engine, &*disk, &state)?;
+        delete_strays(&engine, objects_disk, &state, found)?;
         let rows = replay(&tables, &state, records)?;
         if rows > 0 {
             tracing::info!(rows, "brought rows back from the log");

@@ -167,13 +167,13 @@ impl Follower {
 impl Seen {
     /// Shows tables in place of those before.
     fn show(&mut self, engine: &Engine, tables: Vec<Table>) {
-        let mut here: HashSet<*const Watched> = HashSet::new();
+        let mut here: HashSet<*const ()> = HashSet::new();
         for table in &tables {
-            here.extend(table.shown().iter().map(|(_, _, reader)| reader.as_ptr()));
+            here.extend(table.shown().iter().map(|(_, _, reader)| reader.as_ptr().cast()));
         }
         for table in engine.show_tables(tables) {
             let gone = table.shown().into_iter();
-            let gone = gone.filter(|(_, _, reader)| !here.contains(&reader.as_ptr()));
+            let gone = gone.filter(|(_, _, reader)| !here.contains(&reader.as_ptr().cast()));
             self.gone.extend(gone.map(|(id, name, reader)| Replaced { id, name, reader }));
         }
         self.let_go(engine);

@@ -83,28 +83,40 @@ pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Table>> 
 
 /// Deletes objects that the state does not name: a crash left them between being written and being
 /// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
-/// if the database had not been closed. When a commit that named them may be lost they are kept aside.
-pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> Result<()> {
+/// if the database had not been closed. When a commit that named them may be lost they are kept aside on `disk`, or stay where none is given.
+///
+/// `found` are the objects that lay there before anybody else could begin to write.
+pub(crate) fn delete_strays(
+    engine: &Engine,
+    disk: Option<&dyn Disk>,
+    state: &State,
+    found: Vec<(String, u64)>,
+) -> Result<()> {
     engine.ground.obsolete.add(&state.replaced);
     engine.delete_replaced()?;
-    let strays = strays(engine, state)?;
+    let strays = strays(engine, state, found);
     let mark = Mark::of(&engine.ground.manifest());
     let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {
-        match keep_aside(disk, strays.iter().map(|(name, _)| name.clone())) {
-            Ok(kept_in) => tracing::warn!(
+        let kept = disk.map(|disk| keep_aside(disk, strays.iter().map(|(name, _)| name.clone())));
+        let stay = |why: &dyn std::fmt::Display| {
+            tracing::warn!(%why, "objects that nothing names stay where they are");
+            let ids = strays.iter().filter_map(|(name, _)| names::parse_object(name));
+            ids.for_each(|id| engine.ground.skip_objects(id));
+            // The next open must not take them for what it knows.
+            engine.ground.leave_unmarked();
+            Ok(())
+        };
+        match kept {
+            Some(Ok(kept_in)) => tracing::warn!(
                 objects = strays.len(),
                 kept_in,
                 "the manifest does not name some objects, and it is not known whether it ever did: they are kept aside; \
                  when no readings are missing they may be deleted"
             ),
-            Err(error) if error.kind() == ErrorKind::Full => {
-                tracing::warn!(%error, "objects that nothing names stay where they are");
-                let ids = strays.iter().filter_map(|(name, _)| names::parse_object(name));
-                ids.for_each(|id| engine.ground.skip_objects(id));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+            Some(Err(error)) if error.kind() == ErrorKind::Full => return stay(&error),
+            Some(Err(error)) => return Err(error),
+            None => return stay(&"they cannot be kept aside there"),
         }
     }
     for (name, bytes) in strays {
@@ -117,16 +129,19 @@ pub(crate) fn delete_strays(engine: &Engine, disk: &dyn Disk, state: &State) -> 
     Ok(())
 }
 
-/// The objects that neither the tables nor what was replaced just now names, with their lengths in bytes.
-pub(crate) fn strays(engine: &Engine, state: &State) -> Result<Vec<(String, u64)>> {
+/// Those of some objects that neither the tables nor what was replaced just now names.
+pub(crate) fn strays(
+    engine: &Engine,
+    state: &State,
+    mut found: Vec<(String, u64)>,
+) -> Vec<(String, u64)> {
     let tables = state.tables.values();
     let known: HashSet<String> = tables.flat_map(TableState::object_names).collect();
-    let mut found = engine.ground.io.list(names::OBJECTS_DIR)?;
     found.retain(|(name, _)| {
         let is_named = known.contains(name) || engine.ground.obsolete.has(name);
         names::parse_object(name).is_some() && !is_named
     });
-    Ok(found)
+    found
 }
 
 /// Brings what the log holds back into the memory of tables. Returns the number of rows.

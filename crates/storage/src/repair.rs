@@ -187,7 +187,8 @@ impl Look {
         let version = self.engine.ground.manifest().version();
         let Some(loss) = self.engine.ground.reached().loss(version) else { return Ok(Vec::new()) };
         self.engine.ground.obsolete.add(&self.state.replaced);
-        let strays = strays(&self.engine, &self.state)?;
+        let found = self.engine.ground.io.list(names::OBJECTS_DIR)?;
+        let strays = strays(&self.engine, &self.state, found);
         let (count, bytes) = (strays.len(), strays.iter().map(|(_, bytes)| bytes).sum::<u64>());
         self.lose(
             names::MANIFEST_DIR.to_owned(),

@@ -275,18 +275,26 @@ impl Db {
             let schema = table.schema();
             check_heads(&table, &schema, &heads)?;
             let sensors = find_sensors(&table, &heads)?;
-            // Rows that come meanwhile must be seen.
-            let _alone = (existing == Existing::Refuse).then(|| table.gate.shut());
             let rows = match ordered.take() {
                 Some((expected, rows)) if expected.fields == schema.fields => rows,
                 _ => order_all(&schema, batch)?,
             };
             check_series(&table, &heads, &sensors, &rows, came, existing)?;
             let of_its_own = (came - rows.iter().map(SensorRows::len).sum::<usize>()) as u64;
+            let refused = existing == Existing::Refuse;
+            let again = refused.then(|| (sensors.clone(), rows.clone()));
+            let enter = || {
+                let inside = self.enter(&table, existing)?;
+                if let Some((sensors, rows)) = again {
+                    // Rows that came while objects were written must be seen.
+                    check_series(&table, &heads, &sensors, &rows, came, existing)?;
+                }
+                Ok(inside)
+            };
             let series: Vec<_> = sensors.into_iter().zip(rows).collect();
             let times: Vec<_> =
                 series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
-            match self.load_series(&table, &schema, series)? {
+            match self.load_series(&table, &schema, series, enter)? {
                 Loaded::Shown(before) => break (before, of_its_own, times),
                 // Fields have got other types: the rows get them, too.
                 Loaded::Outdated => {}
@@ -308,6 +316,7 @@ impl Db {
         table: &Arc<Table>,
         schema: &TableSchema,
         series: Vec<(u32, SensorRows)>,
+        enter: impl FnOnce() -> Result<Inside>,
     ) -> Result<Loaded> {
         let take_place = |mark| {
             let (send, receive) = mpsc::sync_channel(1);
@@ -325,7 +334,7 @@ impl Db {
             })?;
             receive.recv().map_err(|_| Error::closed("the database was closed during a write"))?
         };
-        load(&self.engine().kinds.series, table, schema, series, take_place)
+        load(&self.engine().kinds.series, table, schema, series, enter, take_place)
     }
 
     /// The batch without bad rows, and its fields as the table stores them.

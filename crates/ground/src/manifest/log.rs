@@ -39,7 +39,7 @@ pub const CHECKPOINT_DELTAS: u64 = 64;
 const LOAD_TRIES: usize = 5;
 
 const MAGIC: [u8; 8] = *b"TIDEFman";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const HEADER_BYTES: usize = 40;
 
 /// Writers that a state remembers beside the first of all.
@@ -148,6 +148,11 @@ impl<S: LogState> ManifestLog<S> {
         &self.state
     }
 
+    /// The number of this writer; 0 of a reader.
+    pub fn writer(&self) -> u32 {
+        self.writer
+    }
+
     /// The number of commits that led to the state.
     pub fn version(&self) -> u64 {
         self.version
@@ -177,6 +182,19 @@ impl<S: LogState> ManifestLog<S> {
         if edits.is_empty() {
             return Ok(self.version);
         }
+        self.put_edits(edits)
+    }
+
+    /// Commits that this writer has begun, which ends all earlier ones: their next version is taken.
+    ///
+    /// # Errors
+    /// As [`ManifestLog::commit`].
+    pub fn begin(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.put_edits(&[]).map(drop)
+    }
+
+    fn put_edits(&mut self, edits: &[S::Edit]) -> Result<u64> {
         let version = self.version + 1;
         let mut begun = Vec::new();
         let edits = match self.state.writers().of(version) {
@@ -443,9 +461,9 @@ fn gone(version: u64) -> Error {
     ))
 }
 
-/// A number by chance. The seeds of the standard library are alike in processes that were forked from one.
+/// A number by chance, which is never that of nobody. The seeds of the standard library are alike in processes that were forked from one.
 fn draw() -> u32 {
-    RandomState::new().hash_one((std::process::id(), Instant::now())) as u32
+    (RandomState::new().hash_one((std::process::id(), Instant::now())) as u32).max(1)
 }
 
 /// What a reader is told that has found something else than it had read.

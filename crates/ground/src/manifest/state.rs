@@ -38,8 +38,11 @@ impl Model {
 /// A live segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectEntry {
-    /// Its id, from which its name is made.
+    /// Its id, from which its name is made, ...
     pub id: ObjectId,
+    /// ... and who has written it; 0 in those of earlier versions.
+    #[serde(default, skip_serializing_if = "is_nobody")]
+    pub writer: u32,
     /// The model that it belongs to.
     pub model: Model,
     /// The latest write in it. Where two objects hold the same identity, the later one wins; the
@@ -67,7 +70,7 @@ pub struct ObjectEntry {
 impl ObjectEntry {
     /// The name of the object.
     pub fn name(&self) -> String {
-        names::object(self.id, self.model.name())
+        names::object(self.id, self.writer, self.model.name())
     }
 
     /// Deletes up to here hide nothing in it.
@@ -79,8 +82,11 @@ impl ObjectEntry {
 /// A stored part of a table's sensors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensorObject {
-    /// The object.
+    /// The object, ...
     pub id: ObjectId,
+    /// ... and who has written it; 0 in those of earlier versions.
+    #[serde(default, skip_serializing_if = "is_nobody")]
+    pub writer: u32,
     /// The first sensor in it.
     pub first: u32,
     /// The sensors in it.
@@ -92,7 +98,7 @@ pub struct SensorObject {
 impl SensorObject {
     /// The name of the object.
     pub fn name(&self) -> String {
-        names::object(self.id, names::SENSORS)
+        names::object(self.id, self.writer, names::SENSORS)
     }
 }
 
@@ -117,6 +123,11 @@ pub struct Flushed {
     /// ... and from this on; [`i64::MIN`] for all times.
     #[serde(default = "all_times", skip_serializing_if = "is_all_times")]
     pub from_ns: i64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_nobody(writer: &u32) -> bool {
+    *writer == 0
 }
 
 const fn all_times() -> i64 {

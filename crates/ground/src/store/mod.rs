@@ -9,6 +9,8 @@
 //! 2. [`ObjectIo`] is what the rest of the engine uses: objects that appear whole and durable under
 //!    a new name or not at all. [`LocalIo`] builds them on a [`Disk`].
 //!
+//!    On stores where a read takes long, [`ReadAhead`] makes those that are announced side by side.
+//!
 //! Names are relative to the directory of the database, with `/` between their parts; all of them
 //! are made in [`names`].
 
@@ -25,6 +27,7 @@ mod mem_disk;
 pub mod names;
 mod object;
 mod random;
+mod read_ahead;
 mod readers;
 
 pub use aside::{ADVICE, keep_aside};
@@ -39,6 +42,7 @@ pub use lock::DirLock;
 pub use mem_disk::MemDisk;
 pub use object::{ObjectIo, ObjectWriter};
 pub use object::{check_size, of_needed_object};
+pub use read_ahead::ReadAhead;
 pub use readers::{KeptOut, ReadLock, Readers};
 
 #[cfg(test)]

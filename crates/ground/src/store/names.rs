@@ -76,15 +76,24 @@ pub fn parse_reached(name: &str) -> Option<Mark> {
     Some(Mark { version: parse_digits(version)?, next_object: parse_digits(next_object)? })
 }
 
-/// An object of data; `extension` tells a person what is inside.
-pub fn object(id: ObjectId, extension: &str) -> String {
-    format!("{OBJECTS_DIR}/{:016}.{extension}", id.0)
+/// An object of data by this writer, with whose number its name can be no other writer's; those of earlier versions have none (0). `extension`
+/// tells a person what is inside.
+pub fn object(id: ObjectId, writer: u32, extension: &str) -> String {
+    match writer {
+        0 => format!("{OBJECTS_DIR}/{:016}.{extension}", id.0),
+        _ => format!("{OBJECTS_DIR}/{:016}-{writer:08x}.{extension}", id.0),
+    }
 }
 
 /// The id in the name of an object of data.
 pub fn parse_object(name: &str) -> Option<ObjectId> {
     let (stem, _) = name.strip_prefix(OBJECTS_DIR)?.strip_prefix('/')?.split_once('.')?;
-    parse_digits(stem).map(ObjectId)
+    let is_writer = |text: &str| text.len() == 8 && u32::from_str_radix(text, 16).is_ok();
+    let number = match stem.split_once('-') {
+        None => stem,
+        Some((number, writer)) => is_writer(writer).then_some(number)?,
+    };
+    parse_digits(number).map(ObjectId)
 }
 
 /// Where a repair keeps what it has replaced, with the names that it had; repairs are numbered from 1.
@@ -126,9 +135,15 @@ mod tests {
             let mark = Mark { version: number, next_object: number / 2 };
             assert_eq!(parse_reached(&reached(mark)), Some(mark));
             assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
-            assert_eq!(parse_object(&object(ObjectId(number), "run")), Some(ObjectId(number)));
+            for writer in [0, 1, 0xabc, u32::MAX] {
+                let name = object(ObjectId(number), writer, "run");
+                assert_eq!(parse_object(&name), Some(ObjectId(number)), "{name}");
+            }
         }
         assert_eq!(parse_manifest_delta(&manifest_checkpoint(1)), None);
+        for name in ["1-.kv", "1-12.kv", "1-0123456g.kv", "-01234567.kv", "1-01234567-.kv"] {
+            assert_eq!(parse_object(&format!("objects/{name}")), None, "{name}");
+        }
         for name in ["wal/.log", "wal/+1.log", "wal/1.log.3.tmp", "log", "wal1.log"] {
             assert_eq!(parse_wal_file(name), None, "{name}");
         }

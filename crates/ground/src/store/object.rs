@@ -38,6 +38,11 @@ pub trait ObjectIo: Send + Sync + Debug {
     /// Says that these bytes of `name` will be read soon, so that a slow disk can begin. It may do nothing.
     fn will_read(&self, name: &str, range: Range<u64>);
 
+    /// Whether a read takes so long that all that are to come should be announced by [`ObjectIo::will_read`].
+    fn is_slow(&self) -> bool {
+        false
+    }
+
     /// The length of `name` in bytes.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidefall_ground::gate::Inside;
 use tidefall_ground::manifest::{Edit, Model};
 use tidefall_ground::options::Target;
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
@@ -36,12 +37,17 @@ pub enum Loaded {
 }
 
 /// Writes series, at most one for each sensor, each ordered by time without repeats and with all
-/// fields of `schema`. `take_place` gives a mark its place among the writes, behind all that have come.
+/// fields of `schema`. Once their objects are written `enter` lets the load pass the gate of the table, and `take_place` gives a mark its place
+/// among the writes, behind all that have come.
+///
+/// # Errors
+/// Those of both; `NotFound` when the table is dropped meanwhile; `Io` and `Full` from the disk.
 pub fn load(
     context: &Context,
     table: &Arc<Table>,
     schema: &TableSchema,
     mut series: Vec<(u32, SensorRows)>,
+    enter: impl FnOnce() -> Result<Inside>,
     take_place: impl FnOnce(Mark) -> Result<Seq>,
 ) -> Result<Loaded> {
     series.retain(|(_, rows)| !rows.is_empty());
@@ -53,6 +59,8 @@ pub fn load(
     let mut entries =
         write_series(context, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);
+    // Until it is shown: who must see all that comes before it, or nothing beside it, shuts the gate.
+    let _inside = enter()?;
     // From here on nobody drops the table, and no rows that were written before leave memory with later ones.
     let _flushing = context.ground.turns.flush();
     if table.live().is_dropped {

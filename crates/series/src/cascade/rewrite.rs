@@ -62,8 +62,9 @@ const fn encode_profile(model: Model) -> Profile {
 /// An object whose rows are written, but not durable yet.
 #[derive(Debug)]
 pub(super) struct Unfinished {
-    writer: SegmentWriter,
+    segment: SegmentWriter,
     id: ObjectId,
+    writer: u32,
     model: Model,
     seq: Seq,
 }
@@ -71,10 +72,11 @@ pub(super) struct Unfinished {
 impl Unfinished {
     /// Makes the object durable; it is one of those that are `written` then.
     fn finish(self, written: &Written) -> Result<ObjectEntry> {
-        written.note(names::object(self.id, self.model.name()));
-        let summary = self.writer.finish()?;
+        written.note(names::object(self.id, self.writer, self.model.name()));
+        let summary = self.segment.finish()?;
         Ok(ObjectEntry {
             id: self.id,
+            writer: self.writer,
             model: self.model,
             last_seq: self.seq,
             last_delete: Seq::default(),
@@ -198,7 +200,8 @@ pub(super) fn write_object<T: Sync>(
         }
         Ok(())
     })?;
-    Ok(writer.map(|writer| Unfinished { writer, id, model: output.model, seq }))
+    let (model, by) = (output.model, context.ground.writer());
+    Ok(writer.map(|segment| Unfinished { segment, id, writer: by, model, seq }))
 }
 
 /// Rewrites objects, which must be all that overlap each other, into the given spans.

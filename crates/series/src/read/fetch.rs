@@ -61,6 +61,38 @@ pub(super) fn pages_of(
     joined
 }
 
+/// What is read at once of some chunks from the first one on: the wanted pages of as many as are a read, and the end of these.
+fn next_read(
+    index: &IndexBlock,
+    chunks: Range<usize>,
+    places: &[Option<usize>],
+) -> (Vec<Range<u64>>, usize) {
+    let Range { start, mut end } = chunks;
+    let mut wanted = pages_of(index, start..end, places);
+    while total(&wanted) > READ_AHEAD_BYTES && end > start + 1 {
+        end = start + (end - start) / 2;
+        wanted = pages_of(index, start..end, places);
+    }
+    (wanted, end)
+}
+
+/// Announces the reads of the wanted pages of some chunks, as [`Fetched::want`] makes them. Returns their bytes.
+pub(super) fn announce(
+    segment: &Segment,
+    index: &IndexBlock,
+    chunks: Range<usize>,
+    places: &[Option<usize>],
+) -> u64 {
+    let (mut bytes, mut start) = (0, chunks.start);
+    while start < chunks.end {
+        let (wanted, end) = next_read(index, start..chunks.end, places);
+        bytes += total(&wanted);
+        wanted.into_iter().for_each(|range| segment.will_read(range));
+        start = end;
+    }
+    bytes
+}
+
 impl Fetched {
     /// Makes sure that the wanted pages of the first of some chunks of a sensor are here, and reads
     /// those of the others along.
@@ -82,23 +114,20 @@ impl Fetched {
             segment.name().clone_into(&mut self.name);
             ReadStats::add(&stats.objects, 1);
         }
-        let (position, mut end) = (wanted.start, wanted.end);
-        let mut wanted = pages_of(index, position..end, places);
-        let (alone, end_alone) = (wanted.clone(), end);
-        // In growing steps, as nobody knows how many will be wanted.
+        let position = wanted.start;
+        let (alone, end_alone) = next_read(index, wanted, places);
+        let (mut wanted, mut end) = (alone.clone(), end_alone);
+        // In growing steps, as nobody knows how many will be wanted. On a slow store they are announced.
         if let Some((block, before)) = &self.chunks
             && Arc::ptr_eq(block, index)
             && before.end == position
+            && !segment.is_slow()
         {
             let further = (end + before.len()).min(index.sensors().len());
             let pages = pages_of(index, position..further, places);
             if total(&pages) <= NEXT_BYTES {
                 (wanted, end) = (pages, further);
             }
-        }
-        while total(&wanted) > READ_AHEAD_BYTES && end > position + 1 {
-            end = position + (end - position) / 2;
-            wanted = pages_of(index, position..end, places);
         }
         self.chunks = None;
         if let Err(error) = self.read(segment, wanted, stats) {

@@ -20,7 +20,7 @@ use super::buffer::{Buffer, BufferColumn};
 use super::chunk::{Times, copy_nulls};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{Sources, Wanted};
+use super::parts::{AHEAD_BYTES, Sources, Wanted};
 use super::request::ReadStats;
 use crate::rows::SensorRows;
 
@@ -83,10 +83,23 @@ pub(super) fn read_frame<T: PageValue>(
         .iter()
         .map(|sensor| SensorStream::new(sources, *sensor, time, &fields, &stats))
         .collect::<Result<_>>()?;
+    announce(&streams)?;
     match keep {
         None => read_all(streams, time),
         Some(keep) => read_some(streams, time, keep),
     }
+}
+
+/// Announces the reads of some sensors, as far as that many can be.
+fn announce(streams: &[SensorStream]) -> Result<()> {
+    let mut bytes = 0;
+    for stream in streams {
+        bytes += stream.announce()?;
+        if bytes >= AHEAD_BYTES {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {

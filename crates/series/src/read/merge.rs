@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::fetch::Fetched;
-use super::parts::{Part, Sources};
+use super::parts::{self, Part, Sources};
 use super::request::ReadStats;
 use crate::rows::{SensorRows, merge};
 
@@ -46,6 +46,14 @@ impl SensorStream {
     ) -> Self {
         let (fields, stats) = (Arc::clone(fields), Arc::clone(stats));
         Self { fields, stats, parts: parts.into(), open: Vec::new() }
+    }
+
+    /// Announces all reads, on stores on which each takes long. Returns their bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Io` when an object cannot be opened.
+    pub(crate) fn announce(&self) -> Result<u64> {
+        parts::announce(self.parts.iter(), &self.fields)
     }
 
     /// The parts that are not read yet, ordered by their first times.

@@ -125,6 +125,7 @@ mod tests {
     fn entry(id: u64, time: TimeRange) -> ObjectEntry {
         ObjectEntry {
             id: ObjectId(id),
+            writer: 0,
             model: Model::Kv,
             last_seq: Seq(id),
             last_delete: Seq::default(),

@@ -9,7 +9,7 @@ use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::chunk::PlacedChunk;
 use super::deletes::Deletes;
-use super::fetch::{Fetched, pages_of};
+use super::fetch::{self, Fetched, pages_of};
 use super::objects::{LiveObject, Objects};
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
@@ -61,7 +61,7 @@ const OPENED_SINGLY_MAX: usize = 1024;
 const OPENING_MAX: usize = 8;
 
 /// Bytes of pages that a query asks for ahead: more might be gone before they are read.
-const AHEAD_BYTES: i64 = 32 << 20;
+pub(super) const AHEAD_BYTES: u64 = 32 << 20;
 
 /// What a query will read beside footers and indexes.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,7 @@ impl Sources {
         if closed.is_empty() || sensors.len() == 0 {
             return Ok(());
         }
-        let left = AtomicI64::new(AHEAD_BYTES);
+        let left = AtomicI64::new(AHEAD_BYTES as i64);
         let open = |object: &Arc<LiveObject>, _: &mut ()| {
             if sensors.len() > OPENED_SINGLY_MAX {
                 return object.segment.block_ns().map(drop);
@@ -116,7 +116,9 @@ impl Sources {
                             let chunks = index.chunks_within(sensor, range);
                             for pages in pages_of(&index, chunks, &places) {
                                 let bytes = (pages.end - pages.start) as i64;
-                                if left.fetch_sub(bytes, Ordering::Relaxed) > 0 {
+                                // Of slow stores whoever reads announces it.
+                                let is_ahead = !object.segment.is_slow();
+                                if is_ahead && left.fetch_sub(bytes, Ordering::Relaxed) > 0 {
                                     object.segment.will_read(pages);
                                 }
                             }
@@ -169,6 +171,11 @@ impl Sources {
         let alone = alone.into_iter().map(|(object, _)| with(only(object), Vec::new()));
         let others = others.into_iter().map(|(object, _)| Arc::clone(object)).collect();
         (alone.collect(), with(others, runs))
+    }
+
+    /// Whether reads take so long that all that are to come should be announced.
+    pub(super) fn are_slow(&self) -> bool {
+        self.objects.first().is_some_and(|object| object.segment.is_slow())
     }
 
     /// Whether there is nothing.
@@ -357,6 +364,29 @@ impl Part {
         };
         hide(rows, &self.hidden)
     }
+}
+
+/// Announces the reads of some parts of a sensor, on stores on which a read takes long. Returns the bytes.
+///
+/// # Errors
+/// `Corrupt` and `Io` when an object cannot be opened.
+pub(super) fn announce<'a>(
+    parts: impl Iterator<Item = &'a Part>,
+    fields: &[(FieldId, FieldType)],
+) -> Result<u64> {
+    let (mut bytes, mut upto) = (0, None);
+    for part in parts {
+        let Place::Chunk(PlacedChunk { object, index, position, end }) = &part.place else {
+            continue;
+        };
+        // The first of its neighbours is for all of them.
+        let chunks = (Arc::as_ptr(index), *end);
+        if object.segment.is_slow() && upto.replace(chunks) != Some(chunks) {
+            let places = object.segment.places(fields)?;
+            bytes += fetch::announce(&object.segment, index, *position..*end, &places);
+        }
+    }
+    Ok(bytes)
 }
 
 /// Leaves out rows that deletes hide.

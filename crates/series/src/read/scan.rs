@@ -1,5 +1,6 @@
 //! Rows for a question, sensor by sensor.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::new_null_array;
@@ -10,11 +11,14 @@ use tidefall_types::{FieldId, FieldType, Result, TimeRange};
 use super::fetch::Fetched;
 use super::merge::SensorStream;
 use super::near::NearMetrics;
-use super::parts::{Near, Part, Sources};
+use super::parts::{AHEAD_BYTES, Near, Part, Sources};
 use super::prune;
 use super::request::{BATCH_ROWS, BATCH_VALUES, LateCondition, ReadStats, RowBatch, ScanRequest};
 use super::series::append_fields;
 use crate::rows::SensorRows;
+
+/// Sensors whose reads are announced at most before the first of them is read.
+const PLANNED_MAX: usize = 1024;
 
 /// Delivers the rows that a [`ScanRequest`] asks for, ordered by the place of their sensor in the
 /// request and by time.
@@ -31,6 +35,9 @@ pub struct Scan {
     near_metrics: NearMetrics,
     next_sensor: usize,
     current: Option<(u32, SensorStream)>,
+    /// What comes next, with the bytes that were announced of each.
+    planned: VecDeque<(u32, SensorStream, u64)>,
+    planned_bytes: u64,
     /// Rows that did not fit into the last batch.
     left: Option<(u32, SensorRows)>,
     delivered: usize,
@@ -57,6 +64,8 @@ impl Scan {
             near_metrics,
             next_sensor: 0,
             current: None,
+            planned: VecDeque::new(),
+            planned_bytes: 0,
             left: None,
             delivered: 0,
             with_times: true,
@@ -147,20 +156,35 @@ impl Scan {
                     return Ok(Some((sensor, Piece::Rows(rows))));
                 }
             }
-            let Some(&sensor) = self.request.sensors.get(self.next_sensor) else {
+            self.current = self.next_stream()?;
+            if self.current.is_none() {
                 return Ok(None);
-            };
+            }
+        }
+    }
+
+    /// The rows of the next sensor. On stores on which a read takes long those of the sensors behind it are announced before it is read.
+    fn next_stream(&mut self) -> Result<Option<(u32, SensorStream)>> {
+        let is_slow = self.sources.are_slow();
+        while self.planned.is_empty()
+            || (is_slow && self.planned_bytes < AHEAD_BYTES && self.planned.len() < PLANNED_MAX)
+        {
+            let Some(&sensor) = self.request.sensors.get(self.next_sensor) else { break };
             self.next_sensor += 1;
             if self.request.time.is_empty() {
-                self.current = None;
                 continue;
             }
             let parts = self.sources.parts_near(sensor, &self.request.time, &mut self.near)?;
             let mut stream = SensorStream::of(parts, &self.fields, &self.stats);
             let (parts, near) = (stream.parts_mut(), &mut self.near_metrics);
             prune::drop_parts(sensor, &self.request.conditions, parts, near, &self.stats)?;
-            self.current = Some((sensor, stream));
+            let bytes = if is_slow { stream.announce()? } else { 0 };
+            self.planned_bytes += bytes;
+            self.planned.push_back((sensor, stream, bytes));
         }
+        let Some((sensor, stream, bytes)) = self.planned.pop_front() else { return Ok(None) };
+        self.planned_bytes -= bytes;
+        Ok(Some((sensor, stream)))
     }
 
     /// Decodes the wanted rows of a chunk straight into a batch.

@@ -208,6 +208,7 @@ impl TableSnapshot {
         self.check_sensors(&[sensor][..])?;
         let fields = self.typed(fields)?;
         let stream = SensorStream::new(&self.sources, sensor, time, &fields, stats)?;
+        stream.announce()?;
         let series = read_series(stream, time)?;
         ReadStats::add(&stats.rows, series.time.len() as u64);
         Ok(series)

@@ -1,7 +1,7 @@
 //! Reads segments: footer, index and metrics through a cache, pages as ranges.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use tidefall_ground::cache::{Cache, Weight};
@@ -20,6 +20,10 @@ const FOOTER_GUESS_BYTES: u64 = 32 << 10;
 /// Bytes at the end of a segment in which its footer, its index and some metrics probably lie: a disk reads them at
 /// once in about the time that it takes to read less.
 const END_BYTES: u64 = 128 << 10;
+/// Frames that are announced where one is read after the other, on a store on which a read takes long, ...
+const FRAMES_AHEAD: usize = 16;
+/// ... and their bytes at most.
+const FRAMES_AHEAD_BYTES: u64 = 16 << 20;
 
 /// The caches that all segments of a database share.
 #[derive(Debug)]
@@ -182,9 +186,9 @@ impl Segment {
     /// The index frames that may know `first..=last`, with nothing else decoded.
     pub(crate) fn index_blocks(&self, first: u32, last: u32) -> Result<Vec<Arc<IndexBlock>>> {
         let footer = self.footer()?;
-        overlapping(&footer.index, first, last)
-            .map(|position| self.index_block(&footer, position))
-            .collect()
+        let frames = overlapping(&footer.index, first, last);
+        self.announce(&footer.index, frames.clone(), &self.caches.indexes);
+        frames.map(|position| self.index_block(&footer, position)).collect()
     }
 
     /// The number of index frames; each is read by [`Segment::index_block_at`].
@@ -194,7 +198,9 @@ impl Segment {
 
     /// The index frame at a position.
     pub fn index_block_at(&self, position: usize) -> Result<Arc<IndexBlock>> {
-        self.index_block(&*self.footer()?, position)
+        let footer = self.footer()?;
+        self.announce(&footer.index, position..position + FRAMES_AHEAD, &self.caches.indexes);
+        self.index_block(&footer, position)
     }
 
     /// The metrics frames that may know `first..=last`, with what is wanted of each field at least.
@@ -205,9 +211,9 @@ impl Segment {
         wanted: &[Wanted],
     ) -> Result<Vec<Arc<Blocks>>> {
         let footer = self.footer()?;
-        overlapping(&footer.metrics, first, last)
-            .map(|position| self.metrics_block(&footer, position, wanted))
-            .collect()
+        let frames = overlapping(&footer.metrics, first, last);
+        self.announce(&footer.metrics, frames.clone(), &self.caches.metrics);
+        frames.map(|position| self.metrics_block(&footer, position, wanted)).collect()
     }
 
     /// The positions of the metrics frames that may know `first..=last`, and from which sensor to which each one reaches.
@@ -235,7 +241,9 @@ impl Segment {
         position: usize,
         wanted: &[Wanted],
     ) -> Result<Arc<Blocks>> {
-        self.metrics_block(&*self.footer()?, position, wanted)
+        let footer = self.footer()?;
+        self.announce(&footer.metrics, position..position + FRAMES_AHEAD, &self.caches.metrics);
+        self.metrics_block(&footer, position, wanted)
     }
 
     /// What the metrics frame at a position comes to, of the fields at some places at least; found by `total_of` its blocks,
@@ -263,13 +271,13 @@ impl Segment {
     }
 
     /// Bytes of the segment.
-    pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let read = self.io.read_range(&self.name, range);
         read.map_err(|error| of_needed_object(&self.name, error))
     }
 
     /// Bytes of the segment in place of what `out` has, whose memory is used again.
-    pub(crate) fn read_to(&self, range: std::ops::Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read_to(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         if range.start > range.end || range.end > self.bytes {
             let why = "a page that reaches over the end of the segment";
             return Err(self.locate(range.start, Error::corrupt(why)));
@@ -279,8 +287,13 @@ impl Segment {
         read.map_err(|error| of_needed_object(&self.name, error))
     }
 
+    /// Whether reads take so long that all that are to come should be announced.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.io.is_slow()
+    }
+
     /// Says that these bytes will be read soon.
-    pub(crate) fn will_read(&self, range: std::ops::Range<u64>) {
+    pub(crate) fn will_read(&self, range: Range<u64>) {
         self.io.will_read(&self.name, range);
     }
 
@@ -297,6 +310,24 @@ impl Segment {
     /// `error` with the name of this segment and the offset in front.
     pub(crate) fn locate(&self, offset: u64, error: Error) -> Error {
         error.context(format_args!("{} at byte {offset}", self.name))
+    }
+
+    /// Announces the reads of frames that are not in memory, on a store on which each takes long.
+    fn announce<T: Weight>(&self, fences: &[Fence], frames: Range<usize>, cache: &Cache<T>) {
+        if !self.is_slow() || frames.is_empty() {
+            return;
+        }
+        let mut bytes = 0;
+        let fences = fences.get(frames.start..frames.end.min(fences.len())).unwrap_or_default();
+        for (position, Fence { offset, bytes: length, .. }) in (frames.start..).zip(fences) {
+            bytes += length;
+            if bytes > FRAMES_AHEAD_BYTES {
+                break;
+            }
+            if !cache.contains(self.id, position as u32) {
+                self.will_read(*offset..offset + length);
+            }
+        }
     }
 
     fn index_block(&self, footer: &Footer, position: usize) -> Result<Arc<IndexBlock>> {
@@ -412,7 +443,7 @@ fn parse_tail(tail: &[u8; TAIL_BYTES]) -> Option<(u64, u64)> {
 
 /// The positions of the fences that overlap `first..=last`; fences are ordered, and neighbours may
 /// share a sensor.
-fn overlapping(fences: &[Fence], first: u32, last: u32) -> std::ops::Range<usize> {
+fn overlapping(fences: &[Fence], first: u32, last: u32) -> Range<usize> {
     let start = fences.partition_point(|fence| fence.last_sensor < first);
     let length = fences[start..].partition_point(|fence| fence.first_sensor <= last);
     start..start + length

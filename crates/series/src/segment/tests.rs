@@ -50,6 +50,7 @@ fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
     let summary = writer.finish().unwrap();
     let entry = ObjectEntry {
         id: ObjectId(1),
+        writer: 0,
         model: Model::Long,
         last_seq: Seq(1),
         last_delete: Seq(0),

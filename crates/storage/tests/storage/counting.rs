@@ -1,12 +1,13 @@
 //! Rows that take the place of others are counted by who waits for a write, not by the thread that commits.
 
 use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
 
 use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{Ack, Db, DbOptions, Existing, Uncounted, WriteOptions, WriteReport};
 use tidefall_types::ErrorKind;
 
-use crate::small::{batch_of, read, write};
+use crate::small::{batch_of, load, read, write};
 
 fn open(disk: FaultDisk) -> Db {
     Db::open_on(Arc::new(disk), DbOptions { threads: 1, ..DbOptions::default() }).unwrap()
@@ -117,4 +118,37 @@ fn of_writes_that_refuse_to_replace_one_is_first() {
         assert_eq!(written.len() as i64, ROUNDS + 1);
         assert_eq!(read(&db, "plant"), written);
     }
+}
+
+/// A load that has its place among the writes, and is not to be seen yet, was not looked at.
+#[test]
+fn a_load_beside_a_write_that_refuses_to_replace_is_counted_by_one_of_them() {
+    const ROUNDS: i64 = 200;
+    let db = open(FaultDisk::new(Arc::new(MemDisk::new()), 1));
+    write(&db, "plant", &[(-1, 0)]);
+    let refuse = WriteOptions { existing: Existing::Refuse, ..WriteOptions::default() };
+    let barrier = Barrier::new(2);
+    for round in 0..ROUNDS {
+        let (loaded, written) = std::thread::scope(|scope| {
+            let loading = scope.spawn(|| {
+                barrier.wait();
+                load(&db, "plant", &[(round, 1)]).replaced
+            });
+            barrier.wait();
+            // Now and then in the middle of it.
+            std::thread::sleep(Duration::from_micros(round as u64 * 10));
+            let written = db.write("plant", &batch_of(&[(round, 2)]), &refuse);
+            (loading.join().unwrap(), written)
+        });
+        // The load came behind the write, or the write found it.
+        let replaced = match written {
+            Ok(_) => 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                0
+            }
+        };
+        assert_eq!(loaded, Some(replaced), "round {round}");
+    }
+    assert!(read(&db, "plant").iter().skip(1).all(|(_, value)| *value == 1));
 }

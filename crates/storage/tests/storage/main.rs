@@ -37,6 +37,7 @@ mod retention;
 mod schema;
 mod sensors;
 mod sharing;
+mod slow;
 mod small;
 mod steady;
 mod times;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::{Db, DbOptions, ScanRequest, TagFilter, Unknown, WriteOptions};
+use tidefall_storage::{Db, DbOptions, ScanRequest, TagFilter, Unknown, WriteOptions, WriteReport};
 use tidefall_types::{FieldColumn, FieldId, Series, SeriesBatch, TimeRange, WriteBatch};
 
 pub fn open(dir: &tempfile::TempDir) -> Db {
@@ -34,7 +34,7 @@ pub fn write(db: &Db, table: &str, rows: &[(i64, i64)]) {
 }
 
 /// Loads times, which are in order, with their values.
-pub fn load(db: &Db, table: &str, rows: &[(i64, i64)]) {
+pub fn load(db: &Db, table: &str, rows: &[(i64, i64)]) -> WriteReport {
     let batch = batch_of(rows);
     let series = Series {
         time: batch.time,
@@ -42,7 +42,7 @@ pub fn load(db: &Db, table: &str, rows: &[(i64, i64)]) {
     };
     let fields = batch.fields.into_iter().map(|field| field.name).collect();
     let batch = SeriesBatch { tags: Vec::new(), fields, series: vec![series] };
-    db.load(table, &batch, Unknown::Create).unwrap();
+    db.load(table, &batch, Unknown::Create).unwrap()
 }
 
 /// All times with their values.

@@ -131,7 +131,7 @@ fn readings_at_any_times_are_read_in_every_model() {
             };
             let act = || {
                 match is_loaded {
-                    true => load(&db, "plant", &more),
+                    true => drop(load(&db, "plant", &more)),
                     false => write(&db, "plant", &more),
                 }
                 check(&db, "plant", &rows, range);
@@ -155,7 +155,7 @@ fn far_readings_make_no_objects_of_the_days_between() {
             let db = open(&dir);
             let rows = [(now.min(far), 1), (now.max(far), 2)];
             match is_loaded {
-                true => load(&db, "plant", &rows),
+                true => drop(load(&db, "plant", &rows)),
                 false => write(&db, "plant", &rows),
             }
             for target in [Target::ByAge, Target::Short, Target::Long] {

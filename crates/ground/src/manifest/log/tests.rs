@@ -125,6 +125,23 @@ fn the_second_of_two_writers_is_refused() {
 }
 
 #[test]
+fn a_writer_that_begins_ends_those_before_it() {
+    let disk = MemDisk::new();
+    let mut first = Log::open(mem(&disk)).unwrap();
+    first.commit(&[Change::Put(1, "first".into())]).unwrap();
+    let mut second = Log::open(mem(&disk)).unwrap();
+    second.begin().unwrap();
+    assert_eq!((second.version(), second.writer() == first.writer()), (2, false));
+    let error = first.commit(&[Change::Put(1, "late".into())]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    second.commit(&[Change::Put(2, "second".into())]).unwrap();
+    let found = Log::open(mem(&disk)).unwrap();
+    assert_eq!((&found.state().live[&1][..], &found.state().live[&2][..]), ("first", "second"));
+    let numbers: Vec<u32> = found.state().writers().0.iter().map(|it| it.number).collect();
+    assert_eq!(numbers, [first.writer(), second.writer()]);
+}
+
+#[test]
 fn power_loss_at_any_step_leaves_a_whole_version() {
     // The last of these commits writes a checkpoint.
     let (before, after) = (CHECKPOINT_DELTAS - 2, CHECKPOINT_DELTAS + 1);

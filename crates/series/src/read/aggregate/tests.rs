@@ -23,7 +23,7 @@ type Row = (i64, f64);
 /// An object with rows of one sensor, all of them one stretch.
 fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     let id = ObjectId(id);
-    let name = names::object(id, Model::Long.name());
+    let name = names::object(id, 0, Model::Long.name());
     let io = Arc::new(LocalIo::open(Arc::new(MemDisk::new()), &[names::OBJECTS_DIR]).unwrap());
     let params =
         EncodeParams { fields: vec![FIELD], block_ns: NS_PER_HOUR, profile: Profile::Fast };
@@ -36,6 +36,7 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     let summary = writer.finish().unwrap();
     let entry = ObjectEntry {
         id,
+        writer: 0,
         model: Model::Long,
         last_seq: Seq(id.0),
         last_delete: Seq(0),

@@ -1,0 +1,331 @@
+//! Objects on a store on which each read takes long, as behind a network: few rounds of reads answer a question.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arrow_array::Float64Array;
+use tidefall_storage::store::{
+    Disk, DiskEntry, LocalIo, MemDisk, ObjectIo, ObjectWriter, ReadAhead,
+};
+use tidefall_storage::{CascadeRequest, Db, DbOptions, ScanRequest, Target, Unknown, WriteOptions};
+use tidefall_types::{
+    ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Result, Series, SeriesBatch,
+    TimeRange,
+};
+
+use crate::sensor_tag;
+use crate::small::{self, batch_of};
+
+/// What a read takes.
+const DELAY: Duration = Duration::from_millis(30);
+/// Announced reads that go on at once.
+const PARALLEL: usize = 16;
+const SENSORS: u32 = 100;
+const DAYS: i64 = 31;
+const FIRST_NS: i64 = 19_700 * NS_PER_DAY;
+
+/// Called once, behind the next commit of a manifest.
+#[derive(Default)]
+struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+/// Objects whose reads take long once it is told so.
+#[derive(Debug)]
+struct SlowIo {
+    io: LocalIo,
+    behind_commit: Hook,
+    is_slow: AtomicBool,
+    reads: Mutex<Reads>,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+struct Reads {
+    count: usize,
+    now: usize,
+    most: usize,
+    /// Since when there is one.
+    since: Option<Instant>,
+    /// For how long there was one.
+    busy: Duration,
+}
+
+impl SlowIo {
+    fn on(disk: &MemDisk) -> Arc<Self> {
+        let dirs = ["manifest", "objects", "reached"];
+        let io = LocalIo::open(Arc::new(disk.clone()), &dirs).unwrap();
+        let (behind_commit, is_slow) = (Hook::default(), AtomicBool::new(false));
+        Arc::new(Self { io, behind_commit, is_slow, reads: Mutex::default() })
+    }
+
+    fn read<T>(&self, read: impl FnOnce() -> T) -> T {
+        if !self.is_slow.load(Ordering::SeqCst) {
+            return read();
+        }
+        {
+            let mut reads = self.reads.lock().unwrap();
+            reads.count += 1;
+            reads.now += 1;
+            reads.most = reads.most.max(reads.now);
+            reads.since.get_or_insert_with(Instant::now);
+        }
+        std::thread::sleep(DELAY);
+        let mut reads = self.reads.lock().unwrap();
+        reads.now -= 1;
+        if reads.now == 0 {
+            let since = reads.since.take().unwrap();
+            reads.busy += since.elapsed();
+        }
+        drop(reads);
+        read()
+    }
+}
+
+impl ObjectIo for SlowIo {
+    fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+        self.io.put_new(name, parts)?;
+        let hook =
+            name.starts_with("manifest").then(|| self.behind_commit.0.lock().unwrap().take());
+        hook.flatten().into_iter().for_each(|hook| hook());
+        Ok(())
+    }
+
+    fn writer(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
+        self.io.writer(name)
+    }
+
+    fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        self.read(|| self.io.read_range(name, range))
+    }
+
+    fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.read(|| self.io.read_into(name, offset, out))
+    }
+
+    fn will_read(&self, _: &str, _: Range<u64>) {}
+
+    fn size(&self, name: &str) -> Result<u64> {
+        self.io.size(name)
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<(String, u64)>> {
+        self.io.list(dir)
+    }
+
+    fn let_go(&self, name: &str) {
+        self.io.let_go(name);
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.io.delete(name)
+    }
+}
+
+fn open(log: &MemDisk, store: &Arc<SlowIo>) -> Db {
+    let clock = Arc::new(ManualClock::new(FIRST_NS + 400 * NS_PER_DAY));
+    let store = Arc::clone(store) as Arc<dyn ObjectIo>;
+    let objects = Arc::new(ReadAhead::new(store, PARALLEL, 64 << 20));
+    let options = DbOptions { clock, threads: 1, ..DbOptions::default() };
+    Db::open_apart(Arc::new(log.clone()), objects, options).unwrap()
+}
+
+/// A month of minutes of each sensor.
+fn month() -> SeriesBatch {
+    let rows = DAYS * NS_PER_DAY / NS_PER_MINUTE;
+    let series = |sensor: u32| {
+        let time: Vec<i64> = (0..rows).map(|row| FIRST_NS + row * NS_PER_MINUTE).collect();
+        let values = (0..rows).map(|row| ((row * 31 + i64::from(sensor)) % 977) as f64 / 8.0);
+        let values = Float64Array::from_iter_values(values);
+        Series { time: time.into(), fields: vec![Arc::new(values)] }
+    };
+    SeriesBatch {
+        tags: vec![sensor_tag(SENSORS, (0..SENSORS).collect())],
+        fields: vec!["value".into()],
+        series: (0..SENSORS).map(series).collect(),
+    }
+}
+
+/// Asks, and returns how many reads that took, in how many rounds, beside the answer.
+fn asked<T>(store: &SlowIo, what: &str, ask: impl FnOnce() -> T) -> (T, usize, f64) {
+    *store.reads.lock().unwrap() = Reads::default();
+    let start = Instant::now();
+    let answer = ask();
+    let seconds = start.elapsed().as_secs_f64();
+    let reads = store.reads.lock().unwrap();
+    let rounds = reads.busy.as_secs_f64() / DELAY.as_secs_f64();
+    let (count, most) = (reads.count, reads.most);
+    println!("{what}: {count} reads in {rounds:.1} rounds, {most} at once, {seconds:.3} s");
+    (answer, count, rounds)
+}
+
+#[test]
+fn few_rounds_of_reads_answer_a_question() {
+    let (log, objects) = (MemDisk::new(), MemDisk::new());
+    let store = SlowIo::on(&objects);
+    let db = open(&log, &store);
+    db.load("plant", &month(), Unknown::Create).unwrap();
+    db.close().unwrap();
+    let db = open(&log, &store);
+    store.is_slow.store(true, Ordering::SeqCst);
+    let snapshot = db.snapshot("plant").unwrap();
+    let (fields, all) = ([FieldId(0)], TimeRange::ALL);
+    let sensors: Vec<u32> = (0..SENSORS).collect();
+    let day = |number: i64| {
+        let first_ns = FIRST_NS + number * NS_PER_DAY;
+        TimeRange::new(first_ns, first_ns + NS_PER_DAY - 1)
+    };
+    let of_one = |sensor, time| snapshot.read_sensor(sensor, &time, &fields).unwrap().time.len();
+    let scan = |time: TimeRange| {
+        let (sensors, fields) = (sensors.clone(), fields.to_vec());
+        let request = ScanRequest { sensors, time, fields, conditions: Vec::new(), limit: None };
+        snapshot.scan(&request).unwrap().map(|batch| batch.unwrap().rows()).sum::<usize>()
+    };
+    // As many as are needed at least, and some for a machine that has other things to do.
+    let least = |reads: usize| reads.div_ceil(PARALLEL) as f64;
+    // Each sensor's pages lie side by side; in tests frames of the index lie between them.
+    let reads_max = sensors.len() * if cfg!(debug_assertions) { 4 } else { 1 };
+    let are_few = |reads: usize, rounds: f64| rounds <= 1.5 * least(reads) + 1.5;
+
+    let (rows, _, rounds) =
+        asked(&store, "a day of a sensor of a segment that is closed", || of_one(7, day(3)));
+    // The end of the segment, the index, the pages.
+    assert!(rows == 24 * 60 && rounds < 3.0 + 1.5, "{rounds} rounds");
+    scan(all);
+    // Now the index is in memory.
+    let (rows, reads, _) = asked(&store, "a day of a sensor", || of_one(9, day(5)));
+    assert_eq!((rows, reads), (24 * 60, 1));
+    for (what, time, days) in [("a month of all sensors", all, DAYS), ("a day of all", day(8), 1)] {
+        let (rows, reads, rounds) = asked(&store, what, || scan(time));
+        assert_eq!(rows as i64, i64::from(SENSORS) * days * 24 * 60);
+        assert!(reads <= reads_max && are_few(reads, rounds), "{reads} reads, {rounds} rounds");
+    }
+    let (frame, reads, rounds) = asked(&store, "a frame of a month of all sensors", || {
+        snapshot.read_frame::<f64>(&sensors, &all, FieldId(0)).unwrap()
+    });
+    assert_eq!(frame.time.len() as i64, DAYS * 24 * 60);
+    assert!(reads <= reads_max && are_few(reads, rounds), "{reads} reads, {rounds} rounds");
+}
+
+/// What is written, moved and read is the same, wherever objects lie.
+#[test]
+fn a_database_with_its_objects_elsewhere_is_one_like_others() {
+    let (log, objects) = (MemDisk::new(), MemDisk::new());
+    let clock = Arc::new(ManualClock::new(FIRST_NS));
+    let open = || {
+        let dirs = ["manifest", "objects", "reached"];
+        let io = LocalIo::open(Arc::new(objects.clone()), &dirs).unwrap();
+        let ahead = Arc::new(ReadAhead::new(Arc::new(io), 4, 1 << 20));
+        let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
+        Db::open_apart(Arc::new(log.clone()), ahead, options).unwrap()
+    };
+    let mut expected = Vec::new();
+    for round in 0..20 {
+        let db = open();
+        let rows: Vec<(i64, i64)> = (0..50)
+            .map(|row| (FIRST_NS - (row * 37 + round) % 400 * NS_PER_DAY / 4, round))
+            .collect();
+        small::write(&db, "plant", &rows);
+        for (time, value) in rows {
+            match expected.binary_search_by_key(&time, |(other, _)| *other) {
+                Ok(at) => expected[at] = (time, value),
+                Err(at) => expected.insert(at, (time, value)),
+            }
+        }
+        match round % 4 {
+            0 => drop(db.flush().unwrap()),
+            1 => drop(db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap()),
+            2 => drop(db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap()),
+            _ => {}
+        }
+        assert_eq!(small::read(&db, "plant"), expected, "round {round}");
+        let report = db.verify().unwrap();
+        assert!(report.damages.is_empty(), "{:?}", report.damages);
+        db.close().unwrap();
+    }
+    // The log has nothing of the objects, and the other way round.
+    assert!(log.list("objects").is_err() || log.list("objects").unwrap().is_empty());
+    assert!(objects.list("wal").is_err() || objects.list("wal").unwrap().is_empty());
+}
+
+/// Two machines that write to one store: nothing of the earlier one comes between what the later one writes.
+#[test]
+fn a_new_writer_ends_the_earlier_one() {
+    let objects = MemDisk::new();
+    let clock = Arc::new(ManualClock::new(FIRST_NS));
+    let open = |log: &MemDisk| {
+        let dirs = ["manifest", "objects", "reached"];
+        let io = LocalIo::open(Arc::new(objects.clone()), &dirs).unwrap();
+        let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
+        Db::open_apart(Arc::new(log.clone()), Arc::new(io), options).unwrap()
+    };
+    let names = || {
+        let found = objects.list("objects").unwrap().into_iter();
+        let name = |entry| match entry {
+            DiskEntry::File { name, .. } => name,
+            DiskEntry::Dir(name) => panic!("{name}"),
+        };
+        found.map(name).collect::<BTreeSet<String>>()
+    };
+    let logs = [MemDisk::new(), MemDisk::new()];
+    let first = open(&logs[0]);
+    small::write(&first, "plant", &[(1, 1)]);
+    first.flush().unwrap();
+    let of_first = names();
+    small::write(&first, "plant", &[(2, 1)]);
+    let second = open(&logs[1]);
+    assert_eq!(first.flush().unwrap_err().kind(), ErrorKind::Conflict);
+    let late = batch_of(&[(3, 1)]);
+    let error = first.write("plant", &late, &WriteOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    small::write(&second, "plant", &[(2, 2), (4, 2)]);
+    second.flush().unwrap();
+    assert_eq!(small::read(&second, "plant"), [(1, 1), (2, 2), (4, 2)]);
+    assert!(second.verify().unwrap().damages.is_empty());
+    // Their names have the numbers of who wrote them.
+    let of_second: BTreeSet<String> = names().difference(&of_first).cloned().collect();
+    let writer = |name: &String| name.split(['-', '.']).nth(1).map(str::to_owned);
+    let writers: Vec<BTreeSet<_>> =
+        [&of_first, &of_second].map(|names| names.iter().map(writer).collect()).into();
+    assert!(writers[0].len() == 1, "{writers:?}");
+    assert_eq!(writers[1].difference(&writers[0]).count(), 1, "{writers:?}");
+}
+
+/// The objects of a writer that began while another one was being opened looked like those that a crash leaves.
+#[test]
+fn a_writer_that_is_overtaken_while_it_opens_harms_nothing() {
+    let objects = MemDisk::new();
+    let store = SlowIo::on(&objects);
+    let first = open(&MemDisk::new(), &store);
+    small::write(&first, "plant", &[(1, 1)]);
+    first.flush().unwrap();
+    let later = Arc::new(Mutex::new(None));
+    {
+        let (store_of_hook, later) = (Arc::clone(&store), Arc::clone(&later));
+        let store = Arc::clone(&store);
+        let overtake = move || {
+            let db = open(&MemDisk::new(), &store);
+            small::write(&db, "plant", &[(2, 3)]);
+            db.flush().unwrap();
+            *later.lock().unwrap() = Some(db);
+        };
+        *store_of_hook.behind_commit.0.lock().unwrap() = Some(Box::new(overtake));
+    }
+    let overtaken = open(&MemDisk::new(), &store);
+    assert_eq!(small::read(&overtaken, "plant"), [(1, 1)]);
+    small::write(&overtaken, "plant", &[(3, 2)]);
+    assert_eq!(overtaken.flush().unwrap_err().kind(), ErrorKind::Conflict);
+    drop(overtaken);
+    let later = later.lock().unwrap().take().unwrap();
+    assert!(later.verify().unwrap().damages.is_empty());
+    assert_eq!(small::read(&later, "plant"), [(1, 1), (2, 3)]);
+    let last = open(&MemDisk::new(), &store);
+    assert_eq!(small::read(&last, "plant"), [(1, 1), (2, 3)]);
+}
