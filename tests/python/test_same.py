@@ -719,3 +719,30 @@ def test_fields_become_wider(both):
     ask_both(both, "none", lambda db: db.sql("CREATE TABLE none (time TIMESTAMP, v BIGINT)").to_arrow())
     assert write("none", 0, ["high", "low"]) == 2
     assert types("none") == {"v": "TEXT"}
+
+
+def test_parameters(both):
+    moment = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
+    values = [
+        None, True, False, 0, -7, 2**63 - 1, -(2**63), 2**64 - 1, 1.5, -0.1, 1e300, 5e-324, float("nan"), float("inf"), float("-inf"),
+        "", "it's; -- $1 ?", "naïve\n\\", numpy.int16(5), numpy.float32(0.5), numpy.bool_(True), numpy.str_("a"), moment,
+        moment.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))), pandas.Timestamp("2024-02-29T12:00:00.123456789"),
+        pandas.Timestamp("1901-01-01T00:00:00.000000001", tz="Europe/Berlin"), numpy.datetime64("2024-02-29T12:00:00.123456789"),
+        pandas.NaT, numpy.datetime64("NaT"), decimal.Decimal("1.25"), datetime.date(2024, 2, 29),
+    ]
+    sql = "SELECT " + ", ".join(f"${number} AS c{number}, arrow_typeof(${number}) AS t{number}" for number in range(1, len(values) + 1))
+    here, there = (db.sql(sql, values).to_arrow() for db in both)
+    assert here.equals(there) or repr(here.to_pylist()) == repr(there.to_pylist())
+    assert here.schema == there.schema
+    found = here.to_pylist()[0]
+    assert [found[f"c{number}"] for number in (1, 2, 5, 6, 8, 9, 17)] == [None, True, -7, 2**63 - 1, 2**64 - 1, 1.5, "it's; -- $1 ?"]
+    assert here.column("c25")[0].value == pandas.Timestamp("2024-02-29T12:00:00.123456789").value
+    assert here.column("c26")[0].value == pandas.Timestamp("1901-01-01T00:00:00.000000001", tz="Europe/Berlin").value
+    for db in both:
+        db.write("plant", {"time": [moment, moment + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
+        assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", moment]).to_arrow().column(0).to_pylist() == [1.0]
+        assert db.sql("SELECT value FROM plant ORDER BY time LIMIT $1", (1,)).to_arrow().column(0).to_pylist() == [1.0]
+        assert db.sql("SELECT $1", ["x" * 100_000]).to_arrow().column(0).to_pylist() == ["x" * 100_000]
+        for values, told in [([], "the parameter $1"), ([1, 2], "2 values are given"), ("a", "a list"), ({"a": 1}, "a list"), ([object()], "parameter 1"), ([2**64], "parameter 1")]:
+            with pytest.raises(tidefall.InvalidError, match=told.replace("$", r"\$")):
+                db.sql("SELECT $1", values)

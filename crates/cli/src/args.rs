@@ -249,6 +249,9 @@ impl From<TargetArg> for Target {
 pub(crate) struct QueryArgs {
     /// SQL; several statements may be separated by semicolons
     pub(crate) sql: String,
+    /// A text for $1, the next one for $2, and so on; cast it where a number is meant: `$1::DOUBLE`
+    #[arg(long = "param", value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) parameters: Vec<String>,
     #[command(flatten)]
     pub(crate) db: DbArgs,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tidefall_import::ArrowOptions;
-use tidefall_sql::Session;
+use tidefall_sql::{Parameter, Session};
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
 };
@@ -140,12 +140,21 @@ impl Database {
         Ok((schema.time_name().to_owned(), schema.tags.clone(), fields.collect()))
     }
 
-    fn sql(&self, py: Python<'_>, query: &str) -> PyResult<Stream> {
+    fn sql(
+        &self,
+        py: Python<'_>,
+        query: &str,
+        parameters: Vec<(String, Bound<'_, PyAny>)>,
+    ) -> PyResult<Stream> {
+        let values: Vec<Parameter> = parameters
+            .iter()
+            .map(|(kind, value)| parameter(kind, value))
+            .collect::<PyResult<_>>()?;
         call_and_look(py, || {
             let session = self.session().map_err(to_python)?;
             let runtime = &self.open.get().map_err(to_python)?.runtime;
             let begin = async {
-                let stream = session.query(query).await?;
+                let stream = session.query_with(query, &values).await?;
                 Batches::begin(Arc::clone(runtime), stream).await
             };
             wait(runtime, begin)?.map(Stream::new).map_err(to_python)
@@ -373,4 +382,17 @@ impl Database {
     fn parse_time(text: &str) -> PyResult<i64> {
         caught(|| tidefall_types::parse_time(text)).map_err(to_python)
     }
+}
+
+/// A value of a parameter, which is of a kind that `parameters.py` names.
+fn parameter(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Parameter> {
+    Ok(match kind {
+        "bool" => Parameter::Bool(value.extract()?),
+        "int" => Parameter::Int(value.extract()?),
+        "uint" => Parameter::UInt(value.extract()?),
+        "float" => Parameter::Float(value.extract()?),
+        "text" => Parameter::Text(value.extract()?),
+        "time" => Parameter::Time(value.extract()?),
+        _ => Parameter::Null,
+    })
 }

@@ -11,6 +11,7 @@ import pyarrow
 from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, line, matrix, vector
 from .data import check_time, to_arrow, to_wide
+from .parameters import parameters as values_of
 from .times import TIME_MAX, TIME_MIN, Time, Width, bins, moment, to_ns
 
 Bounds = tuple[float | None, float | None]
@@ -105,14 +106,17 @@ class Database:
         self._core.schema(name)
         return Table(self, name)
 
-    def sql(self, query: str) -> Rows:
+    def sql(self, query: str, parameters: Sequence[Any] | None = None) -> Rows:
         """Runs SQL, and returns when it has an answer's first rows: `INSERT` and the like are done then.
 
         The rest of the answer is computed while it is read, and can be larger than memory; a query whose answer is
         closed or let go of before its end stops, also on a server. What a `SET` of its own
         says holds for all later calls.
+
+        `parameters` are the values for `$1`, `$2` and so on, or for one `?` after the other: numbers, texts, times, bools and None. A
+        value is never taken for more than that: `db.sql("SELECT * FROM plant WHERE sensor = $1 AND time >= $2", [name, since])`.
         """
-        return Rows(self._core.sql(query), self._tz)
+        return Rows(self._core.sql(query, values_of(parameters)), self._tz)
 
     def write(
         self, table: str, data: Any, *, time: str | None = None, tags: str | Sequence[str] = (), existing: str = "count",

@@ -12,7 +12,7 @@ import threading
 import time as clock
 import urllib.parse
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -21,6 +21,7 @@ import pyarrow.compute
 
 from . import _tidefall
 from .answers import READ, labels, make_unique, plain
+from .parameters import Parameter, as_json
 from .settings import settings_of
 from .times import TIME_MAX, Bins
 
@@ -365,16 +366,20 @@ class Database:
     def close(self) -> None:
         self.server.close()
 
-    def sql(self, query: str) -> Stream:
-        answer = self.send("".join(self.settings.values()) + query, READING.fullmatch(query) is not None)
+    def sql(self, query: str, parameters: list[Parameter]) -> Stream:
+        answer = self.send("".join(self.settings.values()) + query, READING.fullmatch(query) is not None, parameters)
         for name, statement in settings_of(query):
             self.settings.pop(name, None)
             if statement is not None:
                 self.settings[name] = statement
         return answer
 
-    def send(self, query: str, may_repeat: bool) -> Stream:
-        answer = self.server.send("/api/v1/sql", query.encode(), {"Accept": "application/vnd.apache.arrow.stream"}, may_repeat)
+    def send(self, query: str, may_repeat: bool, parameters: Sequence[Parameter] = ()) -> Stream:
+        body, headers = query, {"Accept": "application/vnd.apache.arrow.stream"}
+        if parameters:
+            body = json.dumps({"sql": query, "parameters": as_json(parameters)})
+            headers["Content-Type"] = "application/json"
+        answer = self.server.send("/api/v1/sql", body.encode(), headers, may_repeat)
         try:
             return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer.response, mode="r")))
         except BaseException:

@@ -16,17 +16,16 @@ use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
-use tidefall_sql::QueryStream;
+use tidefall_sql::{Parameter, QueryStream};
 use tidefall_types::{Error, Result};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::admission::{Place, Turn};
 use crate::app::App;
 use crate::failure::{Failure, lost};
 use crate::format::{Encoder, Format};
-use crate::guard::Place;
 
 /// An answer up to this length is sent whole; also about the size of the pieces of a longer one.
 const WHOLE_BYTES: usize = 128 << 10;
@@ -38,6 +37,7 @@ const PIECES_AHEAD: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub sql: String,
+    pub parameters: Vec<Parameter>,
     pub format: Format,
     /// Held until the answer is sent, not read.
     pub _place: Place,
@@ -49,7 +49,7 @@ pub(crate) struct Job {
 /// Those of [`tidefall_sql::Session::query`], `Limit` when it takes too long, and status 503 when its turn does not come
 /// for long.
 pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Response, Failure> {
-    let turn = turn(app).await?;
+    let turn = app.admission.turn().await?;
     let (head_sender, head) = oneshot::channel();
     let (pieces_sender, pieces) = mpsc::channel(PIECES_AHEAD);
     let content_type = [(CONTENT_TYPE, job.format.content_type())];
@@ -65,23 +65,6 @@ pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Resp
         }
     })
 }
-
-/// Waits until a query may be computed.
-async fn turn(app: &App) -> std::result::Result<Turn, Failure> {
-    let wait_max = app.options.query_wait_max;
-    match timeout(wait_max, Arc::clone(&app.queries_free).acquire_owned()).await {
-        Ok(permit) => Ok(Turn(permit.ok())),
-        Err(_) => Err(Failure::busy(format!(
-            "{} queries are computed already, and none of them ended within {} s; try again later",
-            app.options.queries_max,
-            wait_max.as_secs_f64()
-        ))),
-    }
-}
-
-/// Held while a query is computed; none while it waits for its reader.
-#[derive(Debug)]
-struct Turn(Option<OwnedSemaphorePermit>);
 
 enum Head {
     Whole(Vec<u8>),
@@ -122,8 +105,7 @@ async fn work(
     head: oneshot::Sender<Result<Head>>,
     pieces: mpsc::Sender<Piece>,
 ) {
-    let deadline = Instant::now() + app.options.request_time_max;
-    let mut rows = Rows { app: &app, deadline, turn, stream: None };
+    let mut rows = Rows { app: &app, turn, stream: None };
     let begun = rows.begin(&job).await;
     let (bytes, mut encoder) = match begun {
         Ok((bytes, Some(encoder))) => (bytes, encoder),
@@ -147,7 +129,6 @@ async fn work(
 
 struct Rows<'a> {
     app: &'a App,
-    deadline: Instant,
     turn: Turn,
     stream: Option<QueryStream>,
 }
@@ -157,8 +138,8 @@ impl Rows<'_> {
     async fn begin(&mut self, job: &Job) -> Result<(Vec<u8>, Option<Encoder>)> {
         // Settings of one request are none of the next one's.
         let session = self.app.session.fork();
-        let stream =
-            timeout_at(self.deadline, session.query(&job.sql)).await.map_err(|_| self.late())??;
+        let query = session.query_with(&job.sql, &job.parameters);
+        let stream = self.turn.within(query).await??;
         let mut encoder = Encoder::start(job.format, &stream.schema())?;
         self.stream = Some(stream);
         let has_more = self.fill(&mut encoder).await?;
@@ -186,10 +167,10 @@ impl Rows<'_> {
     async fn fill(&mut self, encoder: &mut Encoder) -> Result<bool> {
         while encoder.len() < WHOLE_BYTES {
             let next = match &mut self.stream {
-                Some(stream) => timeout_at(self.deadline, stream.next()).await,
-                None => Ok(None),
+                Some(stream) => self.turn.within(stream.next()).await?,
+                None => None,
             };
-            match next.map_err(|_| self.late())? {
+            match next {
                 Some(batch) => encoder.write(&batch?)?,
                 None => {
                     encoder.finish()?;
@@ -212,23 +193,9 @@ impl Rows<'_> {
             Err(TrySendError::Closed(_)) => return Err(Error::closed("the client is gone")),
             Err(TrySendError::Full(piece)) => piece,
         };
-        // Others have their turn until the client has read.
-        self.turn.0 = None;
-        // A client that is gone takes this task with it, so that only a slow one is left.
-        timeout_at(self.deadline, pieces.send(piece))
-            .await
-            .map_err(|_| self.late())?
-            .map_err(|_| Error::closed("the client is gone"))?;
-        let turn = timeout_at(self.deadline, Arc::clone(&self.app.queries_free).acquire_owned());
-        self.turn.0 = turn.await.map_err(|_| self.late())?.ok();
-        Ok(())
-    }
-
-    fn late(&self) -> Error {
-        let seconds = self.app.options.request_time_max.as_secs_f64();
-        Error::limit(format!(
-            "the query and its answer took longer than {seconds} s; ask for less, or raise the limit"
-        ))
+        // Others have their turn until the client has read. One that is gone takes this task with it, so that only a slow one is left.
+        let sent = self.turn.apart(pieces.send(piece)).await?;
+        sent.map_err(|_| Error::closed("the client is gone"))
     }
 }
 

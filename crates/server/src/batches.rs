@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Query, Request, State};
-use axum::http::Uri;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
@@ -13,11 +12,12 @@ use tidefall_import::{ArrowOptions, batch_from_arrow};
 use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
+use crate::address::parameters;
+use crate::admission::Place;
 use crate::app::App;
 use crate::arrow_stream;
 use crate::body;
 use crate::failure::{Dialect, Failure};
-use crate::guard::Place;
 
 #[derive(Debug, Deserialize)]
 struct Parameters {
@@ -62,10 +62,10 @@ async fn write(
     // A write that has begun is finished also when its client is gone.
     let task = tokio::task::spawn_blocking(move || {
         let _place = place;
-        let stream = received.unpack(&app)?;
+        let stream = received.unpack()?;
         let unpacked_bytes = arrow_stream::unpacked_bytes(&stream)?;
         if unpacked_bytes > stream.len() {
-            received.grow_by(&app, unpacked_bytes)?;
+            received.grow_by(unpacked_bytes)?;
         }
         let (written, outcome) = write_batches(&app.db, parameters, stream)?;
         // Also when not all of them could be written: those before stay.
@@ -74,13 +74,6 @@ async fn write(
         Ok(outcome.map(|()| written)?)
     });
     task.await?
-}
-
-fn parameters(uri: &Uri) -> Result<Parameters> {
-    match Query::try_from_uri(uri) {
-        Ok(Query(parameters)) => Ok(parameters),
-        Err(error) => Err(Error::invalid(error.body_text())),
-    }
 }
 
 fn existing_of(word: Option<&str>) -> Result<Existing> {

@@ -1,7 +1,6 @@
 //! Bodies of requests: read within bounds, and unpacked.
 
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -10,10 +9,10 @@ use axum::http::{HeaderMap, StatusCode};
 use flate2::bufread::MultiGzDecoder;
 use futures::StreamExt;
 use tidefall_types::Error;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use crate::app::{App, kib};
+use crate::admission::Memory;
+use crate::app::App;
 use crate::failure::Failure;
 
 /// Memory that is set aside for the first bytes of a packed body; twice as much each time that it is full.
@@ -26,39 +25,6 @@ const UNANNOUNCED_BYTES: usize = 256 << 10;
 /// Bytes of a body that must come in a second, on average, beyond the time that it may pause: a body holds memory until
 /// it is whole. Slower than any network over which people send readings.
 const BYTES_PER_SECOND_MIN: f64 = 4096.0;
-
-/// A share of the memory for bodies.
-#[derive(Debug)]
-struct Memory {
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Memory {
-    /// Waits for a share, as long as a body may pause.
-    async fn wait_for(app: &App, bytes: usize) -> Result<Self, Failure> {
-        let permit = Arc::clone(&app.bodies).acquire_many_owned(kib(bytes));
-        match timeout(app.options.body_pause_max, permit).await {
-            Ok(permit) => Ok(Self { permit: permit.ok() }),
-            Err(_) => Err(full()),
-        }
-    }
-
-    /// Makes the share larger, or fails: requests that wait while they hold something could wait
-    /// for each other.
-    fn grow_to(&mut self, app: &App, bytes: usize) -> Result<(), Failure> {
-        let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let missing = kib(bytes).saturating_sub(held as u32);
-        if missing == 0 {
-            return Ok(());
-        }
-        let more = Arc::clone(&app.bodies).try_acquire_many_owned(missing).map_err(|_| full())?;
-        match &mut self.permit {
-            Some(permit) => permit.merge(more),
-            none => *none = Some(more),
-        }
-        Ok(())
-    }
-}
 
 /// The body of a request.
 #[derive(Debug)]
@@ -80,7 +46,7 @@ impl Received {
     /// # Errors
     /// `Invalid` when it is not what its header says, `Limit` when it unpacks to too much, and status 503 when
     /// other bodies fill the memory.
-    pub(crate) fn unpack(&mut self, app: &App) -> Result<Bytes, Failure> {
+    pub(crate) fn unpack(&mut self) -> Result<Bytes, Failure> {
         if !self.is_gzip {
             return Ok(self.bytes.clone());
         }
@@ -90,7 +56,7 @@ impl Received {
         let mut room = UNPACKED_FIRST_BYTES;
         loop {
             room = room.min(self.bytes_max + 1);
-            self.grow_by(app, room)?;
+            self.grow_by(room)?;
             out.reserve_exact(room - out.len());
             let more = (room - out.len()) as u64;
             let read = unpacked
@@ -112,11 +78,12 @@ impl Received {
     ///
     /// # Errors
     /// `Limit` when that is more than a body may have, and status 503 when other bodies fill the memory.
-    pub(crate) fn grow_by(&mut self, app: &App, unpacked: usize) -> Result<(), Failure> {
+    pub(crate) fn grow_by(&mut self, unpacked: usize) -> Result<(), Failure> {
         if unpacked > self.bytes_max + 1 {
             return Err(too_long(self.bytes_max).into());
         }
-        self.memory.grow_to(app, self.bytes.len() + unpacked)
+        self.memory.grow_to(self.bytes.len() + unpacked)?;
+        Ok(())
     }
 }
 
@@ -150,7 +117,7 @@ pub(crate) async fn receive(
     if announced > bytes_max {
         return Err(too_long(bytes_max).into());
     }
-    let mut memory = Memory::wait_for(app, announced).await?;
+    let mut memory = app.admission.memory(announced).await?;
     let bytes = collect(app, body, &mut memory).await?;
     app.metrics.received(bytes.len());
     Ok(Received { bytes, is_gzip, bytes_max, memory })
@@ -176,7 +143,7 @@ async fn collect(app: &App, body: Body, memory: &mut Memory) -> Result<Bytes, Fa
             continue;
         }
         // Twice as much as there is, so that growing takes few steps.
-        memory.grow_to(app, length.next_power_of_two().min(bytes_max))?;
+        memory.grow_to(length.next_power_of_two().min(bytes_max))?;
         all.extend_from_slice(&std::mem::take(&mut first));
         all.extend_from_slice(&piece);
     }
@@ -225,10 +192,6 @@ impl Pace {
         ));
         Failure::new(StatusCode::REQUEST_TIMEOUT, &error)
     }
-}
-
-fn full() -> Failure {
-    Failure::busy("other requests fill the memory for bodies; try again")
 }
 
 fn too_long(bytes_max: usize) -> Error {

@@ -8,6 +8,8 @@ use serde_json::json;
 use tidefall_types::{Error, ErrorKind};
 use tokio::task::JoinError;
 
+use crate::admission::Busy;
+
 /// Which protocol a client speaks, and so how its errors look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -35,6 +37,12 @@ pub(crate) struct Failure {
     pub status: StatusCode,
     pub kind: ErrorKind,
     pub message: String,
+}
+
+impl From<Busy> for Failure {
+    fn from(Busy(message): Busy) -> Self {
+        Self::busy(message)
+    }
 }
 
 impl Failure {

@@ -11,18 +11,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use tidefall_types::Error;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::App;
 use crate::failure::{Dialect, Failure, Reason};
 use crate::metrics::Route;
-
-/// The place of a request among those that are worked on. Handlers whose answer outlives them
-/// take it out of the request's extensions.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    _permit: Arc<OwnedSemaphorePermit>,
-}
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy)]
@@ -64,13 +56,8 @@ async fn pass(
     check_origin(request.headers())?;
     // Whoever watches over the server must get an answer most of all when it is busy.
     if route.needs_place() {
-        let place = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
-            Failure::busy(format!(
-                "{} requests are worked on already; try again later",
-                app.options.requests_max
-            ))
-        })?;
-        request.extensions_mut().insert(Place { _permit: Arc::new(place) });
+        // Handlers whose answer outlives them take it out of the request's extensions.
+        request.extensions_mut().insert(app.admission.place()?);
     }
     let time_max = app.options.request_time_max;
     tokio::time::timeout(time_max, next.run(request)).await.map_err(|_| {

@@ -9,6 +9,8 @@
 //! [`Server::bind`] and [`Server::run`], or [`serve`] for both, are the entry. A new endpoint gets
 //! its line in `routes.rs`, a handler in a module of its own, and its paragraph in `docs/http.md`.
 
+mod address;
+mod admission;
 mod answer;
 mod app;
 mod arrow_stream;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
@@ -16,10 +16,11 @@ use tidefall_types::{Error, ErrorKind, Result};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::address::parameters;
+use crate::admission::Place;
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::failure::{Dialect, Failure};
-use crate::guard::Place;
 use crate::line_protocol::{self, ERRORS_KEPT, Parsed, Precision, TableBatch};
 use crate::status::add_influx_headers;
 
@@ -170,7 +171,7 @@ impl Write {
     }
 
     fn parse(&mut self) -> std::result::Result<Parsed, Failure> {
-        let body = self.received.unpack(&self.app)?;
+        let body = self.received.unpack()?;
         let now_ns = self.app.db.options().clock.now_ns();
         Ok(line_protocol::parse(&body, self.precision, now_ns)?)
     }
@@ -299,13 +300,6 @@ fn is_of_the_rows(kind: ErrorKind) -> bool {
     matches!(kind, Invalid | Conflict | NotFound)
 }
 
-fn parameters<T: serde::de::DeserializeOwned>(uri: &Uri) -> Result<T> {
-    match Query::try_from_uri(uri) {
-        Ok(Query(parameters)) => Ok(parameters),
-        Err(error) => Err(Error::invalid(error.body_text())),
-    }
-}
-
 /// How a write is acknowledged: by the parameter `ack`, or else by the header `X-Tidefall-Ack`.
 fn ack(parameter: Option<&str>, headers: &HeaderMap) -> Result<Ack> {
     let header = headers.get("x-tidefall-ack").and_then(|value| value.to_str().ok());
@@ -356,7 +350,7 @@ async fn form_query(
     headers: &HeaderMap,
     body: Body,
 ) -> std::result::Result<String, Failure> {
-    let form = body::receive(app, headers, body).await?.unpack(app)?;
+    let form = body::receive(app, headers, body).await?.unpack()?;
     let parameters: QueryParameters = serde_urlencoded::from_bytes(form.trim_ascii())
         .map_err(|error| Error::invalid(format!("the body is not a form: {error}")))?;
     let query = parameters.q;

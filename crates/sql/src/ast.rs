@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr, Visit,
+    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr, Statement,
+    Visit,
 };
 use tidefall_types::{Error, Result};
 
@@ -27,6 +29,15 @@ pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// The statement of the parser within one of DataFusion's, or within the one that it explains.
+pub(crate) fn sql_statement_mut(statement: &mut DfStatement) -> Option<&mut Statement> {
+    match statement {
+        DfStatement::Statement(statement) => Some(statement),
+        DfStatement::Explain(explain) => sql_statement_mut(&mut explain.statement),
+        _ => None,
+    }
 }
 
 /// Functions that answer otherwise each time, by all of their names.

@@ -51,6 +51,7 @@ mod operators;
 mod orders;
 mod otherwise;
 mod over;
+mod parameters;
 mod parse;
 mod passing;
 mod planner;
@@ -95,6 +96,7 @@ mod with_names;
 
 pub use csv::{write_csv, write_csv_header};
 pub use json::{UniqueNames, check_times};
+pub use parameters::Parameter;
 pub use query_stream::QueryStream;
 pub use reads::Reads;
 pub use script::Script;

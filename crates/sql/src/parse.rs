@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{Expr, Statement as SqlStatement};
+use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::Result;
 
 use crate::depth::check_depth;
@@ -23,6 +24,14 @@ pub(crate) fn parse(sql: &str) -> Result<VecDeque<Statement>> {
     let mut parser = parser(sql)?;
     dialect::begin(sql);
     parser.parse_statements().map_err(from_datafusion)
+}
+
+/// A text that is one expression.
+pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
+    dialect::begin(sql);
+    let parser = Parser::new(&DIALECT).try_with_sql(sql);
+    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| from_datafusion(error.into()))
 }
 
 /// The statements of a text that is SQL without words of DataFusion; none if it cannot be read.

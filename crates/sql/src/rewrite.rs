@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use tidefall_types::{Error, Result};
 
 use crate::asof::AsOfSyntax;
+use crate::ast::sql_statement_mut;
 use crate::calls::Calls;
 use crate::clauses::Clauses;
 use crate::functions::{InnerNames, ShortForms};
@@ -28,11 +29,7 @@ use crate::with_names::WithNames;
 /// `Invalid` for words that are used in a way that they do not have, `Unsupported` for clauses that would be
 /// passed over.
 pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Result<()> {
-    let statement = match statement {
-        DfStatement::Statement(statement) => statement,
-        DfStatement::Explain(explain) => return rewrite(&mut explain.statement, state),
-        _ => return Ok(()),
-    };
+    let Some(statement) = sql_statement_mut(statement) else { return Ok(()) };
     visit(statement, WithNames::default())?;
     visit(statement, ColumnNames)?;
     visit(statement, Intervals)?;

@@ -24,6 +24,7 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::hints::{Known, with_hint};
 use crate::layers::{Layer, LayerFunction};
+use crate::parameters::{Parameter, put_in};
 use crate::parse::parse;
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
@@ -122,11 +123,27 @@ impl Session {
     /// the errors of the storage as they are. Errors may also come later, out of the stream.
     // Boxed, so that callers do not compile planning again.
     pub fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<QueryStream>> {
-        Box::pin(async move { self.run_all(sql).await.map_err(|error| self.with_hint(error, sql)) })
+        self.query_with(sql, &[])
     }
 
-    async fn run_all(&self, sql: &str) -> Result<QueryStream> {
+    /// As [`Session::query`], with values for the parameters of the statements: `$1`, `$2` and so on, of all of them together, or `?` for
+    /// one after the other. A value stands for what could be written in its place, and never for more than a value.
+    ///
+    /// # Errors
+    /// As [`Session::query`]; `Invalid` for more or fewer values than parameters.
+    pub fn query_with<'a>(
+        &'a self,
+        sql: &'a str,
+        values: &'a [Parameter],
+    ) -> BoxFuture<'a, Result<QueryStream>> {
+        Box::pin(async move {
+            self.run_all(sql, values).await.map_err(|error| self.with_hint(error, sql))
+        })
+    }
+
+    async fn run_all(&self, sql: &str, values: &[Parameter]) -> Result<QueryStream> {
         let mut statements = parse(sql)?;
+        put_in(&mut statements, values)?;
         let Some(last) = statements.pop_back() else {
             return Err(Error::invalid("there is no statement to run"));
         };

@@ -13,6 +13,7 @@ mod layers;
 mod limits;
 mod long;
 mod means;
+mod parameters;
 mod partitions;
 mod permutations;
 mod plans;

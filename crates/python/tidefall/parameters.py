@@ -1,0 +1,71 @@
+"""Values for the parameters of SQL, as the database takes them: each with what it is."""
+
+import datetime
+import decimal
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from . import _tidefall
+
+Parameter = tuple[str, Any]
+
+
+def parameters(values: Sequence[Any] | None) -> list[Parameter]:
+    """The values for `$1`, `$2` and so on, or for one `?` after the other."""
+    if values is None:
+        return []
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise _tidefall.InvalidError(f"the values for parameters are a list, such as [7, 'a'], and not {type(values).__name__}")
+    return [_parameter(number, value) for number, value in enumerate(values, 1)]
+
+
+def _parameter(number: int, value: Any) -> Parameter:
+    if isinstance(value, numpy.generic) and not isinstance(value, numpy.datetime64):
+        value = value.item()
+    match value:
+        case None:
+            return "null", None
+        case bool():
+            return "bool", value
+        case int() if -(2**63) <= value < 2**64:
+            return ("int", value) if value < 2**63 else ("uint", value)
+        case float():
+            return "float", value
+        case str():
+            return "text", value
+        case numpy.datetime64() if numpy.isnat(value):
+            return "null", None
+        case numpy.datetime64():
+            return "time", int(value.astype("datetime64[ns]").astype("i8"))
+        case datetime.datetime() if value != value:  # NaT of pandas
+            return "null", None
+        case datetime.datetime():
+            utc = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+            since = utc - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+            whole = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            # pandas knows nanoseconds.
+            return "time", whole * 1_000 + getattr(value, "nanosecond", 0)
+        case datetime.date():
+            return "text", value.isoformat()
+        case decimal.Decimal():
+            return "text", str(value)
+    raise _tidefall.InvalidError(f"parameter {number}: {value!r} of {type(value).__name__} is no value of SQL; give a number, a text, a time, a bool or None")
+
+
+def as_json(values: Sequence[Parameter]) -> list[Any]:
+    """The values as a server takes them, in JSON."""
+    return [_as_json(kind, value) for kind, value in values]
+
+
+def _as_json(kind: str, value: Any) -> Any:
+    match kind:
+        case "time":
+            seconds, ns = divmod(value, 1_000_000_000)
+            at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+            return {"timestamp": f"{at.isoformat()}.{ns:09}Z"}
+        case "float" if not math.isfinite(value):
+            return {"double": repr(value)}
+    return value

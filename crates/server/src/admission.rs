@@ -1,0 +1,175 @@
+//! Who is let in, and how much of the machine each gets: what a protocol asks before it does something for a client. It knows no protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidefall_types::{Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::options::ServerOptions;
+
+/// What is shared out among clients.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    requests_max: usize,
+    queries_max: usize,
+    query_wait_max: Duration,
+    body_pause_max: Duration,
+    request_time_max: Duration,
+    /// One permit a request.
+    requests: Arc<Semaphore>,
+    /// One permit for each KiB of a body in memory.
+    bodies: Arc<Semaphore>,
+    /// One permit a query that is computed; who waits gets one in turn.
+    queries: Arc<Semaphore>,
+}
+
+/// There is no place, no memory or no turn: try again later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Busy(pub String);
+
+/// The place of a request among those that are worked on, until the last clone is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+/// A share of the memory for bodies.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    permit: Option<OwnedSemaphorePermit>,
+    bodies: Arc<Semaphore>,
+}
+
+/// Held while a query is computed, and given back while it waits for its reader.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    permit: Option<OwnedSemaphorePermit>,
+    queries: Arc<Semaphore>,
+    deadline: Instant,
+    time_max: Duration,
+}
+
+impl Admission {
+    /// As the options have it.
+    pub(crate) fn new(options: &ServerOptions) -> Self {
+        let bodies_bytes = options.bodies_bytes_max.max(options.body_bytes_max.saturating_mul(2));
+        let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        Self {
+            requests_max: options.requests_max,
+            queries_max: options.queries_max,
+            query_wait_max: options.query_wait_max,
+            body_pause_max: options.body_pause_max,
+            request_time_max: options.request_time_max,
+            requests: permits(options.requests_max),
+            bodies: permits(kib(bodies_bytes) as usize),
+            queries: permits(options.queries_max.max(1)),
+        }
+    }
+
+    /// A place for a request, if there is one.
+    ///
+    /// # Errors
+    /// When as many are worked on already as may be.
+    pub(crate) fn place(&self) -> Result<Place, Busy> {
+        match Arc::clone(&self.requests).try_acquire_owned() {
+            Ok(permit) => Ok(Place { _permit: Arc::new(permit) }),
+            Err(_) => Err(Busy(format!(
+                "{} requests are worked on already; try again later",
+                self.requests_max
+            ))),
+        }
+    }
+
+    /// Waits for memory for a body, as long as one may pause.
+    ///
+    /// # Errors
+    /// When others have it.
+    pub(crate) async fn memory(&self, bytes: usize) -> Result<Memory, Busy> {
+        let permit = Arc::clone(&self.bodies).acquire_many_owned(kib(bytes));
+        match timeout(self.body_pause_max, permit).await {
+            Ok(permit) => Ok(Memory { permit: permit.ok(), bodies: Arc::clone(&self.bodies) }),
+            Err(_) => Err(full()),
+        }
+    }
+
+    /// Waits until a query may be computed.
+    ///
+    /// # Errors
+    /// When none of the others ends for long.
+    pub(crate) async fn turn(&self) -> Result<Turn, Busy> {
+        match timeout(self.query_wait_max, Arc::clone(&self.queries).acquire_owned()).await {
+            Ok(permit) => Ok(Turn {
+                permit: permit.ok(),
+                queries: Arc::clone(&self.queries),
+                deadline: Instant::now() + self.request_time_max,
+                time_max: self.request_time_max,
+            }),
+            Err(_) => Err(Busy(format!(
+                "{} queries are computed already, and none of them ended within {} s; try again later",
+                self.queries_max,
+                self.query_wait_max.as_secs_f64()
+            ))),
+        }
+    }
+}
+
+impl Memory {
+    /// Makes the share larger, or fails: requests that wait while they hold something could wait
+    /// for each other.
+    ///
+    /// # Errors
+    /// When others have it.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Busy> {
+        let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = kib(bytes).saturating_sub(held as u32);
+        if missing == 0 {
+            return Ok(());
+        }
+        let more = Arc::clone(&self.bodies).try_acquire_many_owned(missing).map_err(|_| full())?;
+        match &mut self.permit {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+impl Turn {
+    /// Waits for something that belongs to the query or its answer.
+    ///
+    /// # Errors
+    /// `Limit` when both take too long.
+    pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        timeout_at(self.deadline, work).await.map_err(|_| self.late())
+    }
+
+    /// Waits for somebody else, such as a client who reads; other queries have their turn meanwhile.
+    ///
+    /// # Errors
+    /// As [`Turn::within`].
+    pub(crate) async fn apart<T>(&mut self, wait: impl Future<Output = T>) -> Result<T> {
+        self.permit = None;
+        let done = self.within(wait).await?;
+        let turn = Arc::clone(&self.queries).acquire_owned();
+        self.permit = self.within(turn).await?.ok();
+        Ok(done)
+    }
+
+    fn late(&self) -> Error {
+        Error::limit(format!(
+            "the query and its answer took longer than {} s; ask for less, or raise the limit",
+            self.time_max.as_secs_f64()
+        ))
+    }
+}
+
+fn full() -> Busy {
+    Busy("other requests fill the memory for bodies; try again".to_owned())
+}
+
+/// Bytes in KiB, rounded up.
+fn kib(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,188 @@
+//! Values for the parameters of statements: `$1`, `$2` and so on, or `?` for one after the other.
+//!
+//! Before a statement is planned each is put in as what could be written in its place. So a statement means the same either way: the types of
+//! numbers, what is pushed down, what a `LIMIT` may be.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::tokenizer::Location;
+use tidefall_types::{Error, Result, format_time};
+
+use crate::ast::sql_statement_mut;
+use crate::parse::parse_expression;
+use crate::walk::{visit_expressions, visit_expressions_mut};
+
+/// A value for a parameter of a statement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// `NULL`.
+    Null,
+    /// `TRUE` or `FALSE`.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that may be larger.
+    UInt(u64),
+    /// A `DOUBLE`.
+    Float(f64),
+    /// A text, which may also be compared with times.
+    Text(String),
+    /// A `TIMESTAMP`: nanoseconds since 1970 UTC.
+    Time(i64),
+}
+
+impl Parameter {
+    /// What can be written in its place.
+    fn text(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        match self {
+            Self::Null => "NULL".to_owned(),
+            Self::Bool(true) => "TRUE".to_owned(),
+            Self::Bool(false) => "FALSE".to_owned(),
+            // Its number without a sign is beyond 64 bits.
+            Self::Int(i64::MIN) => format!("CAST('{}' AS BIGINT)", i64::MIN),
+            Self::Int(number) => number.to_string(),
+            Self::UInt(number) => number.to_string(),
+            // A written number may be a decimal.
+            Self::Float(number) => format!("CAST('{number:?}' AS DOUBLE)"),
+            Self::Text(text) => quoted(text),
+            Self::Time(time_ns) => format!("TIMESTAMP {}", quoted(&format_time(*time_ns))),
+        }
+    }
+}
+
+/// Puts values in the places of the parameters of some statements, which are of one text.
+///
+/// # Errors
+/// `Invalid` when there are more or fewer values than parameters, or when these are numbered here and not numbered there.
+pub(crate) fn put_in(statements: &mut VecDeque<DfStatement>, values: &[Parameter]) -> Result<()> {
+    let places = Places::of(statements)?;
+    let count = places.count();
+    if let Some(missing) = (values.len()..count).next() {
+        let name = if places.are_numbered { format!("${}", missing + 1) } else { "?".to_owned() };
+        return Err(Error::invalid(format!(
+            "the statement has the parameter {name}, number {} of {count}, but {} values are given",
+            missing + 1,
+            values.len()
+        )));
+    }
+    if values.len() > count {
+        return Err(Error::invalid(format!(
+            "{} values are given, but the statement has {count} parameters: write $1, $2 and so on, or ?, where they are to stand",
+            values.len()
+        )));
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    places.check_bytes(values)?;
+    let values = values.iter().map(|value| parse_expression(&value.text()));
+    let values: Vec<Expr> = values.collect::<Result<_>>()?;
+    for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+        let _ = visit_expressions_mut(statement, |expr| {
+            if let Some(number) = placeholder(expr).and_then(|place| places.number(place)) {
+                *expr = values[number].clone();
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+    Ok(())
+}
+
+/// Where the parameters of a text stand.
+struct Places {
+    are_numbered: bool,
+    /// Of those without numbers, in order.
+    unnumbered: Vec<Location>,
+    /// The greatest number.
+    last: usize,
+    /// In how many places the value for each stands.
+    times: Vec<usize>,
+}
+
+fn placeholder(expr: &Expr) -> Option<(&str, Location)> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(name), span }) => {
+            Some((name, span.start))
+        }
+        _ => None,
+    }
+}
+
+impl Places {
+    fn of(statements: &mut VecDeque<DfStatement>) -> Result<Self> {
+        let (mut unnumbered, mut last, mut times) = (Vec::new(), 0, Vec::new());
+        for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let found = visit_expressions(statement, |expr| {
+                let Some((name, at)) = placeholder(expr) else { return ControlFlow::Continue(()) };
+                match number(name) {
+                    Some(number) => {
+                        last = last.max(number);
+                        times.resize(last, 0);
+                        times[number - 1] += 1;
+                    }
+                    None if name == "?" => unnumbered.push(at),
+                    None => return ControlFlow::Break(name.to_owned()),
+                }
+                ControlFlow::Continue(())
+            });
+            if let ControlFlow::Break(name) = found {
+                return Err(Error::invalid(format!(
+                    "{name}: parameters are called $1, $2 and so on, up to ${COUNT_MAX}, or ?"
+                )));
+            }
+        }
+        if last > 0 && !unnumbered.is_empty() {
+            return Err(Error::invalid(
+                "parameters of a statement either have numbers ($1) or have none (?), not both",
+            ));
+        }
+        unnumbered.sort_unstable();
+        if last == 0 {
+            times = vec![1; unnumbered.len()];
+        }
+        Ok(Self { are_numbered: last > 0, unnumbered, last, times })
+    }
+
+    /// Checks that values are no larger where they stand than statements may be: a text may stand in many places.
+    fn check_bytes(&self, values: &[Parameter]) -> Result<()> {
+        let bytes = |(value, times): (&Parameter, &usize)| match value {
+            Parameter::Text(text) => text.len().saturating_mul(*times),
+            _ => 0,
+        };
+        let bytes: usize = values.iter().zip(&self.times).map(bytes).fold(0, usize::saturating_add);
+        match bytes <= BYTES_MAX {
+            true => Ok(()),
+            false => Err(Error::limit(format!(
+                "the texts for parameters have {bytes} bytes in all places where they stand; {BYTES_MAX} are the most"
+            ))),
+        }
+    }
+
+    fn count(&self) -> usize {
+        if self.are_numbered { self.last } else { self.unnumbered.len() }
+    }
+
+    /// Which of all values one stands for.
+    fn number(&self, (name, at): (&str, Location)) -> Option<usize> {
+        match self.are_numbered {
+            true => number(name).map(|number| number - 1),
+            false => self.unnumbered.binary_search(&at).ok(),
+        }
+    }
+}
+
+/// Bytes of texts in all places together, at most.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Parameters of a statement at most.
+const COUNT_MAX: usize = 65_535;
+
+fn number(name: &str) -> Option<usize> {
+    let digits = name.strip_prefix('$')?;
+    let number: usize = digits.parse().ok()?;
+    (1..=COUNT_MAX).contains(&number).then_some(number)
+}

@@ -1,0 +1,140 @@
+//! Values for the parameters of statements mean what is written in their place, and never more.
+
+use futures::TryStreamExt;
+use tidefall_sql::Parameter::{self, Bool, Float, Int, Null, Text, Time, UInt};
+use tidefall_types::{ErrorKind, NS_PER_SECOND};
+
+use crate::TestDb;
+
+/// The lines of an answer.
+async fn lines(db: &TestDb, sql: &str, values: &[Parameter]) -> Vec<String> {
+    let answer = async { db.session.query_with(sql, values).await?.try_collect::<Vec<_>>().await };
+    crate::lines(&answer.await.unwrap_or_else(|error| panic!("{sql}: {error}")))
+}
+
+fn text(text: &str) -> Parameter {
+    Text(text.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_what_is_written_in_their_place() {
+    let db = TestDb::new();
+    let cases: [(Parameter, &str); 22] = [
+        (Null, "NULL"),
+        (Bool(true), "TRUE"),
+        (Bool(false), "FALSE"),
+        (Int(0), "0"),
+        (Int(-7), "-7"),
+        (Int(i64::MAX), "9223372036854775807"),
+        (Int(i64::MIN), "CAST('-9223372036854775808' AS BIGINT)"),
+        (UInt(u64::MAX), "18446744073709551615"),
+        (UInt(5), "5"),
+        (Float(1.5), "CAST('1.5' AS DOUBLE)"),
+        (Float(-0.1), "CAST('-0.1' AS DOUBLE)"),
+        (Float(1e300), "CAST('1e300' AS DOUBLE)"),
+        (Float(5e-324), "CAST('5e-324' AS DOUBLE)"),
+        (Float(f64::NAN), "CAST('NaN' AS DOUBLE)"),
+        (Float(f64::INFINITY), "CAST('Infinity' AS DOUBLE)"),
+        (Float(f64::NEG_INFINITY), "CAST('-Infinity' AS DOUBLE)"),
+        (text(""), "''"),
+        (text("it's; DROP TABLE plant --"), "'it''s; DROP TABLE plant --'"),
+        (text("naïve \\ $1 ? \" \n"), "'naïve \\ $1 ? \" \n'"),
+        (Time(0), "TIMESTAMP '1970-01-01'"),
+        (Time(-1), "TIMESTAMP '1969-12-31 23:59:59.999999999'"),
+        (Time(i64::MAX), "TIMESTAMP '2262-04-11 23:47:16.854775807'"),
+    ];
+    for (value, written) in cases {
+        let form = |what: &str| format!("SELECT {what} AS v, arrow_typeof({what}) AS t");
+        let expected = lines(&db, &form(written), &[]).await;
+        assert_eq!(
+            lines(&db, &form("$1"), std::slice::from_ref(&value)).await,
+            expected,
+            "{value:?}"
+        );
+        let twice = [value.clone(), value.clone()];
+        assert_eq!(lines(&db, &form("?"), &twice).await, expected, "{value:?}");
+    }
+    // A sign is the value's own.
+    assert_eq!(lines(&db, "SELECT 1 -$1, - $1, 2 * $1 + $1", &[Int(-5)]).await, ["6 5 -15"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_stand_wherever_a_value_may() {
+    let db = TestDb::new();
+    let create = "CREATE TABLE plant (time TIMESTAMP, sensor TEXT, v DOUBLE, n BIGINT, PRIMARY KEY (sensor, time))";
+    lines(&db, create, &[]).await;
+    let insert = "INSERT INTO plant VALUES ($1, $2, $3, $4), ($5, 'it''s', $3 * 2, -$4)";
+    let at = |second: i64| Time(second * NS_PER_SECOND);
+    let inserted = lines(&db, insert, &[at(1), text("a; --"), Float(0.5), Int(7), at(2)]).await;
+    assert_eq!(inserted, ["2 0"]);
+    let cases: [(&str, &[Parameter], &[&str]); 12] = [
+        ("SELECT v FROM plant WHERE sensor = $1", &[text("a; --")], &["0.5"]),
+        ("SELECT v FROM plant WHERE sensor = ?", &[text("it's")], &["1.0"]),
+        ("SELECT n FROM plant WHERE time >= $1", &[at(2)], &["-7"]),
+        ("SELECT n FROM plant WHERE time < $1", &[text("1970-01-01T00:00:02Z")], &["7"]),
+        (
+            "SELECT n FROM plant WHERE v IN ($2, $1) ORDER BY n",
+            &[Float(0.5), Float(1.0)],
+            &["-7", "7"],
+        ),
+        ("SELECT n FROM plant WHERE n BETWEEN ? AND ?", &[Int(0), Int(9)], &["7"]),
+        ("SELECT n FROM plant ORDER BY n LIMIT $1 OFFSET $2", &[Int(1), Int(1)], &["7"]),
+        (
+            "SELECT date_bin($1, time) AS b, count(*) FROM plant GROUP BY b",
+            &[text("1 minute")],
+            &["1970-01-01T00:00:00 2"],
+        ),
+        ("SELECT CASE WHEN $1 IS NULL THEN $2 END", &[Null, text("x")], &["x"]),
+        // Whatever the order in which a statement is read: LIMIT is behind ORDER BY, and a subquery within.
+        (
+            "WITH w AS (SELECT ? AS a) SELECT a, ?, (SELECT ?) FROM w WHERE a < ? GROUP BY a HAVING count(*) < ? ORDER BY a + ? LIMIT ?",
+            &[Int(1), Int(2), Int(3), Int(4), Int(5), Int(6), Int(7)],
+            &["1 2 3"],
+        ),
+        ("SELECT 1; SELECT ?", &[Int(2)], &["2"]),
+        (
+            "DELETE FROM plant WHERE sensor = $1; SELECT count(*) FROM plant",
+            &[text("it's")],
+            &["1"],
+        ),
+    ];
+    for (sql, values, expected) in cases {
+        assert_eq!(lines(&db, sql, values).await, expected, "{sql}");
+    }
+    // They are pushed down as what is written.
+    let explained = |condition: &str| format!("EXPLAIN SELECT v FROM plant WHERE {condition}");
+    let written = lines(&db, &explained("sensor = 'a' AND v > CAST('1.5' AS DOUBLE)"), &[]).await;
+    let values = [text("a"), Float(1.5)];
+    assert_eq!(lines(&db, &explained("sensor = $1 AND v > $2"), &values).await, written);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_and_parameters_must_fit() {
+    let db = TestDb::new();
+    let cases: [(&str, &[Parameter], &str); 9] = [
+        ("SELECT $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
+        ("SELECT $1 + $3", &[Int(1), Int(2)], "the parameter $3, number 3 of 3, but 2 values"),
+        ("SELECT ?, ?", &[Int(1)], "the parameter ?, number 2 of 2, but 1 values are given"),
+        ("SELECT 1", &[Int(1)], "1 values are given, but the statement has 0 parameters"),
+        ("SELECT $1", &[Int(1), Int(2)], "2 values are given, but the statement has 1 parameters"),
+        ("SELECT $1, ?", &[Int(1), Int(2)], "either have numbers ($1) or have none (?), not both"),
+        ("SELECT $0", &[Int(1)], "$0: parameters are called $1, $2 and so on"),
+        ("SELECT $name", &[Int(1)], "$name: parameters are called $1, $2 and so on"),
+        ("SELECT $99999999999", &[Int(1)], "$99999999999: parameters are called $1"),
+    ];
+    for (sql, values, expected) in cases {
+        let Err(error) = db.session.query_with(sql, values).await else { panic!("{sql}") };
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}");
+        assert!(error.message().contains(expected), "{sql}: {error}");
+    }
+    // A text that stands in many places.
+    let sql = format!("SELECT {}", vec!["$1"; 1000].join(", "));
+    let values = [Text("x".repeat(1 << 20))];
+    let Err(error) = db.session.query_with(&sql, &values).await else { panic!("a gigabyte") };
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(error.message().contains("1048576000 bytes in all places"), "{error}");
+    // A name is no value.
+    for sql in ["SELECT * FROM $1", "SELECT count(*) AS $1", "CREATE TABLE $1 (time TIMESTAMP)"] {
+        assert!(db.session.query_with(sql, &[text("plant")]).await.is_err(), "{sql}");
+    }
+}
