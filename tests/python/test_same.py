@@ -741,8 +741,13 @@ def test_parameters(both):
     for db in both:
         db.write("plant", {"time": [moment, moment + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
         assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", moment]).to_arrow().column(0).to_pylist() == [1.0]
+        with pytest.raises(tidefall.InvalidError, match="SET takes no parameters"):
+            db.sql("SET datafusion.execution.batch_size = $1", [4096])
+        random = numpy.random.default_rng(7).normal(0, 100, 1000)
+        assert [column[0].as_py() for column in db.sql("SELECT " + ", ".join("?" for _ in random), random).to_arrow().columns] == list(random)
         assert db.sql("SELECT value FROM plant ORDER BY time LIMIT $1", (1,)).to_arrow().column(0).to_pylist() == [1.0]
         assert db.sql("SELECT $1", ["x" * 100_000]).to_arrow().column(0).to_pylist() == ["x" * 100_000]
-        for values, told in [([], "the parameter $1"), ([1, 2], "2 values are given"), ("a", "a list"), ({"a": 1}, "a list"), ([object()], "parameter 1"), ([2**64], "parameter 1")]:
+        for values, told in [([], "the parameter $1"), ([1, 2], "2 values are given"), ("a", "a list"), ({"a": 1}, "a list"), ([object()], "parameter 1"), ([2**64], "parameter 1"), ([numpy.timedelta64(5, "ns")], "parameter 1"), ({1}, "a list"),
+                             ([numpy.datetime64("3000-01-01")], "3000-01-01"), ([datetime.datetime(3000, 1, 1)], "3000-01-01")]:
             with pytest.raises(tidefall.InvalidError, match=told.replace("$", r"\$")):
                 db.sql("SELECT $1", values)

@@ -11,7 +11,7 @@ use tidefall_types::Result;
 
 use crate::bytes::{Reader, corrupt, put_varint};
 use crate::ints;
-use crate::outlook::{self, Distinct};
+use crate::sample::{self, Distinct};
 use crate::stream::Effort;
 use crate::value::Number;
 
@@ -28,8 +28,8 @@ pub(crate) struct Dictionary<T> {
 impl<T: Number> Dictionary<T> {
     /// The dictionary of `values`, if a sample of them repeats and they have few distinct ones.
     pub(crate) fn of(values: &[T]) -> Option<Self> {
-        let sample = outlook::sample(values);
-        if !outlook::repeats(sample.iter().map(|value| value.to_int() as u64)) {
+        let sample = sample::sample(values);
+        if !sample::repeats(sample.iter().map(|value| value.to_int() as u64)) {
             return None;
         }
         let most = values.len() / VALUES_PER_DISTINCT_MIN;

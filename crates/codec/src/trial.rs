@@ -13,8 +13,8 @@
 use crate::bits::{VECTOR, width_of};
 use crate::bytes::{put_signed, put_varint, to_zigzag};
 use crate::heavy::{self, UnitSearch};
-use crate::outlook::{self, Cut};
 use crate::planes::{self, Numbers};
+use crate::sample::{self, Cut};
 use crate::stream::{DIFFERENCES, Effort, Extent, Packing, Series, Stream};
 
 /// On fewer values the tables of a heavy codec cannot pay.
@@ -131,7 +131,7 @@ fn try_promising(forms: [&Form<'_>; 2], effort: Effort, best: &mut Best) {
         best.take(pco(near.stream, UnitSearch::Off), 0);
     } else if near.cut.bits < PCO_MAX_BITS
         || by_length * 100.0 < near.cut.bits * PCO_LENGTHS_PERCENT
-        || is_smooth(outlook::sample(near.stream))
+        || is_smooth(sample::sample(near.stream))
     {
         best.take(pco(near.stream, UnitSearch::Off), PCO_MIN_SAVING_PERCENT);
     }
@@ -198,20 +198,20 @@ impl<'a> Form<'a> {
 
     fn new(stream: &'a [i64], base: Option<i64>, max: u64) -> Self {
         let mut form = Self { stream, base, max, cut: Cut::default() };
-        form.cut = outlook::cut(&form.sample(), max);
+        form.cut = sample::cut(&form.sample(), max);
         form
     }
 
     /// The numbers that stand for a sample of the stream.
     fn sample(&self) -> Vec<u64> {
         let mut numbers = Vec::with_capacity(VECTOR);
-        let sample = Self { stream: outlook::sample(self.stream), ..*self };
+        let sample = Self { stream: sample::sample(self.stream), ..*self };
         sample.each(|vector| numbers.extend_from_slice(vector));
         numbers
     }
 
     fn repeats(&self) -> bool {
-        outlook::repeats(self.sample().into_iter())
+        sample::repeats(self.sample().into_iter())
     }
 
     fn planes_count(&self) -> usize {

@@ -2,13 +2,13 @@
 
 import datetime
 import decimal
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from . import _tidefall
+from .times import moment
 
 Parameter = tuple[str, Any]
 
@@ -17,13 +17,13 @@ def parameters(values: Sequence[Any] | None) -> list[Parameter]:
     """The values for `$1`, `$2` and so on, or for one `?` after the other."""
     if values is None:
         return []
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+    if isinstance(values, (str, bytes, dict, set, frozenset)) or not hasattr(values, "__iter__"):
         raise _tidefall.InvalidError(f"the values for parameters are a list, such as [7, 'a'], and not {type(values).__name__}")
     return [_parameter(number, value) for number, value in enumerate(values, 1)]
 
 
 def _parameter(number: int, value: Any) -> Parameter:
-    if isinstance(value, numpy.generic) and not isinstance(value, numpy.datetime64):
+    if isinstance(value, numpy.generic) and not isinstance(value, (numpy.datetime64, numpy.timedelta64)):
         value = value.item()
     match value:
         case None:
@@ -38,16 +38,10 @@ def _parameter(number: int, value: Any) -> Parameter:
             return "text", value
         case numpy.datetime64() if numpy.isnat(value):
             return "null", None
-        case numpy.datetime64():
-            return "time", int(value.astype("datetime64[ns]").astype("i8"))
         case datetime.datetime() if value != value:  # NaT of pandas
             return "null", None
-        case datetime.datetime():
-            utc = value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
-            since = utc - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-            whole = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-            # pandas knows nanoseconds.
-            return "time", whole * 1_000 + getattr(value, "nanosecond", 0)
+        case numpy.datetime64() | datetime.datetime():
+            return "time", moment(value)
         case datetime.date():
             return "text", value.isoformat()
         case decimal.Decimal():
@@ -66,6 +60,6 @@ def _as_json(kind: str, value: Any) -> Any:
             seconds, ns = divmod(value, 1_000_000_000)
             at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
             return {"timestamp": f"{at.isoformat()}.{ns:09}Z"}
-        case "float" if not math.isfinite(value):
+        case "float":
             return {"double": repr(value)}
     return value

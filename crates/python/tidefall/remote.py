@@ -377,7 +377,7 @@ class Database:
     def send(self, query: str, may_repeat: bool, parameters: Sequence[Parameter] = ()) -> Stream:
         body, headers = query, {"Accept": "application/vnd.apache.arrow.stream"}
         if parameters:
-            body = json.dumps({"sql": query, "parameters": as_json(parameters)})
+            body = json.dumps({"sql": query, "parameters": as_json(parameters)}, ensure_ascii=False)
             headers["Content-Type"] = "application/json"
         answer = self.server.send("/api/v1/sql", body.encode(), headers, may_repeat)
         try:

@@ -26,6 +26,7 @@ mod routes;
 mod server;
 mod sql;
 mod status;
+mod values;
 mod write;
 
 pub use options::{DEFAULT_PORT, ServerOptions};

@@ -8,9 +8,8 @@ use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
-use tidefall_sql::{Parameter, Session};
-use tidefall_types::{Error, Result, parse_time};
+use tidefall_sql::Session;
+use tidefall_types::{Error, Result};
 
 use crate::address::parameters;
 use crate::admission::Place;
@@ -19,6 +18,7 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Dialect, Failure};
 use crate::format::Format;
+use crate::values::{Values, with_exact_floats};
 
 /// The longest text of statements. Loading rows by `INSERT` in longer ones would take more memory
 /// for its plan than for its rows.
@@ -36,14 +36,13 @@ struct Parameters {
 #[derive(Debug, Deserialize)]
 struct JsonBody {
     sql: String,
-    #[serde(default)]
-    parameters: Vec<Value>,
+    parameters: Option<Values>,
 }
 
 /// A statement, and the values for its parameters.
 struct Asked {
     sql: String,
-    values: Vec<Value>,
+    values: Option<Values>,
 }
 
 /// `GET` and `HEAD /api/v1/sql?q=...`, which only read.
@@ -63,7 +62,7 @@ pub(crate) async fn get(
         if !Session::is_read_only(&sql)? {
             return Err(only_by_post(&parts.method));
         }
-        run(&app, place, Asked { sql, values: Vec::new() }, &parameters, &parts.headers).await
+        run(&app, place, Asked { sql, values: None }, &parameters, &parts.headers).await
     };
     let mut response =
         outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall));
@@ -106,49 +105,16 @@ async fn run(
 ) -> std::result::Result<Response, Failure> {
     let format = Format::choose(parameters.format.as_deref(), headers)?;
     if let Some(list) = &parameters.parameters {
-        if !values.is_empty() {
-            return Err(
-                Error::invalid("parameters are given twice, in the body and beside it").into()
-            );
+        if values.is_some() {
+            let error = Error::invalid("parameters are given twice, in the body and beside it");
+            return Err(error.into());
         }
-        values = serde_json::from_str(list).map_err(|error| {
-            Error::invalid(format!("parameters are no list in JSON, such as [7, \"a\"]: {error}"))
-        })?;
+        values = Some(serde_json::from_str(&with_exact_floats(list)).map_err(|error| {
+            Error::invalid(format!("parameters are no list of values in JSON: {error}"))
+        })?);
     }
-    let values = values.iter().enumerate();
-    let values = values.map(|(at, value)| {
-        value_of(value).map_err(|error| error.context(format_args!("parameter {}", at + 1)))
-    });
-    let parameters = values.collect::<Result<_>>()?;
+    let Values(parameters) = values.unwrap_or_default();
     answer(app, Job { sql, parameters, format, _place: place }).await
-}
-
-/// The value of a parameter: what JSON knows, and `{"timestamp": "2024-01-31T12:00:00Z"}`, and `{"double": "NaN"}` for numbers that it does not know.
-fn value_of(value: &Value) -> Result<Parameter> {
-    let of_kind = |kind: &str| value.as_object().filter(|of| of.len() == 1)?.get(kind)?.as_str();
-    Ok(match value {
-        Value::Null => Parameter::Null,
-        Value::Bool(value) => Parameter::Bool(*value),
-        Value::String(text) => Parameter::Text(text.clone()),
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(number), ..) => Parameter::Int(number),
-            (_, Some(number), _) => Parameter::UInt(number),
-            (.., number) => Parameter::Float(number.unwrap_or(f64::NAN)),
-        },
-        Value::Object(_) if let Some(text) = of_kind("timestamp") => {
-            Parameter::Time(parse_time(text)?)
-        }
-        Value::Object(_) if let Some(text) = of_kind("double") => {
-            let number =
-                text.parse().map_err(|_| Error::invalid(format!("{text:?} is no number")))?;
-            Parameter::Float(number)
-        }
-        _ => {
-            return Err(Error::invalid(format!(
-                "{value} is no value of SQL; give null, true, false, a number, a text, {{\"timestamp\": \"...\"}} or {{\"double\": \"NaN\"}}"
-            )));
-        }
-    })
 }
 
 fn statement(headers: &HeaderMap, body: &[u8]) -> Result<Asked> {
@@ -157,16 +123,14 @@ fn statement(headers: &HeaderMap, body: &[u8]) -> Result<Asked> {
             "statements are at most {SQL_BYTES_MAX} bytes long; write rows as line protocol"
         )));
     }
+    let sql = std::str::from_utf8(body)
+        .map_err(|error| Error::invalid(format!("the statement is not UTF-8: {error}")))?;
     let content_type =
         headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if content_type.starts_with("application/json") {
-        let body: JsonBody = serde_json::from_slice(body).map_err(|error| {
-            Error::invalid(format!("the body is not {{\"sql\": ...}}: {error}"))
-        })?;
-        return Ok(Asked { sql: body.sql, values: body.parameters });
+    if !content_type.starts_with("application/json") {
+        return Ok(Asked { sql: sql.to_owned(), values: None });
     }
-    match std::str::from_utf8(body) {
-        Ok(sql) => Ok(Asked { sql: sql.to_owned(), values: Vec::new() }),
-        Err(error) => Err(Error::invalid(format!("the statement is not UTF-8: {error}"))),
-    }
+    let body: JsonBody = serde_json::from_str(&with_exact_floats(sql))
+        .map_err(|error| Error::invalid(format!("the body is not {{\"sql\": ...}}: {error}")))?;
+    Ok(Asked { sql: body.sql, values: body.parameters })
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{Expr, Statement, Value, ValueWithSpan};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use tidefall_types::{Error, Result, format_time};
 
@@ -116,23 +116,32 @@ impl Places {
     fn of(statements: &mut VecDeque<DfStatement>) -> Result<Self> {
         let (mut unnumbered, mut last, mut times) = (Vec::new(), 0, Vec::new());
         for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let is_setting = matches!(statement, Statement::Set(_));
             let found = visit_expressions(statement, |expr| {
                 let Some((name, at)) = placeholder(expr) else { return ControlFlow::Continue(()) };
                 match number(name) {
+                    // Clients that keep settings know them by their statements.
+                    _ if is_setting => {
+                        return ControlFlow::Break(
+                            "SET takes no parameters; write the value in its place".to_owned(),
+                        );
+                    }
                     Some(number) => {
                         last = last.max(number);
                         times.resize(last, 0);
                         times[number - 1] += 1;
                     }
                     None if name == "?" => unnumbered.push(at),
-                    None => return ControlFlow::Break(name.to_owned()),
+                    None => {
+                        return ControlFlow::Break(format!(
+                            "{name}: parameters are called $1, $2 and so on, up to ${COUNT_MAX}, or ?"
+                        ));
+                    }
                 }
                 ControlFlow::Continue(())
             });
-            if let ControlFlow::Break(name) = found {
-                return Err(Error::invalid(format!(
-                    "{name}: parameters are called $1, $2 and so on, up to ${COUNT_MAX}, or ?"
-                )));
+            if let ControlFlow::Break(why) = found {
+                return Err(Error::invalid(why));
             }
         }
         if last > 0 && !unnumbered.is_empty() {

@@ -93,8 +93,9 @@ pub(crate) fn delete_strays(
     found: Vec<(String, u64)>,
 ) -> Result<()> {
     engine.ground.obsolete.add(&state.replaced);
-    engine.delete_replaced()?;
+    // Before what was replaced goes, which is none of them.
     let strays = strays(engine, state, found);
+    engine.delete_replaced()?;
     let mark = Mark::of(&engine.ground.manifest());
     let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {

@@ -4,8 +4,8 @@
 //! 1. Write the objects anew that have the field, which fails at the first value that does not fit. Others write and load
 //!    meanwhile, and what they bring to objects is written anew in further rounds.
 //! 2. Shut the table's gate: rows are brought into the types of the fields before they wait to be committed, so none may be
-//!    on their way. A load is not kept out: it looks before it shows its objects whether the types are what they were.
-//! 3. Drain the memory, as the log has rows in the old types, and write anew what is left.
+//!    on their way. A load passes the gate once its objects are written, and looks then whether the types are what they were.
+//! 3. Flush the memory, as the log has rows in the old types, and write anew what is left.
 //! 4. Commit the schema with the new objects, and show readers both in one step. The manifest says that all rows which are in the
 //!    log are in objects.
 

@@ -30,8 +30,10 @@ struct Shared {
 struct State {
     /// By object and first byte.
     pieces: HashMap<String, BTreeMap<u64, Piece>>,
-    /// All of them, in the order in which they were announced; some may be gone.
-    order: VecDeque<(String, u64)>,
+    /// All of them, with their numbers, in the order in which they were announced; some may be gone.
+    order: VecDeque<(String, u64, u64)>,
+    /// The number of the next one.
+    next: u64,
     /// Those that nobody reads as yet; some may be gone.
     queue: VecDeque<(String, u64)>,
     bytes: u64,
@@ -46,6 +48,7 @@ const ORDER_FREE: usize = 1024;
 /// Bytes that were announced.
 #[derive(Debug)]
 struct Piece {
+    number: u64,
     end: u64,
     progress: Progress,
 }
@@ -145,6 +148,11 @@ impl State {
         (range.end <= piece.end).then_some((*start, piece))
     }
 
+    /// The piece of an announcement, if it is not gone.
+    fn announced(&self, name: &str, start: u64, number: u64) -> Option<&Piece> {
+        self.pieces.get(name)?.get(&start).filter(|piece| piece.number == number)
+    }
+
     fn remove(&mut self, name: &str, start: u64) -> Option<Piece> {
         let pieces = self.pieces.get_mut(name)?;
         let piece = pieces.remove(&start)?;
@@ -175,10 +183,10 @@ impl State {
             if self.bytes + bytes <= bytes_max {
                 break;
             }
-            let Some((name, start)) = self.order.pop_front() else { break };
-            match self.pieces.get(&name).and_then(|pieces| pieces.get(&start)) {
+            let Some((name, start, number)) = self.order.pop_front() else { break };
+            match self.announced(&name, start, number) {
                 Some(Piece { progress: Progress::Begun, .. }) => {
-                    self.order.push_back((name, start));
+                    self.order.push_back((name, start, number));
                 }
                 Some(_) => drop(self.remove(&name, start)),
                 None => {}
@@ -189,10 +197,9 @@ impl State {
 
     /// Forgets the order of pieces that are gone, which are most of them as a rule.
     fn tidy(&mut self) {
-        let is_here = |(name, start): &(String, u64)| {
-            self.pieces.get(name).is_some_and(|pieces| pieces.contains_key(start))
-        };
-        self.order.retain(is_here);
+        let mut order = std::mem::take(&mut self.order);
+        order.retain(|(name, start, number)| self.announced(name, *start, *number).is_some());
+        self.order = order;
         self.tidied = self.order.len();
     }
 
@@ -248,13 +255,15 @@ impl ObjectIo for ReadAhead {
         if state.order.len() >= state.tidied + ORDER_FREE {
             state.tidy();
         }
-        let piece = Piece { end: range.end, progress: Progress::Waiting };
+        let number = state.next;
+        state.next += 1;
+        let piece = Piece { number, end: range.end, progress: Progress::Waiting };
         let pieces = state.pieces.entry(name.to_owned()).or_default();
         if let Some(shorter) = pieces.insert(range.start, piece) {
             state.bytes -= shorter.end - range.start;
         }
         state.bytes += bytes;
-        state.order.push_back((name.to_owned(), range.start));
+        state.order.push_back((name.to_owned(), range.start, number));
         state.queue.push_back((name.to_owned(), range.start));
         if state.readers == shared.parallel {
             return;
@@ -430,14 +439,27 @@ mod tests {
             }
         }
         assert_eq!(store.reads.load(Ordering::SeqCst), 40);
-        for start in 0..3 * ORDER_FREE as u64 {
-            let range = start % 40..start % 40 + 1;
-            ahead.will_read(&objects[1].0, range.clone());
-            ahead.read_range(&objects[1].0, range).unwrap();
-        }
-        assert!(ahead.shared.lock().order.len() <= ORDER_FREE);
         assert!(store.most.load(Ordering::SeqCst) > 1);
         assert_eq!(ahead.shared.lock().bytes, 0);
+    }
+
+    /// Of what was announced and read nothing is remembered, though something always waits.
+    #[test]
+    fn what_was_read_is_forgotten() {
+        let mut rng = SmallRng::seed_from_u64(3);
+        let objects = objects(&mut rng);
+        let store = Counting::new(&objects, None);
+        let ahead = ReadAhead::new(store, 2, 10_000);
+        let name = &objects[0].0;
+        for round in 0..3 * ORDER_FREE as u64 {
+            let (one, other) = (round % 2, (round + 1) % 2);
+            ahead.will_read(name, one..one + 1);
+            ahead.read_range(name, other..other + 1).unwrap();
+            ahead.will_read(name, 10..20);
+            ahead.read_range(name, 10..20).unwrap();
+            let state = ahead.shared.lock();
+            assert!(state.order.len() <= ORDER_FREE + 2 && state.bytes <= 12);
+        }
     }
 
     #[test]

@@ -111,7 +111,9 @@ async fn parameters_stand_wherever_a_value_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_and_parameters_must_fit() {
     let db = TestDb::new();
-    let cases: [(&str, &[Parameter], &str); 9] = [
+    let cases: [(&str, &[Parameter], &str); 11] = [
+        ("SET datafusion.execution.batch_size = $1", &[Int(1)], "SET takes no parameters"),
+        ("SELECT 1; SET tidefall.metrics = ?", &[text("on")], "SET takes no parameters"),
         ("SELECT $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
         ("SELECT $1 + $3", &[Int(1), Int(2)], "the parameter $3, number 3 of 3, but 2 values"),
         ("SELECT ?, ?", &[Int(1)], "the parameter ?, number 2 of 2, but 1 values are given"),

@@ -217,7 +217,7 @@ fn the_upkeep_leaves_what_is_damaged_alone() {
 /// Every flush left one more run file, as none could be laid together with the one that could not be read.
 #[test]
 fn run_files_behind_a_damaged_one_do_not_pile_up() {
-    const DRAINS: i64 = 60;
+    const FLUSHES: i64 = 60;
     let mut world = World::new();
     let times = |number: i64| {
         let minutes = (0..30).map(move |minute| (number * 7 + minute) % 600);
@@ -226,7 +226,7 @@ fn run_files_behind_a_damaged_one_do_not_pile_up() {
     (0..5).for_each(|number| drop(world.object(&times(number))));
     let damaged = world.object(&times(5));
     world.damage(&damaged, None);
-    for number in 6..DRAINS {
+    for number in 6..FLUSHES {
         world.object(&times(number));
         // Whether they are few enough to be left alone, or fall without the damaged one.
         let _ = world.db().cascade(&CascadeRequest { table: None, target: Target::ByAge });
