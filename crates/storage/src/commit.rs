@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::ThreadId;
 
 use tidefall_ground::failure::Failure;
@@ -145,6 +145,20 @@ impl CommitQueue {
         inner.waiting.push((seq, commit));
         self.has_work.notify_one();
         Ok(())
+    }
+
+    /// Adds a change behind all others, and waits until it is acknowledged. Returns its place among the writes.
+    ///
+    /// # Errors
+    /// As [`CommitQueue::submit`], and those of the change.
+    pub(crate) fn submit_and_wait(&self, change: Change) -> Result<Seq> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let done = Box::new(move |outcome| {
+            // The receiver waits below; it is gone only if this thread is.
+            let _ = send.send(outcome);
+        });
+        self.submit(Commit { change, done })?;
+        receive.recv().map_err(|_| Error::closed("the database was closed during a change"))?
     }
 
     /// Lets the committing thread end when nothing waits any more.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use tidefall_ground::failure::Failure;
@@ -19,7 +19,7 @@ use tidefall_series::read::{LiveTombstone, TableSnapshot};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
 
 use crate::TagFilter;
-use crate::commit::{Commit, CommitQueue};
+use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
@@ -267,19 +267,12 @@ impl Db {
         }
         let tombstone = LiveTombstone { seq: Default::default(), time, sensors };
         let record = encode_delete(&tombstone.to_stored()?)?;
-        let (send, receive) = mpsc::sync_channel(1);
-        engine.commits.submit(Commit {
-            change: Change::Series {
-                table,
-                change: tidefall_series::change::Change::Delete(tombstone),
-                record: Some(LogRecord::Delete(record)),
-                watch: None,
-            },
-            done: Box::new(move |outcome| {
-                let _ = send.send(outcome);
-            }),
+        engine.commits.submit_and_wait(Change::Series {
+            table,
+            change: tidefall_series::change::Change::Delete(tombstone),
+            record: Some(LogRecord::Delete(record)),
+            watch: None,
         })?;
-        receive.recv().map_err(|_| Error::closed("the database was closed during a delete"))??;
         Ok(())
     }
 

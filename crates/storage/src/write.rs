@@ -319,20 +319,12 @@ impl Db {
         enter: impl FnOnce() -> Result<Inside>,
     ) -> Result<Loaded> {
         let take_place = |mark| {
-            let (send, receive) = mpsc::sync_channel(1);
-            self.engine().commits.submit(Commit {
-                change: Change::Series {
-                    table: Arc::clone(table),
-                    change: SeriesChange::Mark(mark),
-                    record: None,
-                    watch: None,
-                },
-                done: Box::new(move |outcome| {
-                    // The receiver waits below; it is gone only if this thread is.
-                    let _ = send.send(outcome);
-                }),
-            })?;
-            receive.recv().map_err(|_| Error::closed("the database was closed during a write"))?
+            self.engine().commits.submit_and_wait(Change::Series {
+                table: Arc::clone(table),
+                change: SeriesChange::Mark(mark),
+                record: None,
+                watch: None,
+            })
         };
         load(&self.engine().kinds.series, table, schema, series, enter, take_place)
     }
