@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tidefall_types::{ErrorKind, ObjectId, Result};
+use tidefall_types::{ErrorKind, ObjectId, Result, caught};
 
 use crate::alarms::Alarms;
 use crate::failure::Failure;
@@ -14,7 +14,6 @@ use crate::manifest::{Edit, State};
 use crate::memory::Memory;
 use crate::obsolete::ObsoleteObjects;
 use crate::options::DbOptions;
-use crate::panics::caught;
 use crate::steps::Steps;
 use crate::store::ObjectIo;
 use crate::store::names::Mark;

@@ -15,7 +15,6 @@ pub mod memory;
 pub mod obsolete;
 pub mod options;
 pub mod pace;
-pub mod panics;
 pub mod parallel;
 pub mod search;
 pub mod steps;

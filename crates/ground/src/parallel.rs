@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-use tidefall_types::Result;
-
-use crate::panics::{caught, error_of};
+use tidefall_types::{Error, Result, caught};
 
 /// Results that each thread may be ahead of the consumer: bounds the memory.
 const AHEAD_PER_THREAD: usize = 4;
@@ -71,7 +69,7 @@ pub fn spread<W: Send, S: Default, R: Send>(
         let mut done = act(work)?;
         for (part, other) in parts.iter().zip(others).rev() {
             done.extend(match other {
-                Ok(other) => other.join().map_err(|panic| error_of(&*panic))??,
+                Ok(other) => other.join().map_err(|panic| Error::of_panic(&*panic))??,
                 // The system has no more threads for us.
                 Err(_) => act_on(part)?,
             });

@@ -7,9 +7,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::ThreadId;
 
 use tidefall_ground::failure::Failure;
-use tidefall_ground::panics::caught;
 use tidefall_ground::wal::{Wal, check_record_bytes};
-use tidefall_types::{Error, ErrorKind, Result, Seq};
+use tidefall_types::{Error, ErrorKind, Result, Seq, caught};
 
 use crate::table::{Change, KnownToLog};
 

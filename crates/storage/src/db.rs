@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
-use tidefall_ground::panics::caught;
 use tidefall_ground::steps::Step;
 use tidefall_ground::store::names::{self, Mark};
 use tidefall_ground::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
@@ -16,7 +15,7 @@ use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::Effort;
 use tidefall_series::ingest::record::{LogRecord, encode_delete};
 use tidefall_series::read::{LiveTombstone, TableSnapshot};
-use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange};
+use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
 use crate::commit::CommitQueue;

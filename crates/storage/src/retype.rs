@@ -15,7 +15,6 @@ use std::sync::{Arc, PoisonError};
 use arrow_array::{Array, ArrayRef};
 use tidefall_ground::manifest::{Edit, Flushed};
 use tidefall_ground::options::{Rewriting, Target};
-use tidefall_ground::panics::caught;
 use tidefall_ground::written::Written;
 use tidefall_series::Table;
 use tidefall_series::cascade::{Boundaries, Take, flush, retype};
@@ -25,7 +24,7 @@ use tidefall_series::install::show;
 use tidefall_series::read::LiveObject;
 use tidefall_types::{
     ColumnKind, Error, FieldId, FieldType, ObjectId, Result, Seq, SeriesBatch, TableSchema,
-    WriteBatch,
+    WriteBatch, caught,
 };
 
 use crate::Db;

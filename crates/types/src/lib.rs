@@ -10,6 +10,7 @@ mod decimals;
 mod error;
 mod floats;
 mod ids;
+mod panics;
 mod schema;
 mod time;
 
@@ -21,6 +22,7 @@ pub use decimals::{EXACT_MAX, POWERS_OF_TEN, nearest_floats};
 pub use error::{Error, ErrorKind, Result};
 pub use floats::{OneForm, one_form};
 pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};
+pub use panics::caught;
 pub use schema::{Column, ColumnKind, Field, FieldType, TableOptions, TableSchema, sql_type_name};
 pub use time::{
     Day, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,

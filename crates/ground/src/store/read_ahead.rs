@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tidefall_types::Result;
+use tidefall_types::{Result, caught};
 
 use super::{ObjectIo, ObjectWriter};
-use crate::panics::caught;
 
 /// Objects on a store on which a read takes long, such as one behind a network. What [`ObjectIo::will_read`] announces is read by a few
 /// threads, and kept until it is asked for. What nobody asks for makes way for what is announced later.

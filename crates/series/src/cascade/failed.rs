@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use tidefall_ground::options::CascadeReport;
-use tidefall_ground::panics::caught;
-use tidefall_types::{Error, ErrorKind, Result};
+use tidefall_types::{Error, ErrorKind, Result, caught};
 
 use super::order::{has_writes_between, parts_around};
 use crate::read::LiveObject;

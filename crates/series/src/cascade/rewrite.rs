@@ -8,12 +8,11 @@ use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
 use tidefall_ground::manifest::{Edit, Model, ObjectEntry};
 use tidefall_ground::options::CascadeReport;
-use tidefall_ground::panics::error_of;
 use tidefall_ground::parallel::ordered;
 use tidefall_ground::store::names;
 use tidefall_ground::texts::STRETCH_TEXT_BYTES;
 use tidefall_ground::written::Written;
-use tidefall_types::{FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
+use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::order::last_seq;
 use super::pieces::take_pieces;
@@ -106,7 +105,7 @@ pub(super) fn write_in_turn<S>(
         return write(span)?.into_iter().map(|object| object.finish(written)).collect();
     }
     let join = |finishing: ScopedJoinHandle<'_, Result<Option<ObjectEntry>>>| {
-        finishing.join().map_err(|panic| error_of(&*panic))?
+        finishing.join().map_err(|panic| Error::of_panic(&*panic))?
     };
     std::thread::scope(|scope| {
         let mut finishing = VecDeque::new();

@@ -15,9 +15,8 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidefall_ground::panics::caught;
 use tidefall_ground::parallel::spread;
-use tidefall_types::{Result, TimeRange};
+use tidefall_types::{Result, TimeRange, caught};
 
 use super::objects::LiveObject;
 use super::parts::Sources;
