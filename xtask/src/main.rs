@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The crates below DataFusion, which lint in seconds.
-const LOWER_CRATES: [&str; 7] = [
+const LOWER_CRATES: [&str; 8] = [
     "tidefall-types",
     "tidefall-codec",
+    "tidefall-store",
     "tidefall-ground",
     "tidefall-series",
     "tidefall-fuzzing",

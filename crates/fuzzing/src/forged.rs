@@ -6,10 +6,10 @@ use arrow_array::{
     ArrayRef, Float64Array, Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
 };
 use tidefall_codec::Profile;
-use tidefall_ground::store::{LocalIo, MemDisk, ObjectIo};
 use tidefall_series::rows::SensorRows;
 use tidefall_series::segment::SegmentWriter;
 use tidefall_series::segment::encode::{EncodeParams, Stretch, encode_piece};
+use tidefall_store::{LocalIo, MemDisk, ObjectIo};
 use tidefall_types::{
     Error, FieldId, FieldType, NS_PER_HOUR, NS_PER_SECOND, Result, TableId, TimeRange,
 };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tidefall_ground::frames::{Content, HEADER_BYTES};
 use tidefall_ground::manifest::{Model, ObjectEntry};
 use tidefall_ground::options::VerifyReport;
-use tidefall_ground::store::{LocalIo, MemDisk, names};
 use tidefall_series::catalog::SensorDictionary;
 use tidefall_series::catalog::object::frame_of_object;
 use tidefall_series::read::{
@@ -13,6 +12,7 @@ use tidefall_series::read::{
     ValueCondition,
 };
 use tidefall_series::segment::{Segment, SegmentCaches, verify_segment};
+use tidefall_store::{LocalIo, MemDisk, names};
 use tidefall_types::{
     FieldId, FieldType, NS_PER_HOUR, ObjectId, Result, Seq, TableId, TableSchema, TimeRange,
 };

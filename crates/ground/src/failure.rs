@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tidefall_store::SyncFailure;
 use tidefall_types::{Error, ErrorKind};
-
-use crate::store::SyncFailure;
 
 /// Why a database takes no more writes, if it does not: something could not be made durable, or nobody knows what is in it. Clones share it.
 #[derive(Debug, Clone, Default)]

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tidefall_store::ObjectIo;
+use tidefall_store::names::Mark;
 use tidefall_types::{ErrorKind, ObjectId, Result, caught};
 
 use crate::alarms::Alarms;
@@ -15,8 +17,6 @@ use crate::memory::Memory;
 use crate::obsolete::ObsoleteObjects;
 use crate::options::DbOptions;
 use crate::steps::Steps;
-use crate::store::ObjectIo;
-use crate::store::names::Mark;
 use crate::turns::Turns;
 use crate::worked::Worked;
 use crate::written::Written;
@@ -171,7 +171,7 @@ impl Ground {
         };
         committed.inspect_err(|error| self.failure.set(error))?;
         if edits.iter().any(Edit::names_new_object) {
-            self.mark_reached(Mark::of(manifest));
+            self.mark_reached(manifest.mark());
         }
         if replaces_objects {
             let state = manifest.state();

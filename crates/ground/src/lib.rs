@@ -1,7 +1,7 @@
 //! The common ground: what every kind of table stands on while a database is open, and that knows none of them.
 //!
-//! From below: [`store`] (disks, objects, names), [`wal`] (the log), [`manifest`] (which objects make up the database), [`frames`]
-//! (checksummed parts of objects), caches, and the memory budget.
+//! From below, on disks and objects (`tidefall-store`): [`wal`] (the log), [`manifest`] (which objects make up the database),
+//! [`frames`] (checksummed parts of objects), caches, and the memory budget.
 
 pub mod alarms;
 pub mod cache;
@@ -18,7 +18,6 @@ pub mod pace;
 pub mod parallel;
 pub mod search;
 pub mod steps;
-pub mod store;
 pub mod texts;
 pub mod turns;
 pub mod wal;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::ObjectIo;
+use tidefall_store::ObjectIo;
 
 /// The objects that a step has written. Dropped before they are handed over, it deletes them, unless by a panic.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::{Model, ObjectEntry};
-use tidefall_ground::store::{ObjectWriter, names};
+use tidefall_store::{ObjectWriter, names};
 use tidefall_types::{ObjectId, Result};
 
 use crate::read::LiveObject;

@@ -6,8 +6,8 @@ use tidefall_ground::Ground;
 use tidefall_ground::frames::{Content, encode_header};
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::{Edit, SensorObject, State};
-use tidefall_ground::store::names;
 use tidefall_ground::written::Written;
+use tidefall_store::names;
 use tidefall_types::Result;
 
 use crate::catalog::SensorDictionary;

@@ -4,7 +4,7 @@
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::SensorObject;
 use tidefall_ground::options::VerifyReport;
-use tidefall_ground::store::check_size;
+use tidefall_store::check_size;
 
 use crate::catalog::SensorDictionary;
 use crate::catalog::object::read_sensors;

@@ -9,12 +9,11 @@ use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
 use tidefall_ground::steps::Step;
-use tidefall_ground::store::names::{self, Mark};
-use tidefall_ground::store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers};
 use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::Effort;
 use tidefall_series::ingest::record::{LogRecord, encode_delete};
 use tidefall_series::read::{LiveTombstone, TableSnapshot};
+use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers, names};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
@@ -432,7 +431,7 @@ impl Shared {
                 Err(error) if error.kind() == ErrorKind::Full => {}
                 written => written?,
             }
-            let mark = Mark::of(&manifest);
+            let mark = manifest.mark();
             if engine.ground.reached().newest() != Some(mark) {
                 engine.ground.mark_reached(mark);
             }

@@ -10,10 +10,10 @@ use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::obsolete::Elsewhere;
 use tidefall_ground::options::DbOptions;
-use tidefall_ground::store::{ObjectIo, Readers, names};
 use tidefall_ground::turns::Turn;
 use tidefall_ground::wal::Wal;
 use tidefall_series::Table as SeriesTable;
+use tidefall_store::{ObjectIo, Readers, names};
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
 use crate::commit::CommitQueue;

@@ -20,8 +20,8 @@ use tidefall_ground::manifest::State;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::obsolete::Watched;
-use tidefall_ground::store::Disk;
 use tidefall_ground::wal::{LogTail, Replay};
+use tidefall_store::Disk;
 use tidefall_types::{Error, ObjectId, Result};
 
 use crate::engine::Engine;

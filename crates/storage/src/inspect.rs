@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidefall_ground::store::names;
 use tidefall_series::report::TableReport;
+use tidefall_store::names;
 use tidefall_types::{NS_PER_SECOND, Result};
 
 use crate::Db;

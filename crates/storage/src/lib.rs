@@ -1,7 +1,7 @@
 //! The database: opens, recovers, orders writes, schedules upkeep and hands out snapshots of tables of every kind.
 //!
-//! [`Db`] is the entry. Below it stand the kinds of tables, each a crate of its own (`tidefall-series`), and the common ground
-//! (`tidefall-ground`): disks and objects, the log, the manifest, the memory budget.
+//! [`Db`] is the entry. Below it stand the kinds of tables, each a crate of its own (`tidefall-series`), the common ground
+//! (`tidefall-ground`): the log, the manifest, the memory budget; and disks and objects ([`store`]).
 
 mod commit;
 mod db;
@@ -28,7 +28,6 @@ pub use tidefall_ground::options::{
     WriteReport,
 };
 pub use tidefall_ground::parallel::{cores, spread, threads_for};
-pub use tidefall_ground::store;
 pub use tidefall_series::catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use tidefall_series::ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use tidefall_series::read::{
@@ -38,3 +37,4 @@ pub use tidefall_series::read::{
 };
 pub use tidefall_series::report::{ModelReport, TableReport};
 pub use tidefall_series::uncounted::Uncounted;
+pub use tidefall_store as store;

@@ -7,7 +7,7 @@ use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::options::DbOptions;
-use tidefall_ground::store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo};
+use tidefall_store::{DirLock, Disk, LocalDisk, LocalIo, ObjectIo};
 use tidefall_types::{Error, Result, Seq};
 
 use crate::Db;

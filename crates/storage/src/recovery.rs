@@ -6,10 +6,9 @@ use std::sync::Arc;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{State, TableState};
-use tidefall_ground::store::names::{self, Mark};
-use tidefall_ground::store::{ADVICE, Disk, ObjectIo, keep_aside};
 use tidefall_ground::wal::{Record, Replay};
 use tidefall_series::ingest::record::{RecordKind, split_table};
+use tidefall_store::{ADVICE, Disk, ObjectIo, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
 use crate::engine::Engine;
@@ -96,7 +95,7 @@ pub(crate) fn delete_strays(
     // Before what was replaced goes, which is none of them.
     let strays = strays(engine, state, found);
     engine.delete_replaced()?;
-    let mark = Mark::of(&engine.ground.manifest());
+    let mark = engine.ground.manifest().mark();
     let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {
         let kept = disk.map(|disk| keep_aside(disk, strays.iter().map(|(name, _)| name.clone())));

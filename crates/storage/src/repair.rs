@@ -19,10 +19,6 @@ use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::options::DbOptions;
-use tidefall_ground::store::names::{self, Mark};
-use tidefall_ground::store::{
-    DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, keep_aside,
-};
 use tidefall_ground::wal::{Found, Gap, NewLog, Record, salvage};
 use tidefall_series::Table as SeriesTable;
 use tidefall_series::ingest::record::{
@@ -30,6 +26,7 @@ use tidefall_series::ingest::record::{
 };
 use tidefall_series::read::LiveTombstone;
 use tidefall_series::replay::pick_rows;
+use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId, TimeRange};
 
 use crate::Db;
@@ -426,7 +423,7 @@ fn mend(
         edits.push(Edit::LogEnd(log.wal().next_seq()));
     }
     look.engine.ground.commit(&mut look.engine.ground.manifest(), &edits)?;
-    let mark = Mark::of(&look.engine.ground.manifest());
+    let mark = look.engine.ground.manifest().mark();
     if look.engine.ground.reached().loss(mark.version).is_some() {
         look.engine.ground.reached().put(&*look.engine.ground.io, mark)?;
         // What said that it had come further must not come back.

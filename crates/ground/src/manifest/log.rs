@@ -26,10 +26,9 @@ use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidefall_store::ObjectIo;
+use tidefall_store::names;
 use tidefall_types::{Error, ErrorKind, Result};
-
-use crate::store::ObjectIo;
-use crate::store::names;
 
 /// Deltas between two checkpoints: with fewer, checkpoints cost more than the commits; with more,
 /// opening reads more objects.

@@ -8,17 +8,17 @@
 //! 4. Of any other nobody knows whether a commit behind it is lost, as the process or the power may have gone before
 //!    its file was made: objects that it does not name are kept aside.
 
+use tidefall_store::names::{self, Mark};
+use tidefall_store::{ADVICE, ObjectIo};
 use tidefall_types::{Error, ErrorKind, Result};
 
 use super::State;
 use super::log::ManifestLog;
-use crate::store::names::{self, Mark};
-use crate::store::{ADVICE, ObjectIo};
 
-impl Mark {
-    /// That of a manifest.
-    pub fn of(manifest: &ManifestLog<State>) -> Self {
-        Self { version: manifest.version(), next_object: manifest.state().next_object }
+impl ManifestLog<State> {
+    /// How far it has come.
+    pub fn mark(&self) -> Mark {
+        Mark { version: self.version(), next_object: self.state().next_object }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidefall_store::names;
 use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableSchema, TimeRange};
 
 use super::log::{LogState, Writer, Writers};
-use crate::store::names;
 
 /// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
 /// read what it found when it opened it.

@@ -26,6 +26,8 @@ mod scan;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tidefall_store::names;
+use tidefall_store::{Disk, DiskFile, final_error};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
@@ -38,9 +40,6 @@ use format::{
     RECORD_HEAD_BYTES, finish_frame, push_record_head,
 };
 use scan::{Survey, survey};
-
-use crate::store::names;
-use crate::store::{Disk, DiskFile, final_error};
 
 /// A file is sealed when it has this many bytes. Larger files would be deleted later, smaller ones
 /// cost more fsyncs; a scan of the last file at open takes a small part of a second. The group that passes the

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tidefall_store::Disk;
 use tidefall_types::{Result, Seq};
 
 use super::scan::{Frame, FrameReader, LogFile, RecordCursor, Survey, damaged, survey};
-use crate::store::Disk;
 
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidefall_store::{Disk, final_error, names};
 use tidefall_types::{ErrorKind, Result, Seq};
 
 use super::format::{FileHeader, HEADER_BYTES};
 use super::replay::Record;
 use super::scan::{Frame, FrameReader, LogFile, RecordCursor, log_numbers};
 use super::{Active, Wal};
-use crate::store::{Disk, final_error, names};
 
 /// Something in a log.
 #[derive(Debug)]

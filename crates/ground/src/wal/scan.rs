@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use tidefall_store::names;
+use tidefall_store::{ADVICE, Disk, DiskEntry, DiskFile};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use super::format::{
     BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Part,
     Place, RECORD_BYTES_MAX, split_record,
 };
-use crate::store::names;
-use crate::store::{ADVICE, Disk, DiskEntry, DiskFile};
 
 /// Bytes looked at together in search of a frame behind damage.
 const SEARCH_BYTES: usize = 1 << 20;

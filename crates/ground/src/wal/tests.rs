@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tidefall_store::DiskEntry;
+use tidefall_store::{Disk, Fault, FaultDisk, LocalDisk, MemDisk, Times};
 use tidefall_types::{ErrorKind, Result, Seq};
 
 use super::format::HEADER_BYTES;
 use super::*;
-use crate::store::DiskEntry;
-use crate::store::{Disk, Fault, FaultDisk, LocalDisk, MemDisk, Times};
 
 const SMALL_FILE_BYTES: u64 = 2_000;
 /// Some records are in two pieces, some in twenty.

@@ -9,9 +9,9 @@ use tidefall_codec::Profile;
 use tidefall_ground::manifest::{Edit, Model, ObjectEntry};
 use tidefall_ground::options::CascadeReport;
 use tidefall_ground::parallel::ordered;
-use tidefall_ground::store::names;
 use tidefall_ground::texts::STRETCH_TEXT_BYTES;
 use tidefall_ground::written::Written;
+use tidefall_store::names;
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::order::last_seq;

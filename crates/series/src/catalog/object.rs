@@ -3,7 +3,7 @@
 
 use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
 use tidefall_ground::manifest::SensorObject;
-use tidefall_ground::store::{ObjectIo, of_needed_object};
+use tidefall_store::{ObjectIo, of_needed_object};
 use tidefall_types::{Error, Result, TableId};
 
 /// The frame in the bytes of an object of `table`.

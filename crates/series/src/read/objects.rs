@@ -116,7 +116,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use tidefall_ground::manifest::Model;
-    use tidefall_ground::store::{LocalIo, MemDisk, ObjectIo};
+    use tidefall_store::{LocalIo, MemDisk, ObjectIo};
     use tidefall_types::Seq;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidefall_ground::cache::{Cache, Weight};
 use tidefall_ground::frames::FrameReader;
 use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
-use tidefall_ground::store::{ObjectIo, check_size, of_needed_object};
+use tidefall_store::{ObjectIo, check_size, of_needed_object};
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
 
 use super::index::{Fence, IndexBlock};

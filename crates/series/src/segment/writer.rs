@@ -3,7 +3,7 @@
 use tidefall_codec::Profile;
 use tidefall_ground::frames::FrameWriter;
 use tidefall_ground::frames::{Content, encode_header};
-use tidefall_ground::store::ObjectWriter;
+use tidefall_store::ObjectWriter;
 use tidefall_types::{Error, FieldType, Result, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Piece};

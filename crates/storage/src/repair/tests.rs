@@ -1,8 +1,8 @@
 use arrow_array::{ArrayRef, Float64Array};
 use tidefall_ground::options::{Unknown, WriteOptions};
-use tidefall_ground::store::MemDisk;
 use tidefall_ground::wal::Wal;
 use tidefall_series::ingest::Prepared;
+use tidefall_store::MemDisk;
 use tidefall_types::{FieldColumn, TagColumn, WriteBatch};
 
 use super::*;

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
+use tidefall_store::{Disk, DiskEntry, DiskFile, Fault, FaultDisk, LocalIo, MemDisk, Times};
 
 use super::*;
-use crate::store::{Disk, DiskEntry, DiskFile, Fault, FaultDisk, LocalIo, MemDisk, Times};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Model {

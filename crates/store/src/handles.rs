@@ -94,7 +94,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::MemDisk;
+    use crate::MemDisk;
 
     #[test]
     fn the_cache_is_bounded_and_forgets() {

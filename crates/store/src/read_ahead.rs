@@ -307,7 +307,7 @@ mod tests {
     use tidefall_types::{Error, ErrorKind};
 
     use super::*;
-    use crate::store::{LocalIo, MemDisk};
+    use crate::{LocalIo, MemDisk};
 
     /// Counts reads, and fails those that begin at some bytes.
     #[derive(Debug)]
