@@ -11,9 +11,20 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, ItemUse, UseTree, Visibility};
 
 /// The crates that are checked.
-const CRATES: [&str; 12] = [
-    "types", "codec", "store", "ground", "series", "fuzzing", "storage", "import", "sql", "server",
-    "cli", "bench",
+const CRATES: [&str; 13] = [
+    "types",
+    "codec",
+    "store",
+    "ground",
+    "series",
+    "simulation",
+    "fuzzing",
+    "storage",
+    "import",
+    "sql",
+    "server",
+    "cli",
+    "bench",
 ];
 
 /// The names from the crate's root to a module.

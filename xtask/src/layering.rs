@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("types", &[]),
     ("codec", &["types"]),
     ("store", &["types"]),
     ("ground", &["types", "codec", "store"]),
     ("series", &["types", "codec", "store", "ground"]),
-    ("fuzzing", &["types", "codec", "store", "ground", "series"]),
+    ("simulation", &["types", "store"]),
+    ("fuzzing", &["types", "codec", "store", "ground", "series", "simulation"]),
     ("storage", &["types", "store", "ground", "series"]),
     ("import", &["types"]),
     ("sql", &["types", "storage", "import"]),

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The crates below DataFusion, which lint in seconds.
-const LOWER_CRATES: [&str; 8] = [
+const LOWER_CRATES: [&str; 9] = [
     "tidefall-types",
     "tidefall-codec",
     "tidefall-store",
     "tidefall-ground",
     "tidefall-series",
+    "tidefall-simulation",
     "tidefall-fuzzing",
     "tidefall-storage",
     "tidefall-import",

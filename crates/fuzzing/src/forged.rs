@@ -9,7 +9,8 @@ use tidefall_codec::Profile;
 use tidefall_series::rows::SensorRows;
 use tidefall_series::segment::SegmentWriter;
 use tidefall_series::segment::encode::{EncodeParams, Stretch, encode_piece};
-use tidefall_store::{LocalIo, MemDisk, ObjectIo};
+use tidefall_simulation::MemDisk;
+use tidefall_store::{LocalIo, ObjectIo};
 use tidefall_types::{
     Error, FieldId, FieldType, NS_PER_HOUR, NS_PER_SECOND, Result, TableId, TimeRange,
 };

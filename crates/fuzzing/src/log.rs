@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tidefall_ground::manifest::State;
 use tidefall_ground::manifest::log::{ManifestLog, frame_for_fuzzing};
 use tidefall_ground::wal::{Replay, Wal};
-use tidefall_store::{Disk, LocalIo, MemDisk, ObjectIo, names};
+use tidefall_simulation::MemDisk;
+use tidefall_store::{Disk, LocalIo, ObjectIo, names};
 use tidefall_types::Seq;
 
 use crate::check_error;

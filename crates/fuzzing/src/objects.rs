@@ -12,7 +12,8 @@ use tidefall_series::read::{
     ValueCondition,
 };
 use tidefall_series::segment::{Segment, SegmentCaches, verify_segment};
-use tidefall_store::{LocalIo, MemDisk, names};
+use tidefall_simulation::MemDisk;
+use tidefall_store::{LocalIo, names};
 use tidefall_types::{
     FieldId, FieldType, NS_PER_HOUR, ObjectId, Result, Seq, TableId, TableSchema, TimeRange,
 };

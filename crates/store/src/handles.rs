@@ -94,11 +94,12 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemDisk;
+    use crate::LocalDisk;
 
     #[test]
     fn the_cache_is_bounded_and_forgets() {
-        let disk = MemDisk::new();
+        let dir = tempfile::tempdir().unwrap();
+        let disk = LocalDisk::new(dir.path());
         let handles = Handles::default();
         for i in 0..handles.files_max + 10 {
             disk.create(&format!("f{i}")).unwrap();

@@ -240,7 +240,7 @@ impl DiskFile for LocalFile {
 }
 
 /// The error of a file that ends before bytes that must be there.
-pub(super) fn cut_short(name: &str, offset: u64, length: usize) -> Error {
+pub fn cut_short(name: &str, offset: u64, length: usize) -> Error {
     Error::corrupt(format!(
         "{name} is cut short: it ends before the {length} bytes at offset {offset}; restore it \
          from a copy"
@@ -248,6 +248,6 @@ pub(super) fn cut_short(name: &str, offset: u64, length: usize) -> Error {
 }
 
 /// The error of a name that is taken.
-pub(super) fn exists(name: &str) -> Error {
+pub fn exists(name: &str) -> Error {
     Error::conflict(format!("{name} exists already"))
 }

@@ -112,16 +112,7 @@ impl Shared {
 
     fn read_piece(&self, name: &str, range: Range<u64>) {
         let read = caught(|| self.io.read_range(name, range.clone()));
-        let mut state = self.lock();
-        let piece = state.pieces.get_mut(name).and_then(|pieces| pieces.get_mut(&range.start));
-        // It may have been let go of, and announced anew, meanwhile.
-        if let Some(piece) = piece
-            && matches!(piece.progress, Progress::Begun)
-            && piece.end == range.end
-        {
-            piece.progress = read.map_or(Progress::Failed, Progress::Here);
-        }
-        drop(state);
+        self.lock().finish(name, &range, read);
         self.read.notify_all();
     }
 
@@ -162,6 +153,29 @@ impl State {
         Some(piece)
     }
 
+    /// Takes note of bytes that will be read, unless that is known or there is no room for them.
+    fn announce(&mut self, name: &str, range: Range<u64>, bytes_max: u64) -> bool {
+        let bytes = range.end.saturating_sub(range.start);
+        let is_known = self.piece(name, &range).is_some();
+        if bytes == 0 || bytes > bytes_max || is_known || !self.make_room(bytes, bytes_max) {
+            return false;
+        }
+        if self.order.len() >= self.tidied + ORDER_FREE {
+            self.tidy();
+        }
+        let number = self.next;
+        self.next += 1;
+        let piece = Piece { number, end: range.end, progress: Progress::Waiting };
+        let pieces = self.pieces.entry(name.to_owned()).or_default();
+        if let Some(shorter) = pieces.insert(range.start, piece) {
+            self.bytes -= shorter.end - range.start;
+        }
+        self.bytes += bytes;
+        self.order.push_back((name.to_owned(), range.start, number));
+        self.queue.push_back((name.to_owned(), range.start));
+        true
+    }
+
     /// Takes the next piece that nobody reads.
     fn begin(&mut self) -> Option<(String, Range<u64>)> {
         loop {
@@ -173,6 +187,17 @@ impl State {
                 piece.progress = Progress::Begun;
                 return Some((name, start..piece.end));
             }
+        }
+    }
+
+    /// Keeps what was read of a piece, which may have been let go of, and announced anew, meanwhile.
+    fn finish(&mut self, name: &str, range: &Range<u64>, read: Result<Vec<u8>>) {
+        let piece = self.pieces.get_mut(name).and_then(|pieces| pieces.get_mut(&range.start));
+        if let Some(piece) = piece
+            && matches!(piece.progress, Progress::Begun)
+            && piece.end == range.end
+        {
+            piece.progress = read.map_or(Progress::Failed, Progress::Here);
         }
     }
 
@@ -242,29 +267,7 @@ impl ObjectIo for ReadAhead {
     fn will_read(&self, name: &str, range: Range<u64>) {
         let shared = &self.shared;
         let mut state = shared.lock();
-        let bytes = range.end.saturating_sub(range.start);
-        let is_known = state.piece(name, &range).is_some();
-        if bytes == 0
-            || bytes > shared.bytes_max
-            || is_known
-            || !state.make_room(bytes, shared.bytes_max)
-        {
-            return;
-        }
-        if state.order.len() >= state.tidied + ORDER_FREE {
-            state.tidy();
-        }
-        let number = state.next;
-        state.next += 1;
-        let piece = Piece { number, end: range.end, progress: Progress::Waiting };
-        let pieces = state.pieces.entry(name.to_owned()).or_default();
-        if let Some(shorter) = pieces.insert(range.start, piece) {
-            state.bytes -= shorter.end - range.start;
-        }
-        state.bytes += bytes;
-        state.order.push_back((name.to_owned(), range.start, number));
-        state.queue.push_back((name.to_owned(), range.start));
-        if state.readers == shared.parallel {
+        if !state.announce(name, range, shared.bytes_max) || state.readers == shared.parallel {
             return;
         }
         state.readers += 1;
@@ -299,178 +302,94 @@ impl ObjectIo for ReadAhead {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
-
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use tidefall_types::{Error, ErrorKind};
 
     use super::*;
-    use crate::{LocalIo, MemDisk};
 
-    /// Counts reads, and fails those that begin at some bytes.
-    #[derive(Debug)]
-    struct Counting {
-        io: LocalIo,
-        fails_at: Option<u64>,
-        reads: AtomicUsize,
-        now: AtomicUsize,
-        most: AtomicUsize,
+    const NAME: &str = "objects/1";
+
+    /// Reads one of the pieces that were begun, which fails now and then.
+    fn finish_one(state: &mut State, begun: &mut Vec<(String, Range<u64>)>, rng: &mut SmallRng) {
+        if begun.is_empty() {
+            return;
+        }
+        let (name, range) = begun.swap_remove(rng.random_range(0..begun.len()));
+        let read = match rng.random_range(0..10) {
+            0 => Err(Error::new(ErrorKind::Io, "the store is away")),
+            _ => Ok(vec![0; (range.end - range.start) as usize]),
+        };
+        state.finish(&name, &range, read);
     }
 
-    impl Counting {
-        fn new(objects: &[(String, Vec<u8>)], fails_at: Option<u64>) -> Arc<Self> {
-            let io = LocalIo::open(Arc::new(MemDisk::new()), &["objects"]).unwrap();
-            objects.iter().for_each(|(name, bytes)| io.put_new(name, &[bytes]).unwrap());
-            let [reads, now, most] = [(); 3].map(|()| AtomicUsize::new(0));
-            Arc::new(Self { io, fails_at, reads, now, most })
-        }
-    }
-
-    impl ObjectIo for Counting {
-        fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-            self.io.put_new(name, parts)
-        }
-
-        fn writer(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
-            self.io.writer(name)
-        }
-
-        fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
-            self.reads.fetch_add(1, Ordering::SeqCst);
-            self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_micros(300));
-            self.now.fetch_sub(1, Ordering::SeqCst);
-            if self.fails_at == Some(range.start) {
-                return Err(Error::new(ErrorKind::Io, "the store is away"));
-            }
-            self.io.read_range(name, range)
-        }
-
-        fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
-            let bytes = self.read_range(name, offset..offset + out.len() as u64)?;
-            out.copy_from_slice(&bytes);
-            Ok(())
-        }
-
-        fn will_read(&self, _: &str, _: Range<u64>) {}
-
-        fn size(&self, name: &str) -> Result<u64> {
-            self.io.size(name)
-        }
-
-        fn list(&self, dir: &str) -> Result<Vec<(String, u64)>> {
-            self.io.list(dir)
-        }
-
-        fn let_go(&self, name: &str) {
-            self.io.let_go(name);
-        }
-
-        fn delete(&self, name: &str) -> Result<()> {
-            self.io.delete(name)
-        }
-    }
-
-    fn objects(rng: &mut SmallRng) -> Vec<(String, Vec<u8>)> {
-        (0..3)
-            .map(|object| {
-                let bytes = (0..1_000).map(|_| rng.random()).collect();
-                (format!("objects/{object}"), bytes)
-            })
-            .collect()
-    }
-
-    /// Whatever is announced, by whom and in which order: bytes are those of the store, and few of them are held.
+    /// Whatever is announced, read, asked for and let go of, in whichever order.
     #[test]
-    fn what_is_read_is_what_is_stored() {
+    fn few_bytes_are_held() {
         const BYTES_MAX: u64 = 700;
         for seed in 0..10 {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let objects = objects(&mut rng);
-            let store = Counting::new(&objects, None);
-            let ahead = ReadAhead::new(Arc::clone(&store) as Arc<dyn ObjectIo>, 3, BYTES_MAX);
-            let reader = |seed: u64| {
-                let mut rng = SmallRng::seed_from_u64(seed);
-                for _ in 0..200 {
-                    let (name, bytes) = &objects[rng.random_range(0..objects.len())];
-                    // Often the same ones.
-                    let start = rng.random_range(0..10) * 90;
-                    let range = start..start + rng.random_range(1..4) * 30;
-                    match rng.random_range(0..10) {
-                        0..5 => ahead.will_read(name, range),
-                        9 => ahead.let_go(name),
-                        _ => {
-                            let expected = &bytes[range.start as usize..range.end as usize];
-                            assert_eq!(ahead.read_range(name, range).unwrap(), expected);
+            let (mut state, mut begun, mut most) = (State::default(), Vec::new(), 0);
+            for _ in 0..2_000 {
+                let name = format!("objects/{}", rng.random_range(0..3));
+                // Often the same ones.
+                let start = rng.random_range(0..10) * 90;
+                let range = start..start + rng.random_range(1..4) * 30;
+                match rng.random_range(0..20) {
+                    0..8 => drop(state.announce(&name, range, BYTES_MAX)),
+                    8..12 => begun.extend(state.begin()),
+                    12..16 => finish_one(&mut state, &mut begun, &mut rng),
+                    16 => state.forget(&name),
+                    _ => {
+                        let read = state.piece(&name, &range).filter(|(_, piece)| {
+                            matches!(piece.progress, Progress::Here(_) | Progress::Failed)
+                        });
+                        if let Some(start) = read.map(|(start, _)| start) {
+                            state.remove(&name, start).unwrap();
                         }
                     }
-                    assert!(ahead.shared.lock().bytes <= BYTES_MAX);
                 }
-            };
-            std::thread::scope(|scope| {
-                (0..3).for_each(|thread| drop(scope.spawn(move || reader(10 * seed + thread))));
-            });
-            // Those who ask may read, too.
-            assert!(store.most.load(Ordering::SeqCst) <= 3 + 3);
-            let state = ahead.shared.lock();
-            let held: u64 = state.pieces.values().flatten().map(|(start, it)| it.end - start).sum();
-            assert_eq!(held, state.bytes);
+                let mut held = 0;
+                for (start, piece) in state.pieces.values().flatten() {
+                    held += piece.end - start;
+                    if let Progress::Here(bytes) = &piece.progress {
+                        assert_eq!(bytes.len() as u64, piece.end - start);
+                    }
+                }
+                assert_eq!(held, state.bytes);
+                assert!(held <= BYTES_MAX, "{held}");
+                most = most.max(held);
+            }
+            assert!(most > BYTES_MAX - 30, "only {most} bytes were held");
         }
     }
 
     #[test]
-    fn what_is_announced_is_read_once_and_side_by_side() {
-        let mut rng = SmallRng::seed_from_u64(1);
-        let objects = objects(&mut rng);
-        let store = Counting::new(&objects, None);
-        let ahead = ReadAhead::new(Arc::clone(&store) as Arc<dyn ObjectIo>, 8, 10_000);
-        for start in 0..40 {
-            ahead.will_read(&objects[0].0, start * 25..start * 25 + 25);
-        }
-        for start in 0..40 {
-            // Also in parts.
-            let parts = [start * 25..start * 25 + 10, start * 25..start * 25 + 25];
-            for range in parts {
-                let expected = &objects[0].1[range.start as usize..range.end as usize];
-                assert_eq!(ahead.read_range(&objects[0].0, range).unwrap(), expected);
-            }
-        }
-        assert_eq!(store.reads.load(Ordering::SeqCst), 40);
-        assert!(store.most.load(Ordering::SeqCst) > 1);
-        assert_eq!(ahead.shared.lock().bytes, 0);
+    fn what_nobody_asks_for_makes_way_but_not_what_is_being_read() {
+        let mut state = State::default();
+        assert!(state.announce(NAME, 0..60, 100));
+        assert!(state.announce(NAME, 60..100, 100));
+        assert!(state.announce(NAME, 100..150, 100));
+        assert!(state.piece(NAME, &(0..60)).is_none());
+        assert_eq!(state.begin(), Some((NAME.to_owned(), 60..100)));
+        assert!(state.announce(NAME, 200..260, 100));
+        assert!(state.piece(NAME, &(100..150)).is_none());
+        assert!(!state.announce(NAME, 300..400, 100));
+        assert!(state.piece(NAME, &(60..100)).is_some());
     }
 
     /// Of what was announced and read nothing is remembered, though something always waits.
     #[test]
     fn what_was_read_is_forgotten() {
-        let mut rng = SmallRng::seed_from_u64(3);
-        let objects = objects(&mut rng);
-        let store = Counting::new(&objects, None);
-        let ahead = ReadAhead::new(store, 2, 10_000);
-        let name = &objects[0].0;
-        for round in 0..3 * ORDER_FREE as u64 {
-            let (one, other) = (round % 2, (round + 1) % 2);
-            ahead.will_read(name, one..one + 1);
-            ahead.read_range(name, other..other + 1).unwrap();
-            ahead.will_read(name, 10..20);
-            ahead.read_range(name, 10..20).unwrap();
-            let state = ahead.shared.lock();
-            assert!(state.order.len() <= ORDER_FREE + 2 && state.bytes <= 12);
+        let mut state = State::default();
+        for _ in 0..3 * ORDER_FREE {
+            state.announce(NAME, 0..1, 10_000);
+            assert!(state.announce(NAME, 10..20, 10_000));
+            while let Some((name, range)) = state.begin() {
+                state.finish(&name, &range, Ok(vec![0; (range.end - range.start) as usize]));
+            }
+            state.remove(NAME, 10).unwrap();
+            assert!(state.order.len() <= ORDER_FREE + 2 && state.bytes == 1);
         }
-    }
-
-    #[test]
-    fn a_read_ahead_that_fails_is_made_again_by_who_asks() {
-        let mut rng = SmallRng::seed_from_u64(2);
-        let objects = objects(&mut rng);
-        let store = Counting::new(&objects, Some(100));
-        let ahead = ReadAhead::new(store, 2, 10_000);
-        ahead.will_read(&objects[0].0, 100..200);
-        let error = ahead.read_range(&objects[0].0, 100..200).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io);
-        assert_eq!(ahead.read_range(&objects[0].0, 101..200).unwrap(), objects[0].1[101..200]);
-        assert_eq!(ahead.shared.lock().bytes, 0);
     }
 }

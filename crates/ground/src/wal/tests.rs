@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_store::DiskEntry;
-use tidefall_store::{Disk, Fault, FaultDisk, LocalDisk, MemDisk, Times};
+use tidefall_store::{Disk, LocalDisk};
 use tidefall_types::{ErrorKind, Result, Seq};
 
 use super::format::HEADER_BYTES;

@@ -116,7 +116,8 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use tidefall_ground::manifest::Model;
-    use tidefall_store::{LocalIo, MemDisk, ObjectIo};
+    use tidefall_simulation::MemDisk;
+    use tidefall_store::{LocalIo, ObjectIo};
     use tidefall_types::Seq;
 
     use super::*;

@@ -6,7 +6,8 @@ use arrow_array::{ArrayRef, Float64Array};
 use tidefall_codec::{Profile, decode_page};
 use tidefall_ground::manifest::{Model, ObjectEntry};
 use tidefall_ground::options::VerifyReport;
-use tidefall_store::{LocalIo, MemDisk, ObjectIo};
+use tidefall_simulation::MemDisk;
+use tidefall_store::{LocalIo, ObjectIo};
 use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Stretch, encode_piece};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidefall_server::ServerOptions;
-use tidefall_storage::store::{Fault, FaultDisk, LocalDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, Times};
+use tidefall_storage::store::LocalDisk;
 use tidefall_storage::{Db, DbOptions};
 
 use crate::client::{TestServer, connect, read_reply, send};

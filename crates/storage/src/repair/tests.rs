@@ -2,7 +2,7 @@ use arrow_array::{ArrayRef, Float64Array};
 use tidefall_ground::options::{Unknown, WriteOptions};
 use tidefall_ground::wal::Wal;
 use tidefall_series::ingest::Prepared;
-use tidefall_store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_types::{FieldColumn, TagColumn, WriteBatch};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{AggregateRequest, Bin, Db, ReadStats, TagFilter, Unknown};
 use tidefall_types::{
     FieldId, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, TagFilter, Target, Unknown,
     WriteOptions,

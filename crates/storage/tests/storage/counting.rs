@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{Ack, Db, DbOptions, Existing, Uncounted, WriteOptions, WriteReport};
 use tidefall_types::ErrorKind;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidefall_simulation::MemDisk;
 use tidefall_storage::Db;
-use tidefall_storage::store::MemDisk;
 use tidefall_types::{Error, ErrorKind, ManualClock};
 
 use crate::asking::open;

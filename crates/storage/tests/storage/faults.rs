@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::Db;
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_types::{Clock, Error, ErrorKind, ManualClock, Result};
 
 use crate::asking::{ask, open, read, read_all};

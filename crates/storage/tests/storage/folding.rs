@@ -13,7 +13,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Disk, DiskEntry, MemDisk};
+use tidefall_simulation::MemDisk;
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, Model, TagFilter, Target, Unknown, WriteOptions,
 };

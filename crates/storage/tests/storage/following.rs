@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Readers, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::Readers;
 use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target};
 use tidefall_types::{Clock, ErrorKind, FieldId, ManualClock, NS_PER_SECOND, TimeRange};
 

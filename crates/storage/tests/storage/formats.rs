@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_types::ManualClock;
 
 use crate::asking::open;

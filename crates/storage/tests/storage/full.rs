@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow_array::{Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, ScanRequest, TagFilter, Target, Unknown,
     WriteOptions,

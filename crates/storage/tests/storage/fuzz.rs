@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_fuzzing::{TARGETS, record_seeds};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{Ack, Target};
 use tidefall_types::{ManualClock, NS_PER_SECOND};
 

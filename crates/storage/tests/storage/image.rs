@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, UInt16Array, UInt64Array,
 };
-use tidefall_storage::store::{Disk, DiskEntry, MemDisk};
+use tidefall_simulation::MemDisk;
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
     Ack, AggregateRequest, Db, IfExists, ReadStats, TableSnapshot, TagFilter, Unknown, WriteOptions,
 };

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
-use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
 };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     Db, DbOptions, Existing, FieldTypes, TAG_BYTES_MAX, Unknown, WriteOptions, WriteReport,
 };

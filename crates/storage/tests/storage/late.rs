@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, Model, ReadStats,
     TableSnapshot, TagFilter, Target, Unknown, WriteOptions,

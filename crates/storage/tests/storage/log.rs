@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Disk, DiskEntry, MemDisk};
+use tidefall_simulation::MemDisk;
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target};
 use tidefall_types::{ManualClock, NS_PER_DAY};
 

@@ -9,7 +9,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, Existing, MEMORY_BYTES_MIN, ReadStats,
     ScanRequest, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{CascadeRequest, Db, DbOptions, MEMORY_BYTES_MIN, Target, WriteOptions};
 use tidefall_types::ErrorKind;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{Ack, Db, Target};
 use tidefall_types::{Clock, ManualClock};
 

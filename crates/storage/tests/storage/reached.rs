@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{Ack, Db, Repair, Target};
 use tidefall_types::{Error, ErrorKind, ManualClock};
 

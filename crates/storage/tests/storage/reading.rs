@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use arrow_array::Int64Array;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Disk, Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::Disk;
 use tidefall_storage::{Ack, CascadeRequest, Db, DbOptions, Target, WriteOptions};
 use tidefall_types::{
     Clock, ErrorKind, FieldColumn, ManualClock, NS_PER_DAY, NS_PER_SECOND, Result, WriteBatch,

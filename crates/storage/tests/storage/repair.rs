@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{Ack, Db, Repair, RepairReport, Target};
 use tidefall_types::{ErrorKind, ManualClock, NS_PER_DAY, Result, TimeRange};
 

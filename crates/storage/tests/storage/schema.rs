@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, StringArray};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     BadRows, CascadeRequest, Db, DbOptions, Existing, ScanRequest, TagFilter, Target, Unknown,
     WriteOptions,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::{
     Ack, BadRows, CascadeRequest, Db, DbOptions, Existing, FieldTypes, MEMORY_BYTES_MIN,
     TAG_BYTES_MAX, TAGS_BYTES_MAX, TagFilter, Target, Unknown, WriteOptions,

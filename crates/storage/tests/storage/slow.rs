@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow_array::Float64Array;
-use tidefall_storage::store::{
-    Disk, DiskEntry, LocalIo, MemDisk, ObjectIo, ObjectWriter, ReadAhead,
-};
+use tidefall_simulation::MemDisk;
+use tidefall_storage::store::{Disk, DiskEntry, LocalIo, ObjectIo, ObjectWriter, ReadAhead};
 use tidefall_storage::{CascadeRequest, Db, DbOptions, ScanRequest, Target, Unknown, WriteOptions};
 use tidefall_types::{
     ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Result, Series, SeriesBatch,

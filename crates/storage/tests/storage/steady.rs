@@ -11,7 +11,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     AggregateRequest, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Model, TagFilter,
     Target, Unknown, WriteOptions,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
-use tidefall_storage::store::{Disk, DiskEntry, Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
 };

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
-use tidefall_store::{Disk, DiskEntry, DiskFile, Fault, FaultDisk, LocalIo, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_store::{Disk, DiskEntry, DiskFile, LocalIo};
 
 use super::*;
 

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_store::{Disk, LocalDisk, LocalIo, ObjectIo};
 use tidefall_types::ErrorKind;
-
-use super::*;
 
 const SMALL: usize = 10_000;
 
@@ -172,25 +172,6 @@ fn every_fault_is_an_error_and_leaves_no_half_object() {
             }
         }
     }
-}
-
-#[test]
-fn the_memory_disk_keeps_what_is_synced_and_only_that() {
-    let mut lost = 0;
-    for seed in 0..100 {
-        let disk = MemDisk::new();
-        let file = disk.create("a").unwrap();
-        file.write_at(0, &bytes(8, 2_000)).unwrap();
-        file.sync().unwrap();
-        disk.sync_dir("").unwrap();
-        file.write_at(2_000, &bytes(9, 2_000)).unwrap();
-        disk.create("b").unwrap();
-        let found = disk.crash(seed);
-        let now = found.contents("a").expect("a synced name was lost");
-        assert_eq!(now[..2_000], bytes(8, 2_000));
-        lost += usize::from(now.len() < 4_000 || found.contents("b").is_none());
-    }
-    assert!(lost > 50, "power loss did too little harm: {lost}");
 }
 
 #[test]

@@ -2,10 +2,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_store::{Disk, DiskEntry, DiskFile};
 use tidefall_types::{Error, Result};
 
 use super::random::Random;
-use super::{Disk, DiskEntry, DiskFile};
 
 // The numbers that Linux gives these errors, so that messages read as they would in earnest.
 const EIO: i32 = 5;

@@ -3,11 +3,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_store::{Disk, DiskEntry, DiskFile, cut_short, exists, names};
 use tidefall_types::{Error, Result};
 
-use super::local_disk::{cut_short, exists};
 use super::random::Random;
-use super::{Disk, DiskEntry, DiskFile, names};
 
 /// What a real disk writes at once: after power loss any subset of the sectors that were written
 /// but not synced may have arrived.
@@ -341,5 +340,29 @@ impl DiskFile for MemFile {
 
     fn truncate(&self, size_bytes: u64) -> Result<()> {
         self.change(Change::Truncate { size: size_bytes as usize })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_synced_is_kept_and_only_that() {
+        let mut lost = 0;
+        for seed in 0..100 {
+            let disk = MemDisk::new();
+            let file = disk.create("a").unwrap();
+            file.write_at(0, &[8; 2_000]).unwrap();
+            file.sync().unwrap();
+            disk.sync_dir("").unwrap();
+            file.write_at(2_000, &[9; 2_000]).unwrap();
+            disk.create("b").unwrap();
+            let found = disk.crash(seed);
+            let now = found.contents("a").unwrap();
+            assert_eq!(now[..2_000], [8; 2_000]);
+            lost += usize::from(now.len() < 4_000 || found.contents("b").is_none());
+        }
+        assert!(lost > 50, "power loss did too little harm: {lost}");
     }
 }
