@@ -1,20 +1,18 @@
 //! Objects on a store on which each read takes long, as behind a network: few rounds of reads answer a question.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arrow_array::Float64Array;
-use tidefall_simulation::MemDisk;
-use tidefall_storage::store::{Disk, DiskEntry, LocalIo, ObjectIo, ObjectWriter, ReadAhead};
+use tidefall_simulation::{MemDisk, Reads, RemoteIo};
+use tidefall_storage::store::{Disk, DiskEntry, LocalIo, ObjectIo, ReadAhead};
 use tidefall_storage::{CascadeRequest, Db, DbOptions, ScanRequest, Target, Unknown, WriteOptions};
 use tidefall_types::{
-    ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Result, Series, SeriesBatch,
-    TimeRange,
+    ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,
 };
 
+use crate::hooks::{Does, HookDisk};
 use crate::sensor_tag;
 use crate::small::{self, batch_of};
 
@@ -26,111 +24,13 @@ const SENSORS: u32 = 100;
 const DAYS: i64 = 31;
 const FIRST_NS: i64 = 19_700 * NS_PER_DAY;
 
-/// Called once, behind the next commit of a manifest.
-#[derive(Default)]
-struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
-
-impl std::fmt::Debug for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hook")
-    }
+/// The objects of a database on a disk.
+fn objects_on(disk: impl Disk + 'static) -> Arc<dyn ObjectIo> {
+    Arc::new(LocalIo::open(Arc::new(disk), &["manifest", "objects", "reached"]).unwrap())
 }
 
-/// Objects whose reads take long once it is told so.
-#[derive(Debug)]
-struct SlowIo {
-    io: LocalIo,
-    behind_commit: Hook,
-    is_slow: AtomicBool,
-    reads: Mutex<Reads>,
-}
-
-/// What was read.
-#[derive(Debug, Default)]
-struct Reads {
-    count: usize,
-    now: usize,
-    most: usize,
-    /// Since when there is one.
-    since: Option<Instant>,
-    /// For how long there was one.
-    busy: Duration,
-}
-
-impl SlowIo {
-    fn on(disk: &MemDisk) -> Arc<Self> {
-        let dirs = ["manifest", "objects", "reached"];
-        let io = LocalIo::open(Arc::new(disk.clone()), &dirs).unwrap();
-        let (behind_commit, is_slow) = (Hook::default(), AtomicBool::new(false));
-        Arc::new(Self { io, behind_commit, is_slow, reads: Mutex::default() })
-    }
-
-    fn read<T>(&self, read: impl FnOnce() -> T) -> T {
-        if !self.is_slow.load(Ordering::SeqCst) {
-            return read();
-        }
-        {
-            let mut reads = self.reads.lock().unwrap();
-            reads.count += 1;
-            reads.now += 1;
-            reads.most = reads.most.max(reads.now);
-            reads.since.get_or_insert_with(Instant::now);
-        }
-        std::thread::sleep(DELAY);
-        let mut reads = self.reads.lock().unwrap();
-        reads.now -= 1;
-        if reads.now == 0 {
-            let since = reads.since.take().unwrap();
-            reads.busy += since.elapsed();
-        }
-        drop(reads);
-        read()
-    }
-}
-
-impl ObjectIo for SlowIo {
-    fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        self.io.put_new(name, parts)?;
-        let hook =
-            name.starts_with("manifest").then(|| self.behind_commit.0.lock().unwrap().take());
-        hook.flatten().into_iter().for_each(|hook| hook());
-        Ok(())
-    }
-
-    fn writer(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
-        self.io.writer(name)
-    }
-
-    fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        self.read(|| self.io.read_range(name, range))
-    }
-
-    fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
-        self.read(|| self.io.read_into(name, offset, out))
-    }
-
-    fn will_read(&self, _: &str, _: Range<u64>) {}
-
-    fn size(&self, name: &str) -> Result<u64> {
-        self.io.size(name)
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<(String, u64)>> {
-        self.io.list(dir)
-    }
-
-    fn let_go(&self, name: &str) {
-        self.io.let_go(name);
-    }
-
-    fn delete(&self, name: &str) -> Result<()> {
-        self.io.delete(name)
-    }
-}
-
-fn open(log: &MemDisk, store: &Arc<SlowIo>) -> Db {
+fn open(log: &MemDisk, store: Arc<dyn ObjectIo>) -> Db {
     let clock = Arc::new(ManualClock::new(FIRST_NS + 400 * NS_PER_DAY));
-    let store = Arc::clone(store) as Arc<dyn ObjectIo>;
     let objects = Arc::new(ReadAhead::new(store, PARALLEL, 64 << 20));
     let options = DbOptions { clock, threads: 1, ..DbOptions::default() };
     Db::open_apart(Arc::new(log.clone()), objects, options).unwrap()
@@ -153,27 +53,26 @@ fn month() -> SeriesBatch {
 }
 
 /// Asks, and returns how many reads that took, in how many rounds, beside the answer.
-fn asked<T>(store: &SlowIo, what: &str, ask: impl FnOnce() -> T) -> (T, usize, f64) {
-    *store.reads.lock().unwrap() = Reads::default();
+fn asked<T>(store: &RemoteIo, what: &str, ask: impl FnOnce() -> T) -> (T, usize, f64) {
+    store.take_reads();
     let start = Instant::now();
     let answer = ask();
     let seconds = start.elapsed().as_secs_f64();
-    let reads = store.reads.lock().unwrap();
-    let rounds = reads.busy.as_secs_f64() / DELAY.as_secs_f64();
-    let (count, most) = (reads.count, reads.most);
+    let Reads { count, most, busy } = store.take_reads();
+    let rounds = busy.as_secs_f64() / DELAY.as_secs_f64();
     println!("{what}: {count} reads in {rounds:.1} rounds, {most} at once, {seconds:.3} s");
     (answer, count, rounds)
 }
 
 #[test]
 fn few_rounds_of_reads_answer_a_question() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let store = SlowIo::on(&objects);
-    let db = open(&log, &store);
+    let log = MemDisk::new();
+    let store = Arc::new(RemoteIo::new(objects_on(MemDisk::new())));
+    let db = open(&log, store.clone());
     db.load("plant", &month(), Unknown::Create).unwrap();
     db.close().unwrap();
-    let db = open(&log, &store);
-    store.is_slow.store(true, Ordering::SeqCst);
+    let db = open(&log, store.clone());
+    store.delay_reads(DELAY);
     let snapshot = db.snapshot("plant").unwrap();
     let (fields, all) = ([FieldId(0)], TimeRange::ALL);
     let sensors: Vec<u32> = (0..SENSORS).collect();
@@ -219,9 +118,7 @@ fn a_database_with_its_objects_elsewhere_is_one_like_others() {
     let (log, objects) = (MemDisk::new(), MemDisk::new());
     let clock = Arc::new(ManualClock::new(FIRST_NS));
     let open = || {
-        let dirs = ["manifest", "objects", "reached"];
-        let io = LocalIo::open(Arc::new(objects.clone()), &dirs).unwrap();
-        let ahead = Arc::new(ReadAhead::new(Arc::new(io), 4, 1 << 20));
+        let ahead = Arc::new(ReadAhead::new(objects_on(objects.clone()), 4, 1 << 20));
         let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
         Db::open_apart(Arc::new(log.clone()), ahead, options).unwrap()
     };
@@ -260,10 +157,8 @@ fn a_new_writer_ends_the_earlier_one() {
     let objects = MemDisk::new();
     let clock = Arc::new(ManualClock::new(FIRST_NS));
     let open = |log: &MemDisk| {
-        let dirs = ["manifest", "objects", "reached"];
-        let io = LocalIo::open(Arc::new(objects.clone()), &dirs).unwrap();
         let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
-        Db::open_apart(Arc::new(log.clone()), Arc::new(io), options).unwrap()
+        Db::open_apart(Arc::new(log.clone()), objects_on(objects.clone()), options).unwrap()
     };
     let names = || {
         let found = objects.list("objects").unwrap().into_iter();
@@ -297,27 +192,36 @@ fn a_new_writer_ends_the_earlier_one() {
     assert_eq!(writers[1].difference(&writers[0]).count(), 1, "{writers:?}");
 }
 
+/// Called once.
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
 /// The objects of a writer that began while another one was being opened looked like those that a crash leaves.
 #[test]
 fn a_writer_that_is_overtaken_while_it_opens_harms_nothing() {
-    let objects = MemDisk::new();
-    let store = SlowIo::on(&objects);
-    let first = open(&MemDisk::new(), &store);
+    let hook = Hook::default();
+    let behind_commit = Arc::clone(&hook);
+    // A commit is there once its temporary name goes.
+    let disk = HookDisk::new(MemDisk::new(), move |does, name| {
+        let is_commit = does == Does::Remove && name.contains(".delta.");
+        let act = is_commit.then(|| behind_commit.lock().unwrap().take());
+        act.flatten().into_iter().for_each(|act| act());
+    });
+    let store = objects_on(disk);
+    let first = open(&MemDisk::new(), store.clone());
     small::write(&first, "plant", &[(1, 1)]);
     first.flush().unwrap();
     let later = Arc::new(Mutex::new(None));
-    {
-        let (store_of_hook, later) = (Arc::clone(&store), Arc::clone(&later));
-        let store = Arc::clone(&store);
-        let overtake = move || {
-            let db = open(&MemDisk::new(), &store);
+    let overtake = {
+        let (store, later) = (store.clone(), later.clone());
+        move || {
+            let db = open(&MemDisk::new(), store);
             small::write(&db, "plant", &[(2, 3)]);
             db.flush().unwrap();
             *later.lock().unwrap() = Some(db);
-        };
-        *store_of_hook.behind_commit.0.lock().unwrap() = Some(Box::new(overtake));
-    }
-    let overtaken = open(&MemDisk::new(), &store);
+        }
+    };
+    *hook.lock().unwrap() = Some(Box::new(overtake));
+    let overtaken = open(&MemDisk::new(), store.clone());
     assert_eq!(small::read(&overtaken, "plant"), [(1, 1)]);
     small::write(&overtaken, "plant", &[(3, 2)]);
     assert_eq!(overtaken.flush().unwrap_err().kind(), ErrorKind::Conflict);
@@ -325,6 +229,6 @@ fn a_writer_that_is_overtaken_while_it_opens_harms_nothing() {
     let later = later.lock().unwrap().take().unwrap();
     assert!(later.verify().unwrap().damages.is_empty());
     assert_eq!(small::read(&later, "plant"), [(1, 1), (2, 3)]);
-    let last = open(&MemDisk::new(), &store);
+    let last = open(&MemDisk::new(), store);
     assert_eq!(small::read(&last, "plant"), [(1, 1), (2, 3)]);
 }

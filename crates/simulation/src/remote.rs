@@ -1,0 +1,127 @@
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidefall_store::{ObjectIo, ObjectWriter};
+use tidefall_types::{Error, ErrorKind, Result};
+
+/// Objects of another store as if they lay behind a network: reads take long, may fail, and are counted.
+#[derive(Debug)]
+pub struct RemoteIo {
+    io: Arc<dyn ObjectIo>,
+    state: Mutex<State>,
+}
+
+/// What was read.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Reads {
+    /// The reads that were begun.
+    pub count: usize,
+    /// How many of them went on at once, at most.
+    pub most: usize,
+    /// For how long any of them went on.
+    pub busy: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    delay: Duration,
+    fails_at: Option<u64>,
+    reads: Reads,
+    /// Those that go on, and since when any does.
+    now: usize,
+    since: Option<Instant>,
+}
+
+impl RemoteIo {
+    /// Objects of `io`, which takes no longer and does not fail as yet.
+    pub fn new(io: Arc<dyn ObjectIo>) -> Self {
+        Self { io, state: Mutex::default() }
+    }
+
+    /// Makes each read take this long.
+    pub fn delay_reads(&self, delay: Duration) {
+        self.lock().delay = delay;
+    }
+
+    /// Makes reads fail that begin at this byte of any object.
+    pub fn fail_reads_at(&self, offset: u64) {
+        self.lock().fails_at = Some(offset);
+    }
+
+    /// What was read since this was asked last.
+    pub fn take_reads(&self) -> Reads {
+        std::mem::take(&mut self.lock().reads)
+    }
+
+    // A test that panics must not turn every later access into a second panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T>(&self, offset: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        let delay = self.lock().begin();
+        std::thread::sleep(delay);
+        let fails = self.lock().end(offset);
+        if fails { Err(Error::new(ErrorKind::Io, "the store is away")) } else { read() }
+    }
+}
+
+impl State {
+    /// A read begins, and takes as long as is returned.
+    fn begin(&mut self) -> Duration {
+        self.now += 1;
+        self.since.get_or_insert_with(Instant::now);
+        self.reads.count += 1;
+        self.reads.most = self.reads.most.max(self.now);
+        self.delay
+    }
+
+    /// A read ends; whether it fails.
+    fn end(&mut self, offset: u64) -> bool {
+        self.now -= 1;
+        if self.now == 0
+            && let Some(since) = self.since.take()
+        {
+            self.reads.busy += since.elapsed();
+        }
+        self.fails_at == Some(offset)
+    }
+}
+
+impl ObjectIo for RemoteIo {
+    fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+        self.io.put_new(name, parts)
+    }
+
+    fn writer(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
+        self.io.writer(name)
+    }
+
+    fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        self.read(range.start, || self.io.read_range(name, range.clone()))
+    }
+
+    fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.read(offset, || self.io.read_into(name, offset, out))
+    }
+
+    // Each read takes its time, whether it was announced or not.
+    fn will_read(&self, _name: &str, _range: Range<u64>) {}
+
+    fn size(&self, name: &str) -> Result<u64> {
+        self.io.size(name)
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<(String, u64)>> {
+        self.io.list(dir)
+    }
+
+    fn let_go(&self, name: &str) {
+        self.io.let_go(name);
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.io.delete(name)
+    }
+}
