@@ -7,7 +7,6 @@ use tidefall_ground::frames::{Content, encode_header};
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::{Edit, SensorObject, State};
 use tidefall_ground::written::Written;
-use tidefall_store::names;
 use tidefall_types::Result;
 
 use crate::catalog::SensorDictionary;
@@ -130,13 +129,12 @@ impl Table {
             let frame = sensors.encode(part.clone())?;
             drop(sensors);
             let header = encode_header(Content::Sensors, self.id);
-            let id = ground.next_object_id();
-            let writer = ground.writer();
-            let name = names::object(id, writer, names::SENSORS);
-            written.note(name.clone());
-            ground.io.put_new(&name, &[&header, &frame])?;
+            let (id, writer) = (ground.next_object_id(), ground.writer());
             let bytes = (header.len() + frame.len()) as u64;
             let stored = SensorObject { id, writer, first, count: part.end - first, bytes };
+            let name = stored.name();
+            written.note(name.clone());
+            ground.io.put_new(&name, &[&header, &frame])?;
             edits.push(match is_crowded && first == 0 {
                 true => Edit::ReplaceSensors(self.id, stored),
                 false => Edit::AddSensors(self.id, stored),

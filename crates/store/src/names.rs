@@ -10,8 +10,6 @@ pub const READERS: &str = "READERS";
 pub const WAL_DIR: &str = "wal";
 /// The directory of the manifest.
 pub const MANIFEST_DIR: &str = "manifest";
-/// How the names of objects of sensors end.
-pub const SENSORS: &str = "sensors";
 /// The directory of everything that the manifest names.
 pub const OBJECTS_DIR: &str = "objects";
 /// The directory of what says which version the manifest had reached.

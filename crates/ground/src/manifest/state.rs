@@ -12,6 +12,9 @@ use super::log::{LogState, Writer, Writers};
 /// read what it found when it opened it.
 pub const OBSOLETE_NS: i64 = 60 * NS_PER_SECOND;
 
+/// How the names of objects of sensors end.
+const SENSORS: &str = "sensors";
+
 /// The storage model that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,7 +101,7 @@ pub struct SensorObject {
 impl SensorObject {
     /// The name of the object.
     pub fn name(&self) -> String {
-        names::object(self.id, self.writer, names::SENSORS)
+        names::object(self.id, self.writer, SENSORS)
     }
 }
 
