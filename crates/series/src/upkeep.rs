@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::{Edit, Model};
-use tidefall_ground::options::{CascadeReport, Target};
+use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Day, Month, Result, Seq};
 
 use crate::cascade::{
-    self, Boundaries, Effort, Outcome, Take, kv_to_short, look_again, retain, short_to_long,
+    self, Boundaries, Effort, Outcome, Take, Target, kv_to_short, look_again, retain, short_to_long,
 };
 use crate::context::Context;
 use crate::read::LiveTombstone;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::{Edit, State};
-use tidefall_ground::options::{CascadeReport, CascadeRequest, DbOptions, IfExists};
+use tidefall_ground::options::{CascadeReport, DbOptions};
 use tidefall_ground::steps::Step;
 use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::Effort;
@@ -20,6 +20,7 @@ use crate::TagFilter;
 use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
+use crate::options::{CascadeRequest, IfExists};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::table::{Change, Table};
 use crate::upkeep::{

@@ -7,7 +7,6 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use arrow_array::ArrayRef;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::{Edit, State};
-use tidefall_ground::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
 use tidefall_series::Table;
 use tidefall_series::ingest::sensors_of_rows;
 use tidefall_types::{
@@ -16,6 +15,7 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::engine::Engine;
+use crate::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions};
 use crate::retype::wider_types;
 use crate::table::Table as AnyTable;
 use crate::write::{find_sensors, lacks_columns, refuse_repeats};

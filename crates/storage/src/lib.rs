@@ -9,6 +9,7 @@ mod engine;
 mod follower;
 mod inspect;
 mod lacking;
+mod options;
 mod read_only;
 mod recovery;
 mod repair;
@@ -20,14 +21,17 @@ mod write;
 
 pub use db::Db;
 pub use inspect::{Stats, Work};
+pub use options::{
+    Ack, BadRows, CascadeRequest, Existing, FieldTypes, IfExists, Rewriting, Unknown, WriteOptions,
+    WriteReport,
+};
 pub use repair::{Loss, Repair, RepairReport};
 pub use tidefall_ground::manifest::Model;
 pub use tidefall_ground::options::{
-    Ack, BadRows, CASCADE_PAUSE_MIN, CascadeReport, CascadeRequest, DbOptions, Existing,
-    FieldTypes, IfExists, MEMORY_BYTES_MIN, Rewriting, Target, Unknown, VerifyReport, WriteOptions,
-    WriteReport,
+    CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, VerifyReport,
 };
 pub use tidefall_ground::parallel::{cores, spread, threads_for};
+pub use tidefall_series::cascade::Target;
 pub use tidefall_series::catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use tidefall_series::ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use tidefall_series::read::{

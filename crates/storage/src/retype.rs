@@ -14,10 +14,9 @@ use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
 use tidefall_ground::manifest::{Edit, Flushed};
-use tidefall_ground::options::{Rewriting, Target};
 use tidefall_ground::written::Written;
 use tidefall_series::Table;
-use tidefall_series::cascade::{Boundaries, Take, flush, retype};
+use tidefall_series::cascade::{Boundaries, Take, Target, flush, retype};
 use tidefall_series::claims::Claim;
 use tidefall_series::ingest::{all_fit, recast, unknown_column};
 use tidefall_series::install::show;
@@ -29,6 +28,7 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::engine::Engine;
+use crate::options::Rewriting;
 
 /// Bytes of objects and of rows in memory that are written anew at most while a write waits for it. Tests, which run with
 /// assertions, have fewer.

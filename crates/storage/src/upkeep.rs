@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use tidefall_ground::alarms::Alarm;
 use tidefall_ground::manifest::Edit;
-use tidefall_ground::options::{CascadeReport, Target};
+use tidefall_ground::options::CascadeReport;
 use tidefall_ground::wal::Wal;
-use tidefall_series::cascade::{Effort, Take};
+use tidefall_series::cascade::{Effort, Take, Target};
 use tidefall_types::{Error, ErrorKind, Result, caught};
 
 use crate::engine::Engine;

@@ -8,7 +8,6 @@ use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
 use tidefall_ground::gate::Inside;
-use tidefall_ground::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use tidefall_ground::texts::{PIECE_TEXT_BYTES, all_text_bytes, rows_within};
 use tidefall_series::Table;
 use tidefall_series::cascade::{Loaded, load};
@@ -24,6 +23,7 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::commit::{Commit, Done};
+use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
 use crate::retype::{columns_of, columns_of_series};
 use crate::table::Change;
 

@@ -1,8 +1,18 @@
 //! Which model owns which time.
 
 use tidefall_ground::manifest::Model;
-use tidefall_ground::options::Target;
 use tidefall_types::{Day, Month, Result, TableOptions, TimeRange};
+
+/// How far the cascade shall go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// As far as the ages of the readings ask.
+    ByAge,
+    /// Everything to short columns at least.
+    Short,
+    /// Everything to long columns.
+    Long,
+}
 
 /// The times at which the models meet: long columns before `short_ns`, short columns before
 /// `kv_ns`, the key-value model from there on.

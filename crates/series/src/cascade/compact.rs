@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_ground::manifest::Model;
-use tidefall_ground::options::{CascadeReport, Target};
+use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Result, TimeRange};
 
-use super::boundaries::Boundaries;
+use super::boundaries::{Boundaries, Target};
 use super::failed::{Outcome, write_group};
 use super::kv_to_short::{by_day, is_of_age, move_aged, whole_days};
 use super::rewrite::rewrite;

@@ -11,10 +11,9 @@ use std::sync::atomic::Ordering;
 
 use tidefall_ground::gate::Inside;
 use tidefall_ground::manifest::{Edit, Model};
-use tidefall_ground::options::Target;
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
-use super::boundaries::Boundaries;
+use super::boundaries::{Boundaries, Target};
 use super::flush::{Take, flush};
 use super::series::{days_of, extent, months_of, within, write_series};
 use super::short_to_long::segment_spans;

@@ -27,7 +27,7 @@ mod rewrite;
 mod series;
 mod short_to_long;
 
-pub use boundaries::Boundaries;
+pub use boundaries::{Boundaries, Target};
 pub use compact::{backlog, compact, compact_once};
 pub use failed::{Outcome, look_again};
 pub use flush::{Take, flush};

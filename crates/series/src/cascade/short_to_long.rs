@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use tidefall_ground::manifest::Model;
-use tidefall_ground::options::Target;
 use tidefall_types::{Month, Result, TimeRange};
 
-use super::boundaries::Boundaries;
+use super::boundaries::{Boundaries, Target};
 use super::failed::{Outcome, write_group};
 use super::rewrite::{rewrite, share};
 use crate::context::Context;

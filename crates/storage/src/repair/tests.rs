@@ -1,11 +1,11 @@
 use arrow_array::{ArrayRef, Float64Array};
-use tidefall_ground::options::{Unknown, WriteOptions};
 use tidefall_ground::wal::Wal;
 use tidefall_series::ingest::Prepared;
 use tidefall_simulation::MemDisk;
 use tidefall_types::{FieldColumn, TagColumn, WriteBatch};
 
 use super::*;
+use crate::options::{Unknown, WriteOptions};
 
 fn open(disk: &MemDisk) -> Result<Db> {
     Db::open_on(Arc::new(disk.clone()), DbOptions::default())
