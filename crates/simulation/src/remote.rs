@@ -27,6 +27,7 @@ pub struct Reads {
 struct State {
     delay: Duration,
     fails_at: Option<u64>,
+    cuts_at: Option<u64>,
     reads: Reads,
     /// Those that go on, and since when any does.
     now: usize,
@@ -47,6 +48,11 @@ impl RemoteIo {
     /// Makes reads fail that begin at this byte of any object.
     pub fn fail_reads_at(&self, offset: u64) {
         self.lock().fails_at = Some(offset);
+    }
+
+    /// Gives half of what is asked for where a read begins at this byte of any object, as a store that keeps its contract never does.
+    pub fn cut_reads_at(&self, offset: u64) {
+        self.lock().cuts_at = Some(offset);
     }
 
     /// What was read since this was asked last.
@@ -99,7 +105,11 @@ impl ObjectIo for RemoteIo {
     }
 
     fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        self.read(range.start, || self.io.read_range(name, range.clone()))
+        let mut bytes = self.read(range.start, || self.io.read_range(name, range.clone()))?;
+        if self.lock().cuts_at == Some(range.start) {
+            bytes.truncate(bytes.len() / 2);
+        }
+        Ok(bytes)
     }
 
     fn read_into(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {

@@ -21,7 +21,7 @@ use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
 use crate::options::{CascadeRequest, IfExists};
-use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
+use crate::recovery::{check_log, delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::table::{Change, Table};
 use crate::upkeep::{
     close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
@@ -93,12 +93,12 @@ impl Db {
     }
 
     /// Opens the database whose log lies on a disk and whose objects lie elsewhere, both of which nobody else writes: the caller sees to
-    /// that. Who has written the database before and goes on all the same cannot change the manifest any more, which it learns when it tries to; what it
-    /// acknowledges until then is in its own log. Where a read of an object takes long, `objects`
+    /// that (for directories [`DirLock`](crate::store::DirLock) does). Who has written the database before and goes on all the same cannot change the manifest any more, which it learns when it tries to; what it
+    /// acknowledges until then is in its own log alone, which cannot be opened with these objects again. Where a read of an object takes long, `objects`
     /// should be a [`ReadAhead`](crate::store::ReadAhead).
     ///
     /// # Errors
-    /// As [`Db::open`].
+    /// As [`Db::open`]; `Conflict` for a log with records behind which another writer has begun, with a log of its own.
     pub fn open_apart(
         log: Arc<dyn Disk>,
         objects: Arc<dyn ObjectIo>,
@@ -125,7 +125,8 @@ impl Db {
         let found = io.list(names::OBJECTS_DIR)?;
         if objects_disk.is_none() {
             // Nothing else keeps a writer out that does not know of this one.
-            manifest.begin()?;
+            let log = check_log(disk, manifest.state())?;
+            manifest.begin(log)?;
         }
         let state: State = (**manifest.state()).clone();
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);

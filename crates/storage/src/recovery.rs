@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{State, TableState};
-use tidefall_ground::wal::{Record, Replay};
+use tidefall_ground::wal::{self, Record, Replay};
 use tidefall_series::ingest::record::{RecordKind, split_table};
 use tidefall_store::{ADVICE, Disk, ObjectIo, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
@@ -51,13 +51,7 @@ pub(crate) fn open_manifest(
 pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
     let objects = io.list(names::OBJECTS_DIR)?;
     let count = objects.iter().filter(|(name, _)| names::parse_object(name).is_some()).count();
-    let first = Replay::open(disk, Seq(0)).and_then(|mut records| records.next().transpose());
-    let is_logged = match first {
-        Ok(first) => first.is_some(),
-        // It may be a new one all the same.
-        Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Full) => return Err(error),
-        Err(_) => true,
-    };
+    let is_logged = is_logged(disk)?;
     if count == 0 && !is_logged {
         return Ok(());
     }
@@ -68,6 +62,32 @@ pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
         names::MANIFEST_DIR,
         names::OBJECTS_DIR
     )))
+}
+
+/// Whether there is a record in the log, or something that may be one.
+fn is_logged(disk: &Arc<dyn Disk>) -> Result<bool> {
+    let first = Replay::open(disk, Seq(0)).and_then(|mut records| records.next().transpose());
+    match first {
+        Ok(first) => Ok(first.is_some()),
+        Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Full) => Err(error),
+        Err(_) => Ok(true),
+    }
+}
+
+/// The number of a log that lies apart from the manifest, if its records go with what that has become.
+///
+/// # Errors
+/// `Conflict` when somebody has written since whose log is another one: numbers of writes and of sensors may mean something else by now.
+pub(crate) fn check_log(disk: &Arc<dyn Disk>, state: &State) -> Result<u32> {
+    let (last, known) = (state.writers.last_log(), wal::known_id(&**disk)?);
+    if last.is_some() && known != last && is_logged(disk)? {
+        return Err(Error::conflict(
+            "this log has records, but the objects were written by others since, with a log of their own: the records may not go with what \
+             the objects are now. Nothing was changed; open the database with the log that was written last, or with an empty one in place of \
+             this, which keeps what was never flushed",
+        ));
+    }
+    wal::id(&**disk)
 }
 
 /// Makes tables of a state, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that tables of an
@@ -94,7 +114,9 @@ pub(crate) fn delete_strays(
     engine.ground.obsolete.add(&state.replaced);
     // Before what was replaced goes, which is none of them.
     let strays = strays(engine, state, found);
-    engine.delete_replaced()?;
+    if let Err(error) = engine.delete_replaced() {
+        tracing::warn!(%error, "objects that were replaced stay for now");
+    }
     let mark = engine.ground.manifest().mark();
     let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {
@@ -120,8 +142,11 @@ pub(crate) fn delete_strays(
         }
     }
     for (name, bytes) in strays {
-        tracing::info!(%name, bytes, "deleted an object that nothing names");
-        engine.ground.io.delete(&name)?;
+        match engine.ground.io.delete(&name) {
+            Ok(()) => tracing::info!(%name, bytes, "deleted an object that nothing names"),
+            // It does no harm where it is, and the next open tries again.
+            Err(error) => tracing::warn!(%name, %error, "an object that nothing names stays"),
+        }
     }
     if !knows_all {
         engine.ground.mark_reached(mark);

@@ -20,6 +20,7 @@ pub const DAMAGED_DIR: &str = "damaged";
 pub const TEMP_SUFFIX: &str = ".tmp";
 
 const WAL_SUFFIX: &str = ".log";
+const WAL_ID_SUFFIX: &str = ".id";
 const DELTA_SUFFIX: &str = ".delta";
 const CHECKPOINT_SUFFIX: &str = ".checkpoint";
 
@@ -40,6 +41,17 @@ pub fn wal_file(number: u64) -> String {
 /// The number in the name of a log file.
 pub fn parse_wal_file(name: &str) -> Option<u64> {
     parse_number(name, WAL_DIR, WAL_SUFFIX)
+}
+
+/// The empty file that gives a log a number, by which a manifest that lies elsewhere knows it.
+pub fn wal_id(id: u32) -> String {
+    format!("{WAL_DIR}/{id:08x}{WAL_ID_SUFFIX}")
+}
+
+/// The number of a log, from the name of such a file.
+pub fn parse_wal_id(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(WAL_DIR)?.strip_prefix('/')?.strip_suffix(WAL_ID_SUFFIX)?;
+    (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// The manifest object that leads from `version - 1` to `version`.
@@ -134,6 +146,7 @@ mod tests {
             assert_eq!(parse_reached(&reached(mark)), Some(mark));
             assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
             for writer in [0, 1, 0xabc, u32::MAX] {
+                assert_eq!(parse_wal_id(&wal_id(writer)), Some(writer));
                 let name = object(ObjectId(number), writer, "run");
                 assert_eq!(parse_object(&name), Some(ObjectId(number)), "{name}");
             }

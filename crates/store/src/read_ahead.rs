@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tidefall_types::{Result, caught};
+use tidefall_types::{Error, Result, caught};
 
 use super::{ObjectIo, ObjectWriter};
 
@@ -110,8 +110,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads from the store below, which may be anybody's.
+    fn read_exactly(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        let (start, wanted) = (range.start, range.end.saturating_sub(range.start));
+        let bytes = self.io.read_range(name, range)?;
+        match bytes.len() as u64 == wanted {
+            true => Ok(bytes),
+            false => Err(Error::corrupt(format!(
+                "{name}: the store gave {} bytes where {wanted} were asked for, from byte {start} on",
+                bytes.len()
+            ))),
+        }
+    }
+
     fn read_piece(&self, name: &str, range: Range<u64>) {
-        let read = caught(|| self.io.read_range(name, range.clone()));
+        let read = caught(|| self.read_exactly(name, range.clone()));
         self.lock().finish(name, &range, read);
         self.read.notify_all();
     }
@@ -246,7 +259,7 @@ impl ObjectIo for ReadAhead {
     fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
         match self.take(name, &range) {
             Some(bytes) => Ok(bytes),
-            None => self.shared.io.read_range(name, range),
+            None => self.shared.read_exactly(name, range),
         }
     }
 
@@ -304,7 +317,7 @@ impl ObjectIo for ReadAhead {
 mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
-    use tidefall_types::{Error, ErrorKind};
+    use tidefall_types::ErrorKind;
 
     use super::*;
 

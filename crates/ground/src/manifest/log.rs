@@ -51,6 +51,14 @@ pub struct Writer {
     pub number: u32,
     /// The first version that it made.
     pub from_version: u64,
+    /// The number of its log, if that lies apart from what is here; else 0.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub log: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_none(log: &u32) -> bool {
+    *log == 0
 }
 
 /// The first writer of a manifest, which tells databases apart, and the last ones, in order.
@@ -64,6 +72,11 @@ impl Writers {
         if self.0.len() > 1 + WRITERS_MAX {
             self.0.remove(1);
         }
+    }
+
+    /// The number of the log of the last one, if that lies apart.
+    pub fn last_log(&self) -> Option<u32> {
+        self.0.last().map(|writer| writer.log).filter(|log| *log != 0)
     }
 
     /// Who made a version, if that is known.
@@ -108,6 +121,8 @@ pub struct ManifestLog<S> {
     checkpoint: u64,
     failed: bool,
     writer: u32,
+    /// The number of its writer's log, if that lies apart; else 0.
+    log: u32,
     /// Of a reader: the checksum of the delta of this version, if that is there.
     read: Option<u32>,
 }
@@ -132,6 +147,7 @@ impl<S: LogState> ManifestLog<S> {
             checkpoint: loaded.checkpoint,
             failed: false,
             writer: draw(),
+            log: 0,
             read: None,
         })
     }
@@ -139,7 +155,7 @@ impl<S: LogState> ManifestLog<S> {
     /// The default state, at version 0: what is on `io` is not read before [`ManifestLog::refresh`].
     pub fn unread(io: Arc<dyn ObjectIo>) -> Self {
         let state = Arc::new(S::default());
-        Self { io, state, version: 0, checkpoint: 0, failed: false, writer: 0, read: None }
+        Self { io, state, version: 0, checkpoint: 0, failed: false, writer: 0, log: 0, read: None }
     }
 
     /// The state. Whoever holds it sees no later changes.
@@ -184,12 +200,14 @@ impl<S: LogState> ManifestLog<S> {
         self.put_edits(edits)
     }
 
-    /// Commits that this writer has begun, which ends all earlier ones: their next version is taken.
+    /// Commits that this writer has begun, whose log lies apart and has a number. That ends all earlier writers: their next version is
+    /// taken.
     ///
     /// # Errors
     /// As [`ManifestLog::commit`].
-    pub fn begin(&mut self) -> Result<()> {
+    pub fn begin(&mut self, log: u32) -> Result<()> {
         self.check_open()?;
+        self.log = log;
         self.put_edits(&[]).map(drop)
     }
 
@@ -199,7 +217,8 @@ impl<S: LogState> ManifestLog<S> {
         let edits = match self.state.writers().of(version) {
             Some(number) if number == self.writer => edits,
             _ => {
-                let writer = Writer { number: self.writer, from_version: version };
+                let (number, log) = (self.writer, self.log);
+                let writer = Writer { number, from_version: version, log };
                 begun.push(S::begun_by(writer));
                 begun.extend_from_slice(edits);
                 &begun
@@ -461,7 +480,7 @@ fn gone(version: u64) -> Error {
 }
 
 /// A number by chance, which is never that of nobody. The seeds of the standard library are alike in processes that were forked from one.
-fn draw() -> u32 {
+pub(crate) fn draw() -> u32 {
     (RandomState::new().hash_one((std::process::id(), Instant::now())) as u32).max(1)
 }
 

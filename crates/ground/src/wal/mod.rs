@@ -19,6 +19,7 @@
 //! written again.
 
 mod format;
+mod id;
 mod replay;
 mod salvage;
 mod scan;
@@ -31,6 +32,7 @@ use tidefall_store::{Disk, DiskFile, final_error};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
+pub use id::{id, known_id};
 pub use replay::LogTail;
 pub use replay::{Record, Replay};
 pub use salvage::{Found, Gap, NewLog, salvage};

@@ -82,6 +82,28 @@ fn what_is_announced_is_read_once_and_side_by_side() {
     assert!(reads.count == 40 && reads.most > 1, "{reads:?}");
 }
 
+/// A store that gives less than it was asked for is told from damage, whether it was read ahead or not.
+#[test]
+fn reads_that_are_cut_short_are_errors() {
+    let mut rng = SmallRng::seed_from_u64(3);
+    let objects = objects(&mut rng);
+    let store = store_of(&objects);
+    store.cut_reads_at(100);
+    let ahead = ReadAhead::new(Arc::clone(&store) as Arc<dyn ObjectIo>, 2, 10_000);
+    let name = &objects[0].0;
+    ahead.will_read(name, 100..200);
+    for range in [100..200, 100..150, 120..130] {
+        match ahead.read_range(name, range.clone()) {
+            Ok(bytes) => assert_eq!(bytes, objects[0].1[120..130], "{range:?}"),
+            Err(error) => assert!(error.message().contains("the store gave"), "{error}"),
+        }
+    }
+    ahead.will_read(name, 100..200);
+    let mut bytes = [0; 100];
+    ahead.read_into(name, 100, &mut bytes).unwrap();
+    assert_eq!(bytes, objects[0].1[100..200]);
+}
+
 #[test]
 fn a_read_ahead_that_fails_is_made_again_by_who_asks() {
     let mut rng = SmallRng::seed_from_u64(2);
