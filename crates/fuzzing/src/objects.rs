@@ -9,7 +9,7 @@ use tidefall_series::catalog::SensorDictionary;
 use tidefall_series::catalog::object::frame_of_object;
 use tidefall_series::read::{
     AggregateRequest, Bin, Comparison, LiveObject, ReadStats, ScanRequest, Sources, TableSnapshot,
-    ValueCondition,
+    ValueCondition, Version,
 };
 use tidefall_series::segment::{Segment, SegmentCaches, verify_segment};
 use tidefall_simulation::MemDisk;
@@ -94,8 +94,8 @@ fn snapshot(object: LiveObject, fields: &[(FieldId, FieldType)]) -> Option<Table
         let key = sensors.intern_key(0, &format!("s{sensor}")).ok()?;
         sensors.intern(&[key]).ok()?;
     }
-    let sources = Sources::of(&[Arc::new(object)], Arc::default());
-    Some(TableSnapshot::new(Arc::new(schema), sensors.view(), sources))
+    let sources = Sources::of(&[Arc::new(object)], &Version::new(schema));
+    Some(TableSnapshot::new(sensors.view(), sources))
 }
 
 fn read(snapshot: &TableSnapshot, time: TimeRange) -> Result<()> {

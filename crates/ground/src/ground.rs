@@ -182,26 +182,23 @@ impl Ground {
         Ok(())
     }
 
-    /// As [`Ground::commit`], and says whether the manifest may name now what was new.
-    pub fn name(&self, manifest: &mut ManifestLog<State>, edits: &[Edit]) -> (bool, Result<()>) {
-        if let Err(error) = manifest.check_open() {
-            return (false, Err(error));
-        }
-        let outcome = self.commit(manifest, edits);
-        let is_full = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-        (!is_full, outcome)
-    }
-
     /// Commits edits that name what was written. Objects stay when nobody knows whether they are named, and go when there was no
     /// room for the names, or when nobody has tried to name them because an earlier commit has failed.
     ///
     /// # Errors
     /// As [`Ground::commit`].
-    pub fn commit_written(&self, written: Written, edits: &[Edit]) -> Result<()> {
-        let (is_named, outcome) = self.name(&mut self.manifest(), edits);
-        if is_named {
-            written.hand_over();
+    pub fn commit_written(
+        &self,
+        manifest: &mut ManifestLog<State>,
+        written: Written,
+        edits: &[Edit],
+    ) -> Result<()> {
+        manifest.check_open()?;
+        let outcome = self.commit(manifest, edits);
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full) {
+            return outcome;
         }
+        written.hand_over();
         outcome
     }
 

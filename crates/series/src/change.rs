@@ -81,7 +81,7 @@ pub fn apply(table: &Table, seq: Seq, change: Change, watch: Option<&Watch>) -> 
             tombstone.seq = seq;
             let mut live = table.live();
             live.seal()?;
-            Arc::make_mut(&mut live.deletes).insert(tombstone);
+            table.change_version(&mut live, |version| version.add_delete(tombstone));
             live.settling.losses += 1;
             Ok(0)
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_types::ObjectId;
 
-use crate::read::{LiveObject, Objects};
+use crate::read::{LiveObject, Version};
 
 /// The objects of a table that are being written anew.
 #[derive(Debug, Default)]
@@ -28,21 +28,21 @@ impl Claims {
     pub(crate) fn claim(
         &self,
         objects: &[Arc<LiveObject>],
-        live: impl FnOnce() -> Objects,
+        live: impl FnOnce() -> Arc<Version>,
     ) -> Option<Claim<'_>> {
-        let objects: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
+        let ids: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
         let mut claimed = self.lock();
-        if objects.iter().any(|object| claimed.contains(object)) {
+        if ids.iter().any(|object| claimed.contains(object)) {
             self.was_refused.store(true, Ordering::Relaxed);
             return None;
         }
-        let live: BTreeSet<ObjectId> = live().iter().map(|object| object.entry.id).collect();
-        if !objects.iter().all(|object| live.contains(object)) {
+        let live = live();
+        if !objects.iter().all(|object| live.objects.have(object)) {
             return None;
         }
-        claimed.extend(&objects);
+        claimed.extend(&ids);
         drop(claimed);
-        Some(Claim { claims: self, objects })
+        Some(Claim { claims: self, objects: ids })
     }
 
     /// Whether an object is being written anew.

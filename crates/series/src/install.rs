@@ -11,7 +11,7 @@ use tidefall_types::Result;
 
 use crate::catalog::SensorDictionary;
 use crate::context::Context;
-use crate::read::LiveObject;
+use crate::read::{LiveObject, Objects};
 use crate::table::{Live, Table};
 
 /// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
@@ -37,40 +37,69 @@ pub(crate) fn install(
     if !edits.iter().all(|edit| matches!(edit, Edit::RemoveObject(..))) {
         table.add_what_the_log_holds(ground, &mut edits, &written)?;
     }
-    ground.commit_written(written, &edits)?;
-    table.note_sensors(&edits);
-    show(context, table, &ground.manifest(), change);
-    Ok(())
+    commit(context, table, &mut ground.manifest(), written, &edits, change)
 }
 
-/// Shows readers which objects of a table the manifest names now, in one step, together with `change`. Whoever calls holds
-/// [`Ground::install_alone`].
+/// As [`install`] for who holds [`Ground::install_alone`] and the manifest.
+///
+/// # Errors
+/// As there.
+pub fn commit(
+    context: &Context,
+    table: &Table,
+    manifest: &mut ManifestLog<State>,
+    written: Written,
+    edits: &[Edit],
+    change: impl FnOnce(&mut Live),
+) -> Result<()> {
+    context.ground.commit_written(manifest, written, edits)?;
+    show(context, table, manifest, change)
+}
+
+/// Shows readers what the manifest says of a table now, in one step, together with `change`. Whoever calls has held the manifest since
+/// the commit, or somebody else might have shown it without the change.
+///
+/// # Errors
+/// `Corrupt` when a delete is damaged, which none is that the table has brought there.
 pub fn show(
     context: &Context,
     table: &Table,
     manifest: &ManifestLog<State>,
     change: impl FnOnce(&mut Live),
-) {
-    let before = table.live().objects.clone();
-    let stored = manifest.state().tables.get(&table.id);
-    // One that was dropped has none.
-    let following =
-        stored.map(|stored| before.following(&stored.objects, |it| context.live_object(it)));
+) -> Result<()> {
+    let state = manifest.state();
+    let Some(stored) = state.tables.get(&table.id) else {
+        // It was dropped.
+        change(&mut table.live());
+        return Ok(());
+    };
+    table.note_stored(state);
+    let open = |entry: &_| context.live_object(entry);
+    let before = table.version();
+    let mut next = before.following(stored, state.wal_from, open)?;
     let mut live = table.live();
-    change(&mut live);
-    let mut replaced = Vec::new();
-    if let Some((objects, gone)) = following {
-        (live.objects, replaced) = (objects, gone);
+    let now = table.version();
+    if !Arc::ptr_eq(&now, &before) {
+        // A delete has come. Nothing else comes while the manifest is held.
+        next = now.following(stored, state.wal_from, open)?;
     }
+    change(&mut live);
+    let (version, replaced) = next;
+    table.change_version(&mut live, |shown| *shown = version);
     live.count_bytes();
     drop(live);
     watch(&context.ground, &replaced);
     context.ground.memory.rows_left();
+    Ok(())
 }
 
 /// Lets go of all that a table has, which is no part of the database any more.
 pub fn forget(ground: &Ground, table: &Table) {
-    let objects = table.live().drop_all();
+    let mut live = table.live();
+    live.drop_all();
+    let mut objects = Objects::default();
+    table.change_version(&mut live, |version| std::mem::swap(&mut version.objects, &mut objects));
+    drop(live);
     watch(ground, &objects);
     ground.memory.rows_left();
 }
@@ -95,7 +124,7 @@ impl Table {
         if self.damage.is_some() {
             return Ok(());
         }
-        let deletes = Arc::clone(&self.live().deletes);
+        let deletes = Arc::clone(&self.version().deletes);
         let stored: Vec<SensorObject> = match ground.manifest().state().tables.get(&self.id) {
             Some(state) => {
                 for delete in deletes.iter().filter(|delete| !state.has_delete(delete.seq)) {
@@ -144,14 +173,13 @@ impl Table {
         Ok(())
     }
 
-    /// Takes note of sensors that are in objects now.
-    pub fn note_sensors(&self, edits: &[Edit]) {
-        for edit in edits {
-            if let Edit::AddSensors(table, part) | Edit::ReplaceSensors(table, part) = edit
-                && *table == self.id
-            {
-                self.known.keep(part.first + part.count);
-            }
+    /// Takes note of what is stored of sensors: those that are in objects, and the tags that they may have.
+    pub fn note_stored(&self, state: &State) {
+        let Some(stored) = state.tables.get(&self.id) else { return };
+        self.known.keep(stored.sensor_count());
+        let tags = stored.schema.tags.len();
+        if self.schema().tags.len() < tags {
+            self.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(tags);
         }
     }
 

@@ -1,13 +1,13 @@
 //! A table of what the manifest names, without what is only in the log.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use tidefall_ground::manifest::TableState;
-use tidefall_types::Result;
+use tidefall_types::{Result, Seq};
 
 use crate::catalog::object::read_sensors;
 use crate::context::Context;
-use crate::read::{LiveTombstone, Objects};
+use crate::read::Objects;
 use crate::table::Table;
 
 /// Opens a table. Objects that an earlier one has open are shared with it.
@@ -25,16 +25,13 @@ pub fn open(context: &Context, stored: &TableState, earlier: &Objects) -> Result
         }
         sensors.add_tags(stored.schema.tags.len());
     }
-    {
-        let mut live = table.live();
-        (live.objects, _) = earlier.following(&stored.objects, |entry| context.live_object(entry));
-        let mut newest = table.newest();
-        for object in live.objects.iter() {
-            newest.take_all_within(&object.entry.time);
-        }
-        live.deletes = Arc::new(
-            stored.tombstones.iter().map(LiveTombstone::of_stored).collect::<Result<_>>()?,
-        );
+    let earlier = table.version().with_objects(earlier.iter().cloned());
+    // What the log has comes with its records.
+    let (version, _) =
+        earlier.following(stored, Seq::default(), |entry| context.live_object(entry))?;
+    for object in version.objects.iter() {
+        table.newest().take_all_within(&object.entry.time);
     }
+    table.change_version(&mut table.live(), |shown| *shown = version);
     Ok(table)
 }

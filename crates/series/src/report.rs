@@ -45,8 +45,9 @@ pub struct TableReport {
 pub fn report(table: &Table) -> TableReport {
     let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
     let live = table.live();
+    let version = table.version();
     let report = |model: Model| {
-        let objects = live.objects_of(model);
+        let objects = version.objects.of(model);
         let entries = || objects.iter().map(|object| &object.entry);
         ModelReport {
             model,
@@ -57,12 +58,12 @@ pub fn report(table: &Table) -> TableReport {
         }
     };
     TableReport {
-        name: table.schema().name.clone(),
+        name: version.schema.name.clone(),
         sensors,
-        fields: table.schema().fields.len(),
+        fields: version.schema.fields.len(),
         rows_in_memory: live.all_runs().map(|run| run.rows() as u64).sum(),
         bytes_in_memory: live.kv_bytes() as u64,
-        deletes: live.deletes.len(),
+        deletes: version.deletes.len(),
         models: [Model::Kv, Model::Short, Model::Long].map(report).to_vec(),
     }
 }

@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_ground::gate::Gate;
 use tidefall_ground::held::{Held, RowBytes};
-use tidefall_ground::manifest::Model;
 use tidefall_types::{Error, Result, Seq, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;
 use crate::claims::{Claim, Claims};
 use crate::failed::Failed;
 use crate::kv::{Newest, Run, Settling, is_sparse};
-use crate::read::{Deletes, LiveObject, Objects, Sources};
+use crate::read::{LiveObject, Sources, Version};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes.
@@ -33,8 +32,6 @@ const APART_MAX: usize = 64;
 pub struct Table {
     /// Its number, which no other table has or had.
     pub id: TableId,
-    /// What it has at present.
-    pub schema: RwLock<Arc<TableSchema>>,
     /// What writers pass.
     pub gate: Arc<Gate>,
     /// Held by whoever gives fields other types, who waits for all else while he does.
@@ -44,6 +41,8 @@ pub struct Table {
     /// How many of them storage knows.
     pub known: KnownSensors,
     live: Mutex<Live>,
+    /// What is stored of it. It changes only while `live` is locked, too: whoever locks that finds both as of one moment.
+    version: RwLock<Arc<Version>>,
     newest: Mutex<Newest>,
     /// What the cascade could not read.
     pub failed: Failed,
@@ -83,7 +82,7 @@ impl KnownSensors {
     }
 }
 
-/// What readers see. Writes, deletes and the cascade change it, each in one step.
+/// Rows in memory. Writes, deletes and the cascade change them together with the table's [`Version`], each in one step.
 #[derive(Debug, Default)]
 pub struct Live {
     /// Runs in the order of their writes.
@@ -92,9 +91,6 @@ pub struct Live {
     tail: Vec<Arc<Run>>,
     tail_rows: usize,
     tail_bytes: usize,
-    /// Segments.
-    pub objects: Objects,
-    pub(crate) deletes: Arc<Deletes>,
     /// Whether it is no table any more.
     pub is_dropped: bool,
     /// What is to be known of late rows.
@@ -113,12 +109,12 @@ impl Table {
         sensors.add_tags(schema.tags.len());
         Self {
             id: schema.id,
-            schema: RwLock::new(Arc::new(schema)),
             gate: Arc::default(),
             retyping: Mutex::default(),
             sensors: RwLock::new(sensors),
             known: KnownSensors::default(),
             live: Mutex::new(Live::default()),
+            version: RwLock::new(Arc::new(Version::new(schema))),
             newest: Mutex::default(),
             failed: Failed::default(),
             claims: Claims::default(),
@@ -138,12 +134,24 @@ impl Table {
 
     /// What it has at present.
     pub fn schema(&self) -> Arc<TableSchema> {
-        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.version.read().unwrap_or_else(PoisonError::into_inner).schema)
+    }
+
+    /// What is stored of it at present.
+    pub fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.version.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes what is stored of it, under the lock of what readers see. The versions that somebody holds stay as they are.
+    pub(crate) fn change_version(&self, _live: &mut Live, change: impl FnOnce(&mut Version)) {
+        let mut version = self.version.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut version));
     }
 
     /// The schema of a table that is not needed any more.
     pub fn into_schema(self) -> TableSchema {
-        Arc::unwrap_or_clone(self.schema.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let version = self.version.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Arc::unwrap_or_clone(Arc::unwrap_or_clone(version).schema)
     }
 
     /// Locks what readers see, for a moment.
@@ -159,22 +167,20 @@ impl Table {
 
     /// Claims objects, all or none: none if somebody has one of them, or if it is not live any more.
     pub fn claim(&self, objects: &[Arc<LiveObject>]) -> Option<Claim<'_>> {
-        self.claims.claim(objects, || self.live().objects.clone())
+        self.claims.claim(objects, || self.version())
     }
 
     /// Everything that readers may see now.
     pub fn sources(&self) -> Result<Sources> {
         let mut live = self.live();
         live.lay_tail_together()?;
-        Ok(live.sources())
+        Ok(self.sources_of(&live))
     }
 
-    /// Everything that readers may see now, and the schema that it has. Columns that come later are not in the rows.
-    pub fn sources_and_schema(&self) -> Result<(Sources, Arc<TableSchema>)> {
-        let mut live = self.live();
-        live.lay_tail_together()?;
-        // Fields get other types together with the rows.
-        Ok((live.sources(), self.schema()))
+    /// Everything that readers may see now, of which `live` is locked.
+    pub(crate) fn sources_of(&self, live: &Live) -> Sources {
+        let (runs, settling) = (live.all_runs().cloned().collect(), live.settling_if_seen());
+        Sources { runs, version: self.version(), settling }
     }
 
     /// What readers may see now at the sensors and the times of some rows.
@@ -185,7 +191,7 @@ impl Table {
         }
         let place = (&rows.sensors, &rows.range);
         let settling = live.settling_if_seen();
-        let near = Sources::near(live.all_runs(), &live.objects, &live.deletes, place);
+        let near = Sources::near(live.all_runs(), &self.version(), place);
         Ok(Sources { settling, ..near })
     }
 }
@@ -250,16 +256,6 @@ impl Live {
         Ok(())
     }
 
-    /// Everything that there is.
-    pub(crate) fn sources(&self) -> Sources {
-        Sources {
-            runs: self.all_runs().cloned().collect(),
-            objects: self.objects.clone(),
-            deletes: Arc::clone(&self.deletes),
-            settling: self.settling_if_seen(),
-        }
-    }
-
     /// What is to be known of late rows, where all that was written and has not gone is to be seen.
     fn settling_if_seen(&self) -> Option<Settling> {
         (self.loads == 0).then(|| self.settling.clone())
@@ -309,19 +305,13 @@ impl Live {
         }
     }
 
-    /// Lets go of all that it has, and takes nothing more. Returns the objects.
-    pub(crate) fn drop_all(&mut self) -> Objects {
+    /// Lets go of all rows, and takes no more.
+    pub(crate) fn drop_all(&mut self) {
         self.is_dropped = true;
         self.runs.clear();
         self.tail.clear();
         (self.tail_rows, self.tail_bytes) = (0, 0);
         self.held.set(0);
-        std::mem::take(&mut self.objects)
-    }
-
-    /// The objects of a model.
-    pub(crate) fn objects_of(&self, model: Model) -> Vec<Arc<LiveObject>> {
-        self.objects.iter().filter(|object| object.entry.model == model).cloned().collect()
     }
 }
 
@@ -355,7 +345,7 @@ mod tests {
         let other = Run::new((Seq(1), Seq(1)), vec![0; 30].into(), time, vec![Some(texts)]);
         live.push(other).unwrap();
         live.seal().unwrap();
-        assert_eq!(live.sources().runs.iter().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
+        assert_eq!(live.all_runs().map(|run| run.rows()).collect::<Vec<_>>(), [30, 30]);
     }
 
     #[test]

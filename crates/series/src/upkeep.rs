@@ -1,17 +1,16 @@
 //! What is done for a table by itself, besides what each write does.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidefall_ground::Ground;
 use tidefall_ground::manifest::{Edit, Model};
 use tidefall_ground::options::CascadeReport;
-use tidefall_types::{Day, Month, Result, Seq};
+use tidefall_types::{Day, Month, Result};
 
 use crate::cascade::{
     self, Boundaries, Effort, Outcome, Take, Target, kv_to_short, look_again, retain, short_to_long,
 };
 use crate::context::Context;
+use crate::install::commit;
 use crate::read::LiveTombstone;
 use crate::table::Table;
 
@@ -73,39 +72,39 @@ pub fn cascade(
 /// Forgets deletes that hide nothing any more.
 ///
 /// # Errors
-/// Those of [`Ground::commit`].
-pub fn retire_deletes(ground: &Ground, table: &Table) -> Result<()> {
+/// Those of the commit.
+pub fn retire_deletes(context: &Context, table: &Table) -> Result<()> {
+    let ground = &context.ground;
     // A load that has its number, but is not to be seen yet, may be older than a delete that hides nothing else.
     let _flushing = ground.turns.flush();
     let _alone = ground.install_alone();
     // A delete in the log must not be forgotten before the log is cut behind it.
     let from = ground.manifest().state().wal_from;
-    let spent: BTreeSet<Seq> = {
-        let live = table.live();
-        let is_spent = |delete: &&LiveTombstone| {
-            delete.seq < from
-                && live.all_runs().all(|run| run.last_seq > delete.seq)
-                && !live.objects.iter().any(|object| delete.may_hide_in(&object.entry))
-        };
-        live.deletes.iter().filter(is_spent).map(|delete| delete.seq).collect()
+    let version = table.version();
+    // None that is earlier comes while nobody flushes.
+    let in_memory = table.live().all_runs().map(|run| run.last_seq).min();
+    let is_spent = |delete: &&LiveTombstone| {
+        let mut objects = version.objects.within(&delete.time);
+        delete.seq < from
+            && in_memory.is_none_or(|seq| seq > delete.seq)
+            && !objects.any(|object| delete.may_hide_in(&object.entry))
     };
-    if spent.is_empty() {
+    let spent = version.deletes.iter().filter(is_spent);
+    let edits: Vec<Edit> =
+        spent.map(|delete| Edit::RemoveTombstone(table.id, delete.seq)).collect();
+    if edits.is_empty() {
         return Ok(());
     }
-    let edits: Vec<Edit> = spent.iter().map(|seq| Edit::RemoveTombstone(table.id, *seq)).collect();
-    ground.commit(&mut ground.manifest(), &edits)?;
-    let mut live = table.live();
-    Arc::make_mut(&mut live.deletes).retain(|delete| !spent.contains(&delete.seq));
-    Ok(())
+    commit(context, table, &mut ground.manifest(), ground.written(), &edits, |_| {})
 }
 
 /// For how long a table has had an object that could have fallen to the next model; nothing where none could.
 pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
-    let options = table.schema().options.clone();
-    let boundaries = Boundaries::new(&options, Target::ByAge, now_ns);
+    let version = table.version();
+    let options = &version.schema.options;
+    let boundaries = Boundaries::new(options, Target::ByAge, now_ns);
     let long = boundaries.range(Model::Long);
-    let live = table.live();
-    let due_since = live.objects.iter().filter_map(|object| {
+    let due_since = version.objects.iter().filter_map(|object| {
         let time = &object.entry.time;
         // Whole days and whole months fall.
         let of_age_ns = match object.entry.model {

@@ -17,8 +17,8 @@ pub fn verify(ground: &Ground, table: &Table, report: &mut VerifyReport) {
         report.damages.push(damage.clone());
         return;
     }
-    let objects = table.live().objects.clone();
-    for object in objects.iter() {
+    let version = table.version();
+    for object in version.objects.iter() {
         report.objects += 1;
         verify_segment(table.id, &object.entry, &object.segment, report);
     }

@@ -223,8 +223,9 @@ impl Engine {
         }
         let (mut edits, written) = (Vec::new(), self.ground.written());
         table.add_what_the_log_holds(&self.ground, &mut edits, &written)?;
-        self.ground.commit_written(written, &edits)?;
-        table.note_sensors(&edits);
+        let mut manifest = self.ground.manifest();
+        self.ground.commit_written(&mut manifest, written, &edits)?;
+        table.note_stored(manifest.state());
         Ok(())
     }
 
@@ -249,8 +250,11 @@ impl Engine {
             table.add_what_the_log_holds(ground, &mut edits, &written)?;
         }
         edits.push(Edit::WalFrom(from));
-        ground.commit_written(written, &edits)?;
-        tables.iter().for_each(|table| table.note_stored(&edits));
+        {
+            let mut manifest = ground.manifest();
+            ground.commit_written(&mut manifest, written, &edits)?;
+            tables.iter().for_each(|table| table.note_stored(manifest.state()));
+        }
         let mut wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wal) = wal.as_mut() {
             wal.cut(from).inspect_err(|error| self.commits.fail(error))?;

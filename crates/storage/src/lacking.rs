@@ -9,6 +9,7 @@ use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_series::Table;
 use tidefall_series::ingest::sensors_of_rows;
+use tidefall_series::install::show;
 use tidefall_types::{
     Error, ErrorKind, FieldType, Result, RowError, TableId, TableSchema, WriteBatch,
 };
@@ -273,9 +274,7 @@ impl<'a> Making<'a> {
                 self.engine.show_table(AnyTable::new(schema));
                 continue;
             };
-            let tags = schema.tags.len();
-            table.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(tags);
-            *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
+            show(&self.engine.kinds.series, &table, &self.manifest, |_| {})?;
         }
         Ok(())
     }

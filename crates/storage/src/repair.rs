@@ -370,8 +370,8 @@ impl Look {
                 self.report.left.push(Error::corrupt(format!("{damage}; {advice}")));
                 continue;
             }
-            let objects = table.live().objects.clone();
-            for object in objects.iter() {
+            let version = table.version();
+            for object in version.objects.iter() {
                 let opened = object.segment.check_size().and_then(|()| {
                     object.segment.table()?;
                     object.segment.index_block_count().map(drop)

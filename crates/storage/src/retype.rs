@@ -19,7 +19,7 @@ use tidefall_series::Table;
 use tidefall_series::cascade::{Boundaries, Take, Target, flush, retype};
 use tidefall_series::claims::Claim;
 use tidefall_series::ingest::{all_fit, recast, unknown_column};
-use tidefall_series::install::show;
+use tidefall_series::install::commit;
 use tidefall_series::read::LiveObject;
 use tidefall_types::{
     ColumnKind, Error, FieldId, FieldType, ObjectId, Result, Seq, SeriesBatch, TableSchema,
@@ -154,7 +154,7 @@ impl<'a> Retyping<'a> {
 
     /// The objects that have one of the fields, and are not written anew as yet.
     fn objects(&self) -> Result<Vec<Arc<LiveObject>>> {
-        let all = self.table.live().objects.clone();
+        let all = self.table.version().objects.clone();
         let mut objects = Vec::with_capacity(all.len());
         for object in all.iter().filter(|object| !self.done.contains(&object.entry.id)) {
             let fields = object.segment.fields()?;
@@ -272,18 +272,11 @@ impl<'a> Retyping<'a> {
         // Held until all is shown: whoever adds columns begins with the schema that is shown.
         let mut manifest = engine.ground.manifest();
         let schema = changed(&table.schema(), &changes);
-        edits.push(Edit::PutTable(schema.clone()));
+        edits.push(Edit::PutTable(schema));
         if let Some(upto) = engine.commits.applied().0.checked_sub(1).map(Seq) {
             edits.push(Edit::Flushed(table.id, Flushed::all(upto)));
         }
-        let (is_named, outcome) = engine.ground.name(&mut manifest, &edits);
-        if is_named {
-            written.hand_over();
-        }
-        outcome?;
-        show(&engine.kinds.series, table, &manifest, |_| {
-            *table.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
-        });
+        commit(&engine.kinds.series, table, &mut manifest, written, &edits, |_| {})?;
         drop(claims);
         Ok(())
     }
@@ -378,7 +371,7 @@ fn holds_nothing(table: &Table, place: usize) -> Result<bool> {
     if runs.any(|run| run.fields.get(place).is_some_and(|f| f.as_ref().is_some_and(has_values))) {
         return Ok(false);
     }
-    for object in sources.objects.iter() {
+    for object in sources.version.objects.iter() {
         let fields = object.segment.fields()?;
         let Some(column) = fields.iter().position(|(id, _)| id.index() == place) else { continue };
         for position in 0..object.segment.index_block_count()? {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tidefall_ground::Ground;
-use tidefall_ground::manifest::{Edit, TableState};
+use tidefall_ground::manifest::{Edit, State, TableState};
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, VerifyReport};
 use tidefall_ground::wal::Wal;
@@ -61,7 +61,7 @@ impl Table {
     /// `Io` and `Full` from the disk.
     pub(crate) fn open(kinds: &Kinds, stored: &TableState, earlier: Option<&Self>) -> Result<Self> {
         let earlier = match earlier {
-            Some(Self::Series(table)) => table.live().objects.clone(),
+            Some(Self::Series(table)) => table.version().objects.clone(),
             None => Objects::default(),
         };
         let table = match open(&kinds.series, stored, &earlier) {
@@ -108,8 +108,9 @@ impl Table {
     pub(crate) fn shown(&self) -> Vec<Shown> {
         match self {
             Self::Series(table) => {
-                let objects = table.live().objects.clone();
-                objects
+                let version = table.version();
+                version
+                    .objects
                     .iter()
                     .map(|object| {
                         (object.entry.id, object.segment.name().to_owned(), object.reader())
@@ -164,10 +165,10 @@ impl Table {
         }
     }
 
-    /// Takes note that such edits are in the manifest.
-    pub(crate) fn note_stored(&self, edits: &[Edit]) {
+    /// Takes note of what the manifest has come to say of it.
+    pub(crate) fn note_stored(&self, state: &State) {
         match self {
-            Self::Series(table) => table.note_sensors(edits),
+            Self::Series(table) => table.note_stored(state),
         }
     }
 
@@ -263,9 +264,9 @@ impl Table {
     ///
     /// # Errors
     /// Those of the commit.
-    pub(crate) fn retire_deletes(&self, ground: &Ground) -> Result<()> {
+    pub(crate) fn retire_deletes(&self, kinds: &Kinds) -> Result<()> {
         match self {
-            Self::Series(table) => upkeep::retire_deletes(ground, table),
+            Self::Series(table) => upkeep::retire_deletes(&kinds.series, table),
         }
     }
 

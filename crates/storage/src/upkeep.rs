@@ -93,7 +93,7 @@ pub(crate) fn for_all(
 pub(crate) fn forget(engine: &Engine) -> Result<()> {
     let released = release_log(engine);
     let cut = engine.cut_log();
-    let retired = engine.tables().into_iter().map(|table| table.retire_deletes(&engine.ground));
+    let retired = engine.tables().into_iter().map(|table| table.retire_deletes(&engine.kinds));
     retired.fold(released.and(cut), Result::and)
 }
 

@@ -94,8 +94,8 @@ pub fn backlog(context: &Context, table: &Arc<Table>) -> usize {
 /// Objects among which neighbours may become one: stretches of run files, and of the parts of each day, in the order of their writes.
 fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc<LiveObject>>>)> {
     let (mut runs, short) = {
-        let live = table.live();
-        (live.objects_of(Model::Kv), live.objects_of(Model::Short))
+        let version = table.version();
+        (version.objects.of(Model::Kv), version.objects.of(Model::Short))
     };
     // Others have them, or cannot read them, or they fall soon.
     let is_free = |object: &Arc<LiveObject>| {
@@ -115,7 +115,7 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
 
 /// How many run files have come of age that somebody may move.
 fn aged(table: &Table, boundaries: &Boundaries) -> usize {
-    let runs = table.live().objects_of(Model::Kv);
+    let runs = table.version().objects.of(Model::Kv);
     let is_due = |object: &&Arc<LiveObject>| {
         is_of_age(object, boundaries) && !table.claims.has(object) && !table.failed.has(object)
     };

@@ -74,7 +74,7 @@ pub(super) fn write_group(
     if !is_wanted(group) {
         return Ok(());
     }
-    let failed = table.failed.among(&table.live().objects);
+    let failed = table.failed.among(&table.version().objects);
     let mut readable = Vec::with_capacity(group.len());
     for object in group {
         match table.failed.error(object) {

@@ -13,7 +13,7 @@ use super::series::{days_of, extent, write_series};
 use crate::context::Context;
 use crate::install::install;
 use crate::kv::{Run, SortedRuns, Together, dense_runs, sort_runs};
-use crate::read::Deletes;
+use crate::read::{Deletes, Version};
 use crate::rows::SeriesSet;
 use crate::table::Table;
 
@@ -48,7 +48,7 @@ pub fn flush(
     let (mut sources, settling) = {
         let mut live = table.live();
         live.seal()?;
-        (live.sources(), live.settling.clone())
+        (table.sources_of(&live), live.settling.clone())
     };
     if let Take::WrittenBefore(seq) = take {
         sources.runs.retain(|run| run.last_seq < seq);
@@ -111,9 +111,8 @@ fn flush_batch(
 ) -> Result<CascadeReport> {
     // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
     // do not have.
-    let schema = table.schema();
+    let Version { schema, deletes, .. } = table.version().with_objects([]);
     let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
-    let deletes = Arc::clone(&table.live().deletes);
     let mut taken = Vec::with_capacity(batch.len());
     let mut kept = Vec::new();
     for run in batch {

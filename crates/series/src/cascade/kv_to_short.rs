@@ -38,7 +38,7 @@ pub fn kv_to_short(
     outcome: &mut Outcome,
 ) -> Result<()> {
     move_aged(context, table, boundaries, outcome)?;
-    let short = table.live().objects_of(Model::Short);
+    let short = table.version().objects.of(Model::Short);
     for day in by_day(short) {
         outcome.check(context.ground.steps.check())?;
         let time =
@@ -58,14 +58,14 @@ pub(super) fn move_aged(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
-    let mut others = table.live().objects.to_vec();
+    let mut others = table.version().objects.to_vec();
     let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
     if runs.is_empty() {
         return Ok(());
     }
     let inputs = with_writes_between(runs, others);
     write_group(table, &inputs, outcome, &is_due, &|part| {
-        rewrite(context, table, part, &spans(part, boundaries)?)
+        rewrite(context, table, part, &spans(table, part, boundaries)?)
     })
 }
 
@@ -87,22 +87,27 @@ pub(super) fn whole_days(time: &TimeRange) -> TimeRange {
 }
 
 /// The objects to write of some others.
-fn spans(inputs: &[Arc<LiveObject>], boundaries: &Boundaries) -> Result<Vec<(Model, TimeRange)>> {
+fn spans(
+    table: &Table,
+    inputs: &[Arc<LiveObject>],
+    boundaries: &Boundaries,
+) -> Result<Vec<(Model, TimeRange)>> {
     let times = inputs.iter().map(|object| object.entry.time);
     let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Ok(Vec::new()) };
-    let mut spans = boundaries.spans(&time, |short| days_of(inputs, short))?;
+    let mut spans = boundaries.spans(&time, |short| days_of(table, inputs, short))?;
     spans.retain(|(_, span)| inputs.iter().any(|object| object.entry.time.overlaps(span)));
     Ok(spans)
 }
 
 /// The days within a stretch of time that have rows in some objects, whatever deletes hide. There are no more of them than
 /// rows, or about as many: of a chunk with fewer rows than days the times are read.
-fn days_of(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
+fn days_of(table: &Table, inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<Vec<Day>> {
     let mut days = BTreeSet::new();
     let (stats, no_fields) = (Arc::new(ReadStats::default()), Arc::from(Vec::new()));
     let mut fetched = Fetched::default();
+    let sources = Sources::of(inputs, &table.version().undeleted());
     for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
-        let alone = Sources::of(std::slice::from_ref(object), Arc::default());
+        let alone = Sources::of(std::slice::from_ref(object), &sources.version);
         for position in 0..object.segment.index_block_count()? {
             let index = object.segment.index_block_at(position)?;
             for (place, &sensor) in index.sensors().iter().enumerate() {

@@ -85,7 +85,7 @@ pub fn load(
     let bytes = entries.iter().map(|entry| entry.bytes).sum();
     let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
     let mut before = None;
-    install(context, table, written, edits, |live| before = Some(live.sources()))?;
+    install(context, table, written, edits, |live| before = Some(table.sources_of(live)))?;
     context.ground.worked.flushed(0, bytes);
     Ok(Loaded::Shown(before))
 }

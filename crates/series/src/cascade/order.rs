@@ -17,8 +17,10 @@ use crate::table::Table;
 /// Whether something else that overlaps `inputs` in time was written between them. What is in
 /// memory leaves it by itself some time, and does not hold them up any more then.
 pub(super) fn has_writes_between(inputs: &[Arc<LiveObject>], table: &Table) -> bool {
+    let times = inputs.iter().map(|input| input.entry.time);
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return false };
     let live = table.live();
-    live.objects.iter().any(|other| is_between(other, inputs))
+    table.version().objects.within(&time).any(|other| is_between(other, inputs))
         || live.all_runs().any(|run| is_run_between(run, inputs))
 }
 

@@ -22,7 +22,7 @@ pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut outcome = Outcome::default();
     outcome.note(drop_old(context, table))?;
     let Some(limit_ns) = limit_ns(context, table) else { return outcome.end() };
-    let objects = table.live().objects.clone();
+    let objects = table.version().objects.clone();
     let straddling = to_cut(&objects, limit_ns);
     let is_any_cut = !straddling.is_empty();
     for object in straddling {
@@ -51,7 +51,7 @@ pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
 pub fn drop_old(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
     let Some(limit_ns) = limit_ns(context, table) else { return Ok(report) };
-    let objects = table.live().objects.clone();
+    let objects = table.version().objects.clone();
     let old = to_drop(&objects, limit_ns, |object| table.claims.has(object));
     // What another step takes meanwhile goes the next time.
     let claim = (!old.is_empty()).then(|| table.claim(&old)).flatten();

@@ -54,7 +54,7 @@ pub fn retype(
         }
         let inputs = std::slice::from_ref(object);
         let ObjectEntry { model, time, last_seq, .. } = object.entry;
-        let sources = Sources::of(inputs, Arc::default());
+        let sources = Sources::of(inputs, &table.version().undeleted());
         let sensors = sensors_of(inputs)?;
         let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;

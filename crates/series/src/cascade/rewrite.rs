@@ -221,11 +221,10 @@ pub(super) fn rewrite_and(
     spans: &[(Model, TimeRange)],
     change: impl FnOnce(&mut Live),
 ) -> Result<CascadeReport> {
-    let schema = table.schema();
+    let sources = Sources::of(inputs, &table.version());
+    let schema = &sources.version.schema;
     let fields: Arc<[(FieldId, FieldType)]> = schema.typed_fields().into();
-    let deletes = Arc::clone(&table.live().deletes);
-    let last_delete = deletes.last_seq();
-    let sources = Sources::of(inputs, deletes);
+    let last_delete = sources.version.deletes.last_seq();
     let sensors = sensors_of(inputs)?;
     let seq = last_seq(inputs);
     let stats = Arc::new(ReadStats::default());

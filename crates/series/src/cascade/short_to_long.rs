@@ -29,8 +29,9 @@ pub(crate) fn short_to_long(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let long_range = boundaries.range(Model::Long);
-    let mut objects = table.live().objects_of(Model::Long);
-    let short = table.live().objects_of(Model::Short);
+    let version = table.version();
+    let (mut objects, short) = (version.objects.of(Model::Long), version.objects.of(Model::Short));
+    drop(version);
     objects.extend(short.into_iter().filter(|object| long_range.covers(&object.entry.time)));
     for group in groups(objects) {
         outcome.check(context.ground.steps.check())?;
@@ -55,7 +56,7 @@ fn deletes_in(group: &[Arc<LiveObject>], table: &Table) -> usize {
     let Some(time) = group.iter().map(|object| object.entry.time).reduce(|a, b| a.union(&b)) else {
         return 0;
     };
-    let deletes = Arc::clone(&table.live().deletes);
+    let deletes = Arc::clone(&table.version().deletes);
     let hides = |delete: &&LiveTombstone| group.iter().any(|o| delete.may_hide_in(&o.entry));
     deletes.within(time).filter(hides).count()
 }

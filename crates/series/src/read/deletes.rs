@@ -1,10 +1,11 @@
 //! The deletes of a table, found by the times that they hide.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tidefall_ground::manifest::{ObjectEntry, Tombstone};
+use tidefall_ground::manifest::{ObjectEntry, TableState, Tombstone};
 use tidefall_types::{Error, Result, Seq, TimeRange};
 
 /// A delete as readers apply it.
@@ -114,9 +115,22 @@ impl Deletes {
         self.note_last_times(place);
     }
 
-    pub(crate) fn retain(&mut self, is_kept: impl FnMut(&LiveTombstone) -> bool) {
-        self.all.retain(is_kept);
-        self.note_last_times(0);
+    /// Those that the manifest has of a table, and those of these that only the log has, which begins at `wal_from`: a delete is forgotten
+    /// when neither has it.
+    pub(super) fn following(
+        self: &Arc<Self>,
+        stored: &TableState,
+        wal_from: Seq,
+    ) -> Result<Arc<Self>> {
+        let stays =
+            |delete: &&LiveTombstone| delete.seq >= wal_from || stored.has_delete(delete.seq);
+        let here: HashSet<Seq> = self.iter().map(|delete| delete.seq).collect();
+        let came = stored.tombstones.iter().filter(|stored| !here.contains(&stored.seq));
+        let came: Vec<LiveTombstone> = came.map(LiveTombstone::of_stored).collect::<Result<_>>()?;
+        if came.is_empty() && self.iter().all(|delete| stays(&delete)) {
+            return Ok(Arc::clone(self));
+        }
+        Ok(Arc::new(self.iter().filter(stays).cloned().chain(came).collect()))
     }
 
     fn note_last_times(&mut self, from: usize) {
@@ -141,8 +155,11 @@ impl FromIterator<LiveTombstone> for Deletes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use tidefall_types::{TableId, TableSchema};
 
     use super::*;
 
@@ -159,26 +176,51 @@ mod tests {
         TimeRange::new(first_ns, last_ns)
     }
 
-    /// Held against a look at each delete.
+    /// What the manifest says of a table with deletes, and from where on the log has them.
+    fn stored() -> (TableState, Seq) {
+        let stored = TableState {
+            schema: TableSchema::new(TableId(0), "plant", "time"),
+            objects: BTreeMap::new(),
+            sensors: Vec::new(),
+            tombstones: Vec::new(),
+            flushed: Vec::new(),
+        };
+        (stored, Seq(1))
+    }
+
+    /// Held against a look at each delete, while the log has them, the manifest gets them, the log is cut, and they are forgotten.
     #[test]
     fn those_within_a_range_are_found() {
         let mut rng = StdRng::seed_from_u64(7);
         for _ in 0..200 {
             let mut model: Vec<LiveTombstone> = Vec::new();
-            let mut deletes = Deletes::default();
+            let mut deletes: Arc<Deletes> = Arc::default();
+            let (mut stored, mut wal_from) = stored();
             for seq in 1..rng.random_range(2..80) {
                 let time = some_range(&mut rng);
                 let delete = LiveTombstone { seq: Seq(seq), time, sensors: None };
                 model.push(delete.clone());
-                deletes.insert(delete);
-                if rng.random_range(0..10) == 0 {
-                    let gone = Seq(rng.random_range(0..=seq));
+                Arc::make_mut(&mut deletes).insert(delete);
+                if rng.random_range(0..5) == 0 {
+                    let all = model.iter().map(|delete| delete.to_stored().unwrap());
+                    stored.tombstones = all.collect();
+                    wal_from = Seq(rng.random_range(wal_from.0..=seq + 1));
+                }
+                if rng.random_range(0..5) == 0 {
+                    let gone = Seq(rng.random_range(0..wal_from.0));
+                    stored.tombstones.retain(|other| other.seq != gone);
                     model.retain(|other| other.seq != gone);
-                    deletes.retain(|other| other.seq != gone);
                 }
                 if rng.random_range(0..10) == 0 {
-                    deletes = model.iter().cloned().collect();
+                    // As when it is opened.
+                    deletes = Arc::<Deletes>::default().following(&stored, Seq(0)).unwrap();
+                    let logged = model.iter().filter(|delete| !stored.has_delete(delete.seq));
+                    let open = Arc::make_mut(&mut deletes);
+                    logged.for_each(|delete| open.insert(delete.clone()));
                 }
+                let before = Arc::clone(&deletes);
+                deletes = before.following(&stored, wal_from).unwrap();
+                assert_eq!(Arc::ptr_eq(&deletes, &before), before.len() == model.len());
                 let asked = some_range(&mut rng);
                 let mut found: Vec<Seq> = deletes.within(asked).map(|other| other.seq).collect();
                 found.sort_unstable();

@@ -6,7 +6,7 @@ use super::parts::Sources;
 
 /// The rows of a table within `time`, about: those of each place lie evenly in its time.
 pub(super) fn rows_about(sources: &Sources, time: &TimeRange) -> f64 {
-    let objects = sources.objects.within(time);
+    let objects = sources.version.objects.within(time);
     let objects = objects.map(|object| (object.entry.time, object.entry.rows as f64));
     let runs = sources.runs.iter().map(|run| (run.range, run.rows() as f64));
     objects.chain(runs).map(|(span, rows)| rows * share(&span, time)).sum()
@@ -14,7 +14,7 @@ pub(super) fn rows_about(sources: &Sources, time: &TimeRange) -> f64 {
 
 /// The part of the sensors of a table that so many are, about: those of some are not among these places.
 pub(super) fn share_of_sensors(sources: &Sources, sensors: usize) -> f64 {
-    let objects = sources.objects.iter().map(|object| object.entry.last_sensor);
+    let objects = sources.version.objects.iter().map(|object| object.entry.last_sensor);
     let last = objects.chain(sources.runs.iter().map(|run| *run.sensors.end())).max();
     (sensors as f64 / (f64::from(last.unwrap_or(0)) + 1.0)).min(1.0)
 }

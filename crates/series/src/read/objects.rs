@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 
-use tidefall_ground::manifest::ObjectEntry;
+use tidefall_ground::manifest::{Model, ObjectEntry};
 use tidefall_ground::obsolete::Watched;
 use tidefall_types::{ObjectId, TimeRange};
 
@@ -25,6 +25,11 @@ impl LiveObject {
     /// Tells for as long as it is read that it is.
     pub fn reader(self: &Arc<Self>) -> Weak<Watched> {
         Arc::downgrade(self) as Weak<Watched>
+    }
+
+    /// Its place among others.
+    fn place(&self) -> (i64, ObjectId) {
+        (self.entry.time.first_ns, self.entry.id)
     }
 
     /// From its first sensor to its last.
@@ -72,6 +77,16 @@ impl Objects {
         (following, here.into_values().cloned().collect())
     }
 
+    /// Whether an object is one of them.
+    pub(crate) fn have(&self, object: &LiveObject) -> bool {
+        self.binary_search_by_key(&object.place(), |other| other.place()).is_ok()
+    }
+
+    /// Those of a model.
+    pub(crate) fn of(&self, model: Model) -> Vec<Arc<LiveObject>> {
+        self.iter().filter(|object| object.entry.model == model).cloned().collect()
+    }
+
     /// Those that have times within `range`, as far as their first and last times tell.
     pub(crate) fn within(
         &self,
@@ -93,7 +108,7 @@ impl Objects {
 impl FromIterator<Arc<LiveObject>> for Objects {
     fn from_iter<T: IntoIterator<Item = Arc<LiveObject>>>(objects: T) -> Self {
         let mut all: Vec<Arc<LiveObject>> = objects.into_iter().collect();
-        all.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
+        all.sort_by_key(|object| object.place());
         let upto = |upto_ns: &mut i64, object: &Arc<LiveObject>| {
             *upto_ns = object.entry.time.last_ns.max(*upto_ns);
             Some(*upto_ns)
@@ -115,7 +130,6 @@ impl Deref for Objects {
 mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
-    use tidefall_ground::manifest::Model;
     use tidefall_simulation::MemDisk;
     use tidefall_store::{LocalIo, ObjectIo};
     use tidefall_types::Seq;
@@ -171,6 +185,7 @@ mod tests {
                 let is_let_go = let_go.iter().any(|other| Arc::ptr_eq(other, object));
                 let stays = after.iter().any(|other| Arc::ptr_eq(other, object));
                 assert!(is_let_go != stays, "{:?}", object.entry.id);
+                assert_eq!(after.have(object), stays, "{:?}", object.entry.id);
             }
             objects = after;
             let first_ns = rng.random_range(-130..130);

@@ -8,23 +8,22 @@ use tidefall_ground::parallel::spread;
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::chunk::PlacedChunk;
-use super::deletes::Deletes;
 use super::fetch::{self, Fetched, pages_of};
-use super::objects::{LiveObject, Objects};
+use super::objects::LiveObject;
 use super::request::ReadStats;
 use super::sensors::SensorSlice;
+use super::version::Version;
 use crate::kv::{Run, Settling};
 use crate::rows::SensorRows;
 use crate::segment::{IndexBlock, wanted};
 
 /// All places in which readings of a table may lie, at one moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Sources {
     /// In the order of their writes.
     pub runs: Vec<Arc<Run>>,
-    /// The objects.
-    pub objects: Objects,
-    pub(crate) deletes: Arc<Deletes>,
+    /// The objects in which rows may lie, the deletes that hide some, and the schema that all of it has.
+    pub version: Arc<Version>,
     /// Whether rows replace others can be found out here: all places are here of which somebody may ask.
     pub(crate) settling: Option<Settling>,
 }
@@ -74,9 +73,10 @@ pub(super) enum Wanted<'a> {
 }
 
 impl Sources {
-    /// Some objects alone.
-    pub fn of(objects: &[Arc<LiveObject>], deletes: Arc<Deletes>) -> Self {
-        Self { objects: objects.iter().cloned().collect(), deletes, ..Self::default() }
+    /// Some objects of a version alone.
+    pub fn of(objects: &[Arc<LiveObject>], version: &Version) -> Self {
+        let version = Arc::new(version.with_objects(objects.iter().cloned()));
+        Self { runs: Vec::new(), version, settling: None }
     }
 
     /// Reads the footers and the index of all objects that may hold rows of `sensors` within `range`, unless they
@@ -90,7 +90,8 @@ impl Sources {
         let is_wanted = |object: &&Arc<LiveObject>| {
             !object.segment.is_open() && sensors.has_one_of(&object.sensors())
         };
-        let closed: Vec<&Arc<LiveObject>> = self.objects.within(range).filter(is_wanted).collect();
+        let closed: Vec<&Arc<LiveObject>> =
+            self.version.objects.within(range).filter(is_wanted).collect();
         if closed.is_empty() || sensors.len() == 0 {
             return Ok(());
         }
@@ -133,13 +134,13 @@ impl Sources {
 
     /// Whether no two places have the same reading within `range`.
     pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
-        self.objects.within(range).all(|object| object.entry.is_distinct)
+        self.version.objects.within(range).all(|object| object.entry.is_distinct)
             && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct())
     }
 
     /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.
     pub(super) fn apart(&self, range: &TimeRange) -> (Vec<Self>, Self) {
-        let objects: Vec<&Arc<LiveObject>> = self.objects.within(range).collect();
+        let objects: Vec<&Arc<LiveObject>> = self.version.objects.within(range).collect();
         let runs = self.runs.iter().filter(|run| run.range.overlaps(range));
         let runs: Vec<Arc<Run>> = runs.cloned().collect();
         let are_distinct = self.are_distinct(range);
@@ -159,28 +160,22 @@ impl Sources {
                 }
             }
         }
-        let with = |objects: Objects, runs: Vec<Arc<Run>>| Self {
-            runs,
-            objects,
-            deletes: Arc::clone(&self.deletes),
-            settling: None,
-        };
         let (others, alone): (Vec<_>, Vec<_>) =
-            objects.into_iter().zip(meets).partition(|one| one.1);
-        let only = |object: &Arc<LiveObject>| std::iter::once(Arc::clone(object)).collect();
-        let alone = alone.into_iter().map(|(object, _)| with(only(object), Vec::new()));
-        let others = others.into_iter().map(|(object, _)| Arc::clone(object)).collect();
-        (alone.collect(), with(others, runs))
+            objects.into_iter().cloned().zip(meets).partition(|one| one.1);
+        let alone = alone.into_iter().map(|(object, _)| Self::of(&[object], &self.version));
+        let others = self.version.with_objects(others.into_iter().map(|(object, _)| object));
+        let others = Self { runs, version: Arc::new(others), settling: None };
+        (alone.collect(), others)
     }
 
     /// Whether reads take so long that all that are to come should be announced.
     pub(super) fn are_slow(&self) -> bool {
-        self.objects.first().is_some_and(|object| object.segment.is_slow())
+        self.version.objects.first().is_some_and(|object| object.segment.is_slow())
     }
 
     /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.objects.is_empty()
+        self.runs.is_empty() && self.version.objects.is_empty()
     }
 
     /// The parts that hold rows of `sensor` within `range`, ordered by their first time.
@@ -196,9 +191,9 @@ impl Sources {
         near: &mut Near,
     ) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
-        near.0.resize(self.objects.len(), None);
-        for place in self.objects.places_within(range) {
-            let (object, near) = (&self.objects[place], &mut near.0[place]);
+        near.0.resize(self.version.objects.len(), None);
+        for place in self.version.objects.places_within(range) {
+            let (object, near) = (&self.version.objects[place], &mut near.0[place]);
             self.object_parts(object, sensor, range, near, &mut parts)?;
         }
         for run in self.runs.iter().filter(|run| run.range.overlaps(range)) {
@@ -231,7 +226,7 @@ impl Sources {
             }
         }
         let mut parts = Vec::new();
-        for object in self.objects.iter().rev() {
+        for object in self.version.objects.iter().rev() {
             self.object_parts(object, sensor, &TimeRange::ALL, &mut None, &mut parts)?;
             if parts.iter().any(|part| !is_covered(&part.time, &part.hidden)) {
                 return Ok(true);
@@ -287,13 +282,14 @@ impl Sources {
 
     /// Whether a delete hides a row of a run.
     pub(super) fn hides(&self, run: &Run, sensor: u32, time_ns: i64) -> bool {
-        let mut deletes = self.deletes.within(TimeRange::new(time_ns, time_ns));
+        let mut deletes = self.version.deletes.within(TimeRange::new(time_ns, time_ns));
         deletes.any(|delete| delete.seq > run.last_seq && delete.hides(sensor))
     }
 
     /// What deletes behind `seq` hide of a sensor.
     pub(crate) fn hidden(&self, sensor: u32, seq: Seq, time: &TimeRange) -> Vec<TimeRange> {
-        self.deletes
+        self.version
+            .deletes
             .within(*time)
             .filter(|delete| delete.seq > seq && delete.hides(sensor))
             .map(|delete| delete.time)

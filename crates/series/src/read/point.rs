@@ -69,7 +69,7 @@ pub(super) fn at(
 ) -> Result<SensorValues> {
     let mut points = Points::new(sources, sensors, field);
     let moment = TimeRange::new(time_ns, time_ns);
-    if sources.objects.within(&moment).next().is_some() {
+    if sources.version.objects.within(&moment).next().is_some() {
         points.look_up(&moment)?;
     } else {
         let mut runs: Vec<&Arc<Run>> =
@@ -130,7 +130,7 @@ impl<'a> Points<'a> {
     fn walk_back(&mut self) {
         let runs = || self.sources.runs.iter();
         let unordered = runs().filter(|run| !run.is_ordered_by_time()).map(|run| run.range.last_ns);
-        let objects = self.sources.objects.iter().map(|object| object.entry.time.last_ns);
+        let objects = self.sources.version.objects.iter().map(|object| object.entry.time.last_ns);
         let bound_ns = unordered.chain(objects).max();
         let field = self.field.0.index();
         let later =
@@ -159,7 +159,7 @@ impl<'a> Points<'a> {
     /// Takes the last values of many sensors from their metrics, which cost little where there are few for each. A value that
     /// is not of the last row is left to others, as nothing tells its time.
     fn ask_metrics(&mut self) -> Result<()> {
-        let stored: u64 = self.sources.objects.iter().map(|object| object.entry.rows).sum();
+        let stored: u64 = self.sources.version.objects.iter().map(|object| object.entry.rows).sum();
         let is_sparse = stored <= ROWS_PER_SENSOR_MAX * self.left as u64;
         if self.left < SENSORS_FOR_METRICS || !is_sparse || !self.field.1.is_numeric() {
             return Ok(());

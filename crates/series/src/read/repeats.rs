@@ -13,11 +13,10 @@ use std::sync::Arc;
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{Result, TimeRange};
 
-use super::deletes::Deletes;
 use super::fetch::Fetched;
-use super::objects::Objects;
 use super::parts::{Near, Sources};
 use super::request::ReadStats;
+use super::version::Version;
 use crate::kv::{Run, order_of};
 
 /// Sensors are remembered by place up to so many for each row; of more, sorting is cheaper.
@@ -87,31 +86,26 @@ impl Sources {
     /// Of some places those that may hold rows of some sensors within a stretch of time.
     pub(crate) fn near<'a>(
         runs: impl Iterator<Item = &'a Arc<Run>>,
-        objects: &Objects,
-        deletes: &Arc<Deletes>,
+        version: &Version,
         (sensors, time): (&RangeInclusive<u32>, &TimeRange),
     ) -> Self {
         let overlaps = |other: &RangeInclusive<u32>| {
             other.start() <= sensors.end() && sensors.start() <= other.end()
         };
         let runs = runs.filter(|run| run.range.overlaps(time) && overlaps(&run.sensors));
-        let objects = objects.within(time).filter(|object| overlaps(&object.sensors()));
-        Self {
-            runs: runs.cloned().collect(),
-            objects: objects.cloned().collect(),
-            deletes: Arc::clone(deletes),
-            settling: None,
-        }
+        let objects = version.objects.within(time).filter(|object| overlaps(&object.sensors()));
+        let version = Arc::new(version.with_objects(objects.cloned()));
+        Self { runs: runs.cloned().collect(), version, settling: None }
     }
 
     fn only_near(&self, sensors: &RangeInclusive<u32>, time: &TimeRange) -> Self {
-        Self::near(self.runs.iter(), &self.objects, &self.deletes, (sensors, time))
+        Self::near(self.runs.iter(), &self.version, (sensors, time))
     }
 
     /// What the places cover together; nothing when there are none.
     fn extent(&self) -> Option<Extent> {
         let runs = self.runs.iter().map(|run| (run.sensors.clone(), run.range));
-        let objects = self.objects.iter().map(|object| {
+        let objects = self.version.objects.iter().map(|object| {
             (object.entry.first_sensor..=object.entry.last_sensor, object.entry.time)
         });
         let (mut sensors, mut times): (Vec<_>, Vec<_>) = runs.chain(objects).unzip();

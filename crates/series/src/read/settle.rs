@@ -97,7 +97,7 @@ impl Sources {
 
     fn look_up(&self, looked: &Looked, threads: usize) -> Result<()> {
         let Some(extent) = Extent::of(looked.late.iter()) else { return Ok(()) };
-        let objects = self.objects.within(&extent.time).filter(|object| {
+        let objects = self.version.objects.within(&extent.time).filter(|object| {
             object.entry.first_sensor <= *extent.sensors.end()
                 && *extent.sensors.start() <= object.entry.last_sensor
         });
@@ -159,7 +159,7 @@ impl Looked {
     }
 
     fn look_up_in_object(&self, all: &Sources, object: &Arc<LiveObject>) -> Result<()> {
-        let alone = Sources::of(std::slice::from_ref(object), Arc::clone(&all.deletes));
+        let alone = Sources::of(std::slice::from_ref(object), &all.version);
         let entry = &object.entry;
         let first = self.late.partition_point(|row| row.sensor < entry.first_sensor);
         let end = self.late.partition_point(|row| row.sensor <= entry.last_sensor);

@@ -104,7 +104,7 @@ fn reads_rows(sources: &Sources, request: &AggregateRequest) -> Result<bool> {
     }
     let Some(bin) = request.bin else { return Ok(false) };
     let sensors = request.sensors.as_slice();
-    let objects = sources.objects.within(&request.time);
+    let objects = sources.version.objects.within(&request.time);
     let objects = objects.filter(|object| sensors.has_one_of(&object.sensors()));
     for object in objects {
         let block_ns = object.segment.block_ns()?;

@@ -29,20 +29,19 @@ const FEW_SENSORS: usize = 64;
 /// A table at one moment: what is written, deleted or moved later does not change it.
 #[derive(Debug, Clone)]
 pub struct TableSnapshot {
-    schema: Arc<TableSchema>,
     sensors: Arc<SensorsView>,
     sources: Arc<Sources>,
 }
 
 impl TableSnapshot {
-    /// One view of a table: its schema, its sensors, and where rows of theirs lie.
-    pub fn new(schema: Arc<TableSchema>, sensors: Arc<SensorsView>, sources: Sources) -> Self {
-        Self { schema, sensors, sources: Arc::new(sources) }
+    /// One view of a table: its sensors, and where rows of theirs lie.
+    pub fn new(sensors: Arc<SensorsView>, sources: Sources) -> Self {
+        Self { sensors, sources: Arc::new(sources) }
     }
 
     /// The schema.
     pub fn schema(&self) -> &Arc<TableSchema> {
-        &self.schema
+        &self.sources.version.schema
     }
 
     /// The number of sensors; their ids are below it.
@@ -61,7 +60,7 @@ impl TableSnapshot {
     /// # Errors
     /// `NotFound` for a tag that the table does not have, `Invalid` for a wrong pattern.
     pub fn resolve(&self, filter: &TagFilter) -> Result<RoaringBitmap> {
-        self.sensors.resolve(&self.schema, filter)
+        self.sensors.resolve(self.schema(), filter)
     }
 
     /// A tag of the sensors.
@@ -88,7 +87,7 @@ impl TableSnapshot {
             return sorted;
         }
         // From the last tag to the first with a stable sort; ranks are found once for each value.
-        for tag in (0..self.schema.tags.len()).rev() {
+        for tag in (0..self.schema().tags.len()).rev() {
             let Some(tag) = self.sensors.tag(tag) else { continue };
             let order = tag.order();
             let rank = |sensor: &u32| order.rank(tag.key_of(*sensor));
@@ -100,7 +99,7 @@ impl TableSnapshot {
     }
 
     fn compare_tags(&self, one: u32, other: u32) -> Ordering {
-        let tags = (0..self.schema.tags.len()).filter_map(|tag| self.sensors.tag(tag));
+        let tags = (0..self.schema().tags.len()).filter_map(|tag| self.sensors.tag(tag));
         let orders = tags.map(|tag| match [one, other].map(|sensor| tag.key_of(sensor)) {
             [one, other] if one == other => Ordering::Equal,
             [NO_TAG, _] => Ordering::Greater,
@@ -123,7 +122,7 @@ impl TableSnapshot {
 
     /// The rows of all sensors at all times, at most: as long as they are not laid together, some may be repeats.
     pub fn rows_max(&self) -> u64 {
-        let objects = self.sources.objects.iter().map(|object| object.entry.rows);
+        let objects = self.sources.version.objects.iter().map(|object| object.entry.rows);
         objects.chain(self.sources.runs.iter().map(|run| run.rows() as u64)).sum()
     }
 
@@ -131,7 +130,7 @@ impl TableSnapshot {
     /// tells how many rows may be held at once.
     pub fn text_bytes_per_row(&self, fields: &[FieldId]) -> u64 {
         let is_text = |id: &&FieldId| {
-            let field = self.schema.fields.get(id.index());
+            let field = self.schema().fields.get(id.index());
             field.is_some_and(|field| field.ty == FieldType::Text)
         };
         let texts: Vec<FieldId> = fields.iter().filter(is_text).copied().collect();
@@ -167,7 +166,7 @@ impl TableSnapshot {
     /// A stretch of time that holds all readings, from the list of objects alone; nothing when there are none.
     pub fn time_bounds(&self) -> Option<TimeRange> {
         let runs = self.sources.runs.iter().map(|run| run.range);
-        let all = runs.chain(self.sources.objects.iter().map(|object| object.entry.time));
+        let all = runs.chain(self.sources.version.objects.iter().map(|object| object.entry.time));
         all.reduce(|one, other| one.union(&other))
     }
 
@@ -377,7 +376,7 @@ impl TableSnapshot {
             true => Ok((field, ty)),
             false => Err(Error::invalid(format!(
                 "field {:?} holds {ty:?}, not {:?}",
-                self.schema.fields[field.index()].name,
+                self.schema().fields[field.index()].name,
                 T::TYPE
             ))),
         }
@@ -391,7 +390,8 @@ impl TableSnapshot {
         match sensors.into().max() {
             Some(sensor) if sensor >= self.sensors.count => Err(Error::invalid(format!(
                 "table {} has {} sensors, none has the number {sensor}",
-                self.schema.name, self.sensors.count
+                self.schema().name,
+                self.sensors.count
             ))),
             _ => Ok(()),
         }
@@ -415,11 +415,11 @@ impl TableSnapshot {
     fn typed(&self, fields: &[FieldId]) -> Result<Arc<[(FieldId, FieldType)]>> {
         fields
             .iter()
-            .map(|id| match self.schema.fields.get(id.index()) {
+            .map(|id| match self.schema().fields.get(id.index()) {
                 Some(field) => Ok((*id, field.ty)),
                 None => Err(Error::invalid(format!(
                     "table {} has no field with the number {id}",
-                    self.schema.name
+                    self.schema().name
                 ))),
             })
             .collect()

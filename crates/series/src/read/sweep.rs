@@ -54,12 +54,12 @@ pub(super) fn sweep(
     accumulator: &mut Accumulator,
 ) -> Result<Swept> {
     let mut swept = Swept::default();
-    for object in alone.objects.iter() {
+    for object in alone.version.objects.iter() {
         let share = share.within(&object.sensors());
         let (Some(first), Some(last)) = (share.sensors.first(), share.sensors.last()) else {
             continue;
         };
-        let deletes = alone.deletes.within(object.entry.time);
+        let deletes = alone.version.deletes.within(object.entry.time);
         let places = object.segment.places(asked.fields)?;
         let mut sweep = Sweep {
             asked,

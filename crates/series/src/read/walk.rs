@@ -75,10 +75,10 @@ impl<'a> Walk<'a> {
         are_distinct: bool,
     ) -> Self {
         let time = asked.time;
-        let objects = sources.objects.within(&time);
+        let objects = sources.version.objects.within(&time);
         let runs = sources.runs.iter().filter(|run| run.range.overlaps(&time));
         let run_walk = |run: &'a Arc<Run>| {
-            let deletes = sources.deletes.within(run.range);
+            let deletes = sources.version.deletes.within(run.range);
             let deletes = deletes.filter(|delete| delete.seq > run.last_seq).collect();
             (RunWalk::new(run, fields), deletes)
         };
@@ -182,7 +182,7 @@ impl<'a> ObjectWalk<'a> {
         object: &'a Arc<LiveObject>,
         fields: &'a [(FieldId, FieldType)],
     ) -> Self {
-        let deletes = sources.deletes.within(object.entry.time);
+        let deletes = sources.version.deletes.within(object.entry.time);
         Self {
             object,
             fields,

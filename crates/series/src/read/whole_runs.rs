@@ -30,7 +30,7 @@ pub(super) fn of_whole_runs(
         let takes_all = request.time.covers(&run.range)
             && sensors.is_sorted()
             && sensors.has_all_of(&run.sensors)
-            && !sources.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
+            && !sources.version.deletes.within(run.range).any(|delete| delete.seq > run.last_seq);
         let is_ordered = || !request.ends || run.is_ordered_by_time();
         let total = if takes_all && is_ordered() { total(run, fields) } else { None };
         let is_left = total.is_none();

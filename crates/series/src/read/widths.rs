@@ -21,7 +21,8 @@ impl Sources {
         }
         let in_memory = bytes / rows.max(1);
         let packed = |object: &LiveObject| object.entry.bytes / object.entry.rows.max(1);
-        let mut objects: Vec<&LiveObject> = self.objects.iter().map(|object| &**object).collect();
+        let mut objects: Vec<&LiveObject> =
+            self.version.objects.iter().map(|object| &**object).collect();
         objects.sort_by_key(|object| std::cmp::Reverse(packed(object)));
         let in_object = |object: &LiveObject| match object.segment.text_bytes(texts) {
             Ok(Some(bytes)) => bytes / object.entry.rows.max(1),

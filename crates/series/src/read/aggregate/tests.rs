@@ -7,10 +7,10 @@ use tidefall_codec::Profile;
 use tidefall_ground::manifest::{Model, ObjectEntry};
 use tidefall_simulation::MemDisk;
 use tidefall_store::{LocalIo, ObjectIo, names};
-use tidefall_types::{NS_PER_HOUR, NS_PER_MINUTE, ObjectId, Seq, TableId};
+use tidefall_types::{NS_PER_HOUR, NS_PER_MINUTE, ObjectId, Seq, TableId, TableSchema};
 
 use super::*;
-use crate::read::{Bin, LiveObject, LiveTombstone, Objects};
+use crate::read::{Bin, LiveObject, LiveTombstone, Objects, Version};
 use crate::rows::SensorRows;
 use crate::segment::encode::{CHUNK_ROWS, EncodeParams, Stretch, encode_piece};
 use crate::segment::{Segment, SegmentCaches, SegmentWriter};
@@ -116,6 +116,7 @@ fn a_block_within_the_gap_of_another_counts_once() {
     let days = Some(Bin { width_ns: 24 * NS_PER_HOUR, origin_ns: 0 });
     let cut = TimeRange::new(3 * STEP_NS, i64::MAX);
     let nothing = TimeRange::new(0, -1);
+    let schema = Arc::new(TableSchema::new(TableId(1), "plant", "time"));
     let deleted = TimeRange::new(2 * STEP_NS, 4 * STEP_NS);
     for start in inner_starts {
         let inner: Vec<Row> = rows(start, 10).collect();
@@ -130,8 +131,9 @@ fn a_block_within_the_gap_of_another_counts_once() {
             let tombstone = LiveTombstone { seq: Seq(9), time: deleted, sensors: None };
             let deletes = (!deleted.is_empty()).then_some(tombstone);
             let deletes = Arc::new(deletes.into_iter().collect());
-            let sources =
-                Sources { runs: Vec::new(), objects: objects.clone(), deletes, settling: None };
+            let (schema, objects) = (Arc::clone(&schema), objects.clone());
+            let version = Arc::new(Version { schema, objects, deletes });
+            let sources = Sources { runs: Vec::new(), version, settling: None };
             let (lines, plan) = found(&sources, time, bin);
             let wanted = expected(&both, time, bin, deleted);
             let what = format!("{start}, {time}, {bin:?}, deleted {deleted}");
