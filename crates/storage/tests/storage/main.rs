@@ -26,6 +26,7 @@ mod log;
 mod long;
 mod many;
 mod model;
+mod moments;
 mod order;
 mod panics;
 mod power;
