@@ -95,7 +95,7 @@ fn snapshot(object: LiveObject, fields: &[(FieldId, FieldType)]) -> Option<Table
         sensors.intern(&[key]).ok()?;
     }
     let sources = Sources::of(&[Arc::new(object)], &Version::new(schema));
-    Some(TableSnapshot::new(sensors.view(), sources))
+    Some(TableSnapshot::new(Seq(0), sensors.view(), sources))
 }
 
 fn read(snapshot: &TableSnapshot, time: TimeRange) -> Result<()> {

@@ -5,6 +5,7 @@
 
 pub mod alarms;
 pub mod cache;
+mod drawn;
 pub mod failure;
 pub mod frames;
 pub mod gate;

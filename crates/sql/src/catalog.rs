@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use datafusion::logical_expr::TableType;
-use tidefall_storage::Db;
+use tidefall_storage::{Db, Snapshot};
 use tidefall_types::ErrorKind;
 
 use crate::error::to_datafusion;
 use crate::layers::{Layer, LayerSchema};
 use crate::schemas::READINGS;
-use crate::snapshots::snapshot;
+use crate::snapshots::snapshot_of_any;
 use crate::table::Table;
 
 /// The catalog of one database.
@@ -70,8 +70,10 @@ impl SchemaProvider for Readings {
 
     /// Every scan of the table in a statement sees the same readings.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match snapshot(&self.db, name) {
-            Ok(snapshot) => Ok(Some(Arc::new(Table::new(self.db.clone(), snapshot)))),
+        match snapshot_of_any(&self.db, name) {
+            Ok(Snapshot::Series(snapshot)) => {
+                Ok(Some(Arc::new(Table::new(self.db.clone(), snapshot))))
+            }
             // It may be the name of a table function.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(to_datafusion(error)),

@@ -80,16 +80,30 @@ pub(crate) fn put_in(statements: &mut VecDeque<DfStatement>, values: &[Parameter
     }
     places.check_bytes(values)?;
     let values = values.iter().map(|value| parse_expression(&value.text()));
-    let values: Vec<Expr> = values.collect::<Result<_>>()?;
-    for statement in statements.iter_mut().filter_map(sql_statement_mut) {
-        let _ = visit_expressions_mut(statement, |expr| {
-            if let Some(number) = placeholder(expr).and_then(|place| places.number(place)) {
-                *expr = values[number].clone();
-            }
-            ControlFlow::<()>::Continue(())
-        });
-    }
+    places.fill(statements, &values.collect::<Result<Vec<_>>>()?);
     Ok(())
+}
+
+/// Puts texts, one for each, in the places of all parameters. Texts are of ours.
+///
+/// # Errors
+/// As [`put_in`].
+pub(crate) fn put_texts_in(
+    statements: &mut VecDeque<DfStatement>,
+    text: impl Fn(usize) -> String,
+) -> Result<()> {
+    let places = Places::of(statements)?;
+    let values = (0..places.count()).map(|number| parse_expression(&text(number)));
+    places.fill(statements, &values.collect::<Result<Vec<_>>>()?);
+    Ok(())
+}
+
+/// How many parameters some statements have, which are of one text.
+///
+/// # Errors
+/// `Invalid` when some have numbers and others have none.
+pub(crate) fn count(statements: &mut VecDeque<DfStatement>) -> Result<usize> {
+    Ok(Places::of(statements)?.count())
 }
 
 /// Where the parameters of a text stand.
@@ -168,6 +182,18 @@ impl Places {
             false => Err(Error::limit(format!(
                 "the texts for parameters have {bytes} bytes in all places where they stand; {BYTES_MAX} are the most"
             ))),
+        }
+    }
+
+    /// Puts a value in the places of each parameter.
+    fn fill(&self, statements: &mut VecDeque<DfStatement>, values: &[Expr]) {
+        for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let _ = visit_expressions_mut(statement, |expr| {
+                if let Some(number) = placeholder(expr).and_then(|place| self.number(place)) {
+                    *expr = values[number].clone();
+                }
+                ControlFlow::<()>::Continue(())
+            });
         }
     }
 

@@ -12,7 +12,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use crate::asof::AsOfPlanner;
 use crate::expansion::check_repeats;
-use crate::metrics::MetricsPlanner;
+use crate::metrics::{MergePlanner, MetricsPlanner};
 
 /// Plans queries as DataFusion does, and knows our nodes too.
 #[derive(Debug)]
@@ -26,7 +26,11 @@ impl QueryPlanner for Planner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         check_repeats(logical_plan)?;
-        let ours = vec![Arc::new(MetricsPlanner) as _, Arc::new(AsOfPlanner) as _];
+        let ours = vec![
+            Arc::new(MetricsPlanner) as _,
+            Arc::new(MergePlanner) as _,
+            Arc::new(AsOfPlanner) as _,
+        ];
         DefaultPhysicalPlanner::with_extension_planners(ours)
             .create_physical_plan(logical_plan, session)
             .await

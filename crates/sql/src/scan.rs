@@ -7,98 +7,63 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
 };
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::{
     BATCH_ROWS, Comparison, RowBatch, Scan, ScanRequest, TimeOrder, ValueCondition,
 };
-use tidefall_types::{ColumnKind, FieldId, TableSchema, TimeRange};
+use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use crate::ahead::Batches;
 use crate::arrange::Arrangement;
 use crate::error::to_datafusion;
 use crate::live::{Around, Columns, Live};
-use crate::pushdown::Conditions;
 use crate::reads::Tally;
+use crate::request::Request;
 use crate::source::{Source, SourceNode};
 use crate::view::View;
-
-/// What is wanted of a table.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    /// The conditions on rows.
-    pub(crate) conditions: Conditions,
-    /// The sensors that meet them, ordered by their tags.
-    pub(crate) sensors: Vec<u32>,
-    /// The positions of the wanted columns in the table.
-    pub(crate) columns: Vec<usize>,
-    /// Rows that are enough.
-    pub(crate) limit: Option<usize>,
-}
 
 /// Reads rows of a table, sensor by sensor, by time within a sensor. Each partition takes a
 /// contiguous part of the sensors; see [`Arrangement`] for their order.
 #[derive(Debug, Clone)]
 struct RowScan {
     view: Arc<View>,
-    arrow: SchemaRef,
-    columns: Vec<ColumnKind>,
+    request: Request,
     sensors: Vec<u32>,
     parts: Vec<Range<usize>>,
-    time: TimeRange,
-    conditions: Vec<ValueCondition>,
     /// At which end of time to begin, stretch by stretch; sensor by sensor when absent.
     order: Option<TimeOrder>,
 }
 
-/// A plan that reads what is wanted of `view` in at most `partitions_max` partitions.
+/// A plan that answers a request from `view` in at most `partitions_max` partitions.
 pub(crate) fn plan(
     view: &Arc<View>,
-    wanted: Wanted,
+    request: Request,
     partitions_max: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let arrow = Arc::new(view.arrow().project(&wanted.columns)?);
-    let columns: Vec<ColumnKind> =
-        wanted.columns.iter().map(|&at| view.schema().columns[at].kind).collect();
+    let limit = request.limit;
     // The first rows that come will do: a second reader would only read what nobody needs.
-    let few = wanted.limit.is_some_and(|limit| limit <= BATCH_ROWS);
+    let few = limit.is_some_and(|limit| limit <= BATCH_ROWS);
     let parts_max = if few { 1 } else { partitions_max };
+    let (columns, sensors) = ((&request.arrow, &request.columns[..]), request.resolve(view)?);
     let Arrangement { sensors, parts, equivalence, partitioning } =
-        Arrangement::of(view, (&arrow, &columns), wanted.sensors, parts_max)?;
-    let scan = RowScan {
-        view: Arc::clone(view),
-        arrow,
-        columns,
-        parts,
-        sensors,
-        time: wanted.conditions.time,
-        conditions: wanted.conditions.values,
-        order: None,
-    };
-    let node = SourceNode::new(Arc::new(scan), equivalence, wanted.limit);
+        Arrangement::of(view, columns, sensors, parts_max)?;
+    let scan = RowScan { view: Arc::clone(view), request, parts, sensors, order: None };
+    let node = SourceNode::new(Arc::new(scan), equivalence, limit);
     Ok(Arc::new(node.with_partitioning(partitioning)))
 }
 
 impl RowScan {
     fn live_columns(&self) -> Columns<'_> {
-        Columns { kinds: &self.columns, schema: self.view.schema() }
-    }
-
-    fn fields(&self) -> Vec<FieldId> {
-        let field = |kind: &ColumnKind| match kind {
-            ColumnKind::Field(id) => Some(*id),
-            _ => None,
-        };
-        self.columns.iter().filter_map(field).collect()
+        Columns { kinds: &self.request.columns, schema: self.view.schema() }
     }
 
     /// The columns of a batch in the order of the output.
     fn record_batch(&self, rows: &RowBatch) -> Result<RecordBatch> {
         let mut fields = rows.fields.iter();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
-        for kind in &self.columns {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.request.columns.len());
+        for kind in &self.request.columns {
             match kind {
                 ColumnKind::Time => {
                     let time = TimestampNanosecondArray::new(rows.time.clone(), None);
@@ -111,7 +76,8 @@ impl RowScan {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.rows()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
+        let arrow = Arc::clone(&self.request.arrow);
+        Ok(RecordBatch::try_new_with_options(arrow, columns, &options)?)
     }
 }
 
@@ -121,12 +87,13 @@ impl Source for RowScan {
     }
 
     fn describe(&self) -> String {
-        let view = &self.view;
-        let text = view.text(self.sensors.len(), self.time);
-        let mut text = format!("table={text}, fields=[{}]", view.names(&self.fields()));
-        if !self.conditions.is_empty() {
+        let (view, request) = (&self.view, &self.request);
+        let text = view.text(self.sensors.len(), request.time());
+        let mut text = format!("table={text}, fields=[{}]", view.names(&request.fields()));
+        let values = &request.conditions.values;
+        if !values.is_empty() {
             let conditions: Vec<String> =
-                self.conditions.iter().map(|one| condition_text(one, view.schema())).collect();
+                values.iter().map(|one| condition_text(one, view.schema())).collect();
             text += &format!(", conditions=[{}]", conditions.join(", "));
         }
         match self.order {
@@ -142,16 +109,16 @@ impl Source for RowScan {
     }
 
     fn row_bytes(&self) -> u64 {
-        self.view.snapshot().text_bytes_per_row(&self.fields())
+        self.view.snapshot().text_bytes_per_row(&self.request.fields())
     }
 
     fn rows_about(&self, partition: Option<usize>) -> Option<usize> {
         let sensors = partition.map_or(self.sensors.len(), |at| self.parts[at].len());
-        Some(self.view.snapshot().rows_about(sensors, &self.time))
+        Some(self.view.snapshot().rows_about(sensors, &self.request.time()))
     }
 
     fn distinct_about(&self, column: usize) -> Option<usize> {
-        match self.columns[column] {
+        match self.request.columns[column] {
             ColumnKind::Tag(tag) => Some(self.view.tag(tag).value_count().min(self.sensors.len())),
             ColumnKind::Time | ColumnKind::Field(_) => None,
         }
@@ -162,7 +129,7 @@ impl Source for RowScan {
     }
 
     fn by_time(&self, column: usize, order: TimeOrder) -> Option<Arc<dyn Source>> {
-        let is_time = self.columns[column] == ColumnKind::Time;
+        let is_time = self.request.columns[column] == ColumnKind::Time;
         is_time.then(|| Arc::new(Self { order: Some(order), ..self.clone() }) as Arc<dyn Source>)
     }
 
@@ -174,19 +141,22 @@ impl Source for RowScan {
         tally: &Tally,
     ) -> Result<Batches> {
         let mut sensors = self.sensors[self.parts[partition].clone()].to_vec();
-        live.retain_wanted(&mut sensors, self.live_columns(), &self.arrow, |tag, sensors| {
-            self.view.tag(tag).of_sensors(sensors)
-        });
+        live.retain_wanted(
+            &mut sensors,
+            self.live_columns(),
+            &self.request.arrow,
+            |tag, sensors| self.view.tag(tag).of_sensors(sensors),
+        );
         let request = ScanRequest {
             sensors,
-            time: self.time,
-            fields: self.fields(),
-            conditions: self.conditions.clone(),
+            time: self.request.time(),
+            fields: self.request.fields(),
+            conditions: self.request.conditions.values.clone(),
             limit,
         };
         let stretches = match self.order {
-            Some(order) => self.view.snapshot().stretches(&request.sensors, &self.time, order),
-            None => Ok(vec![self.time]),
+            Some(order) => self.view.snapshot().stretches(&request.sensors, &request.time, order),
+            None => Ok(vec![request.time]),
         };
         Ok(Box::new(Reading {
             source: self,
@@ -239,7 +209,7 @@ impl Reading {
         let request = ScanRequest { time, ..self.request.clone() };
         let scan = self.source.view.snapshot().scan(&request);
         let mut scan = scan.map_err(to_datafusion)?;
-        if !self.source.columns.contains(&ColumnKind::Time) {
+        if !self.source.request.columns.contains(&ColumnKind::Time) {
             scan = scan.without_times();
         }
         scan.narrow(&time, self.around.conditions());

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidefall_storage::{Db, DbOptions};
-use tidefall_types::{Clock, Error, Result};
+use tidefall_types::{Clock, Error, ErrorKind, Result};
 
 use crate::bounds::with_bounded_batches;
 use crate::catalog::Catalog;
@@ -24,17 +24,18 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::hints::{Known, with_hint};
 use crate::layers::{Layer, LayerFunction};
-use crate::parameters::{Parameter, put_in};
+use crate::parameters::Parameter;
 use crate::parse::parse;
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
+use crate::prepared::{Description, Prepared, Types};
 use crate::query_stream::QueryStream;
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::schemas::{CATALOG, READINGS};
 use crate::settings::Settings;
 use crate::size::check_size;
-use crate::statements::{self, Action};
+use crate::statements::{self, Action, Planned};
 use crate::unnested::UnnestedRelations;
 use crate::{asof, functions, names, operators, rules};
 
@@ -136,14 +137,35 @@ impl Session {
         sql: &'a str,
         values: &'a [Parameter],
     ) -> BoxFuture<'a, Result<QueryStream>> {
+        Box::pin(async move { self.execute(self.prepare(sql)?, values).await })
+    }
+
+    /// Parses statements that are to be run later, once or often. [`Session::describe`] tells what they take and answer.
+    ///
+    /// # Errors
+    /// `Invalid` for what cannot be parsed, `Limit` for what is too large.
+    pub fn prepare(&self, sql: &str) -> Result<Prepared> {
+        Prepared::parse(sql).map_err(|error| self.with_hint(error, sql))
+    }
+
+    /// Runs prepared statements like [`Session::query_with`]. They are planned now, for these values and what the tables have by now.
+    ///
+    /// # Errors
+    /// As [`Session::query_with`].
+    pub fn execute<'a>(
+        &'a self,
+        prepared: Prepared,
+        values: &'a [Parameter],
+    ) -> BoxFuture<'a, Result<QueryStream>> {
         Box::pin(async move {
-            self.run_all(sql, values).await.map_err(|error| self.with_hint(error, sql))
+            let sql = Arc::clone(&prepared.sql);
+            let answer = self.run_all(prepared, values).await;
+            answer.map_err(|error| self.with_hint(error, &sql))
         })
     }
 
-    async fn run_all(&self, sql: &str, values: &[Parameter]) -> Result<QueryStream> {
-        let mut statements = parse(sql)?;
-        put_in(&mut statements, values)?;
+    async fn run_all(&self, prepared: Prepared, values: &[Parameter]) -> Result<QueryStream> {
+        let mut statements = prepared.with(values)?;
         let Some(last) = statements.pop_back() else {
             return Err(Error::invalid("there is no statement to run"));
         };
@@ -152,6 +174,41 @@ impl Session {
             while answer.try_next().await?.is_some() {}
         }
         self.run(last).await
+    }
+
+    /// What prepared statements take and answer, as the tables are now, without running them.
+    ///
+    /// # Errors
+    /// As [`Session::query`], as far as they come before a value is known.
+    pub fn describe<'a>(&'a self, prepared: &'a Prepared) -> BoxFuture<'a, Result<Description>> {
+        Box::pin(async move {
+            let described = self.description(prepared).await;
+            described.map_err(|error| self.with_hint(error, &prepared.sql))
+        })
+    }
+
+    async fn description(&self, prepared: &Prepared) -> Result<Description> {
+        let mut parameters = Types::default();
+        for statement in prepared.numbered()? {
+            let (action, state) = (self.action(statement)?, Arc::new(self.state()));
+            let (db, planned) = (self.db.clone(), Arc::clone(&state));
+            let Some(action) = action.planned() else { continue };
+            let plan = apart(&state, async move { logical(&db, &planned, action).await });
+            if let Some(plan) = plannable(plan.await)? {
+                parameters.add(&plan);
+            }
+        }
+        let parameters = parameters.of(prepared.parameter_count()?);
+        let mut statements = prepared.with_nulls(&parameters)?;
+        let last = match statements.pop_back() {
+            Some(last) => self.action(last)?.planned(),
+            None => None,
+        };
+        let columns = match last {
+            Some(action) => plannable(self.physical(action).await)?.map(|(_, plan)| plan.schema()),
+            None => None,
+        };
+        Ok(Description { parameters, columns })
     }
 
     /// Runs statements like [`Session::query`] and collects the whole answer; for small ones.
@@ -193,27 +250,41 @@ impl Session {
         Box::pin(self.run(statement))
     }
 
-    async fn run(&self, mut statement: Statement) -> Result<QueryStream> {
+    /// What is to be done for a statement.
+    fn action(&self, mut statement: Statement) -> Result<Action> {
         check_size(&statement)?;
         rewrite(&mut statement, &self.context.state_ref().read())?;
-        match statements::action(statement)? {
+        statements::action(statement)
+    }
+
+    async fn run(&self, statement: Statement) -> Result<QueryStream> {
+        match self.action(statement)? {
             Action::Table(change) => change.run(&self.db).await,
             Action::Show(show) => show.run(&self.db),
             Action::Delete(statement) => {
                 statements::delete(&self.db, &self.state(), statement).await
             }
             Action::Set(statement) => self.set(statement).await,
-            Action::Plan(statement) => self.plan(statement).await,
-            Action::Insert(insert) => {
-                let (db, state) = (self.db.clone(), Arc::new(self.state()));
-                let planned = Arc::clone(&state);
-                let plan = apart(&state, async move {
-                    let plan = statements::plan_insert(&db, &planned, *insert).await?;
-                    planned.create_physical_plan(&plan).await.map_err(from_datafusion)
-                });
-                execute(&state, plan.await?)
+            Action::Planned(action) => {
+                let (state, plan) = self.physical(action).await?;
+                execute(&state, plan)
             }
         }
+    }
+
+    /// The plan for a statement, and the state with which it was made.
+    async fn physical(
+        &self,
+        action: Planned,
+    ) -> Result<(Arc<SessionState>, Arc<dyn ExecutionPlan>)> {
+        let state = Arc::new(self.state());
+        let (db, planned) = (self.db.clone(), Arc::clone(&state));
+        let plan = apart(&state, async move {
+            let plan = logical(&db, &planned, action).await?;
+            planned.create_physical_plan(&plan).await.map_err(from_datafusion)
+        });
+        let plan = plan.await?;
+        Ok((state, plan))
     }
 
     /// The state with which one statement is planned; it stands still at the database's time.
@@ -225,17 +296,6 @@ impl Session {
         let limits = Limits::begin(Arc::clone(&state.runtime_env().memory_pool));
         state.config_mut().options_mut().extensions.insert(limits);
         state
-    }
-
-    async fn plan(&self, statement: Statement) -> Result<QueryStream> {
-        let state = Arc::new(self.state());
-        let planned = Arc::clone(&state);
-        let plan = apart(&state, async move {
-            let plan = planned.statement_to_plan(statement).await.map_err(from_datafusion)?;
-            check_harmless(&plan)?;
-            planned.create_physical_plan(&plan).await.map_err(from_datafusion)
-        });
-        execute(&state, plan.await?)
     }
 
     async fn set(&self, statement: Statement) -> Result<QueryStream> {
@@ -274,6 +334,25 @@ fn config(options: &DbOptions) -> SessionConfig {
     // It orders floats as if nothing were above or below a NaN, and then finds the group that leaves no more.
     set.optimizer.enable_topk_aggregation = false;
     config
+}
+
+/// A plan without values for parameters, if there is one: some have to be constants of a certain kind.
+fn plannable<T>(planned: Result<T>) -> Result<Option<T>> {
+    match planned {
+        Err(error) if error.kind() != ErrorKind::NotFound => Ok(None),
+        planned => planned.map(Some),
+    }
+}
+
+async fn logical(db: &Db, state: &SessionState, action: Planned) -> Result<LogicalPlan> {
+    match action {
+        Planned::Insert(insert) => statements::plan_insert(db, state, *insert).await,
+        Planned::Plain(statement) => {
+            let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+            check_harmless(&plan)?;
+            Ok(plan)
+        }
+    }
 }
 
 fn execute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Result<QueryStream> {

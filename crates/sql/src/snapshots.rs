@@ -4,12 +4,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use tidefall_storage::{Db, TableSnapshot};
+use tidefall_storage::{Db, Snapshot, TableSnapshot};
 use tidefall_types::Result;
 
 tokio::task_local! {
     /// The tables that the statement which is being planned has asked for.
-    static SEEN: RefCell<HashMap<String, TableSnapshot>>;
+    static SEEN: RefCell<HashMap<String, Snapshot>>;
 }
 
 /// Plans one statement.
@@ -17,19 +17,29 @@ pub(crate) async fn of_one_moment<T>(planning: impl Future<Output = T>) -> T {
     SEEN.scope(RefCell::default(), planning).await
 }
 
-/// A table as the statement that is being planned sees it; as it is now where none is.
+/// A table of whichever kind as the statement that is being planned sees it; as it is now where none is.
 ///
 /// # Errors
 /// Those of [`Db::snapshot`].
-pub(crate) fn snapshot(db: &Db, table: &str) -> Result<TableSnapshot> {
+pub(crate) fn snapshot_of_any(db: &Db, table: &str) -> Result<Snapshot> {
     let known = SEEN.try_with(|seen| seen.borrow().get(table).cloned());
     if let Ok(Some(known)) = known {
         return Ok(known);
     }
-    let taken = db.snapshot(table)?;
+    let taken = db.snapshot_of_any(table)?;
     // Outside of a statement there is nothing to remember it for.
     let _ = SEEN.try_with(|seen| seen.borrow_mut().insert(table.to_owned(), taken.clone()));
     Ok(taken)
+}
+
+/// As [`snapshot_of_any`], for what is asked of series tables alone.
+///
+/// # Errors
+/// Those of [`Db::snapshot`].
+pub(crate) fn snapshot(db: &Db, table: &str) -> Result<TableSnapshot> {
+    match snapshot_of_any(db, table)? {
+        Snapshot::Series(snapshot) => Ok(snapshot),
+    }
 }
 
 #[cfg(test)]

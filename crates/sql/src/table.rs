@@ -14,8 +14,9 @@ use tidefall_types::Error;
 
 use crate::error::to_datafusion;
 use crate::inserted::InsertNode;
-use crate::pushdown::{Conditions, Support, select_sensors};
-use crate::scan::{self, Wanted};
+use crate::pushdown::{Conditions, Support};
+use crate::request::Request;
+use crate::scan;
 use crate::sink::Sink;
 use crate::view::View;
 
@@ -74,14 +75,12 @@ impl TableProvider for Table {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let conditions = Conditions::of(filters, self.view.schema());
-        let sensors = select_sensors(&self.view, &conditions)?;
         let columns = match projection {
             Some(columns) => columns.clone(),
             None => (0..self.view.arrow().fields().len()).collect(),
         };
-        let wanted = Wanted { conditions, sensors, columns, limit };
-        let partitions = state.config().target_partitions();
-        scan::plan(&self.view, wanted, partitions)
+        let request = Request::new(&self.view, conditions, &columns, limit)?;
+        scan::plan(&self.view, request, state.config().target_partitions())
     }
 
     async fn insert_into(

@@ -71,6 +71,11 @@ impl CommitQueue {
         Seq(self.applied.load(Ordering::Acquire))
     }
 
+    /// Takes note that everything before a place is visible, which another process has written.
+    pub(crate) fn follow(&self, upto: Seq) {
+        self.applied.fetch_max(upto.0, Ordering::AcqRel);
+    }
+
     /// Why the database takes no more writes, if it does not.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.get()

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::follower::Follower;
 use crate::options::{CascadeRequest, IfExists};
 use crate::recovery::{check_log, delete_strays, load_tables, open_manifest, replay, seq_behind};
-use crate::table::{Change, Table};
+use crate::table::{Change, Snapshot, Table};
 use crate::upkeep::{
     close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
     spawn_maintenance,
@@ -135,7 +135,7 @@ impl Db {
         let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
         let tables = load_tables(&engine, &state)?;
         delete_strays(&engine, objects_disk, &state, found)?;
-        let rows = replay(&tables, &state, records)?;
+        let (rows, _) = replay(&tables, &state, records)?;
         if rows > 0 {
             tracing::info!(rows, "brought rows back from the log");
         }
@@ -284,13 +284,24 @@ impl Db {
         let table = self.engine().series_table(table)?;
         table.check_whole()?;
         loop {
+            let applied = self.engine().commits.applied();
             // Rows first: the sensors that they need are there before them.
             let sources = table.sources()?;
             let sensors = table.sensors.read().unwrap_or_else(PoisonError::into_inner).view();
             // Sensors that have come since have no rows here, but may have a tag that the rows do not know of.
             if table.schema().tags.len() == sources.version.schema.tags.len() {
-                return Ok(TableSnapshot::new(sensors, sources));
+                return Ok(TableSnapshot::new(applied, sensors, sources));
             }
+        }
+    }
+
+    /// As [`Db::snapshot`], of a table of whichever kind.
+    ///
+    /// # Errors
+    /// As [`Db::snapshot`].
+    pub fn snapshot_of_any(&self, table: &str) -> Result<Snapshot> {
+        match self.engine().table(table)? {
+            Table::Series(_) => self.snapshot(table).map(Snapshot::Series),
         }
     }
 

@@ -22,10 +22,10 @@ use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::wal::{LogTail, Replay};
 use tidefall_store::Disk;
-use tidefall_types::{Error, ObjectId, Result};
+use tidefall_types::{Error, ObjectId, Result, Seq};
 
 use crate::engine::Engine;
-use crate::recovery::{check_new, load_tables, replay};
+use crate::recovery::{check_new, load_tables, replay, seq_behind};
 use crate::table::Table;
 
 /// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
@@ -99,7 +99,7 @@ impl Follower {
                 return Ok(false);
             }
             match load(engine, &manifest, records) {
-                Ok(tables) => {
+                Ok((tables, applied)) => {
                     loads += 1;
                     let newest = || {
                         let mut newest = manifest.clone();
@@ -112,6 +112,7 @@ impl Follower {
                         *engine.ground.manifest() = manifest;
                         seen.now = Some(now);
                         seen.show(engine, tables);
+                        engine.commits.follow(applied);
                         return Ok(true);
                     }
                 }
@@ -197,9 +198,14 @@ fn is_mended(engine: &Engine, state: &State) -> bool {
     damaged.any(is_whole)
 }
 
-/// What a manifest and the log behind it say.
-fn load(engine: &Engine, manifest: &ManifestLog<State>, records: Replay) -> Result<Vec<Table>> {
-    let tables = load_tables(engine, manifest.state())?;
-    replay(&tables, manifest.state(), records)?;
-    Ok(tables)
+/// What a manifest and the log behind it say, and the place behind all writes that are there.
+fn load(
+    engine: &Engine,
+    manifest: &ManifestLog<State>,
+    records: Replay,
+) -> Result<(Vec<Table>, Seq)> {
+    let state = manifest.state();
+    let tables = load_tables(engine, state)?;
+    let (_, behind) = replay(&tables, state, records)?;
+    Ok((tables, behind.max(seq_behind(state))))
 }

@@ -26,6 +26,7 @@ pub use options::{
     WriteReport,
 };
 pub use repair::{Loss, Repair, RepairReport};
+pub use table::Snapshot;
 pub use tidefall_ground::manifest::Model;
 pub use tidefall_ground::options::{
     CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, VerifyReport,
@@ -37,7 +38,7 @@ pub use tidefall_series::ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
 pub use tidefall_series::read::{
     AggregatePlan, AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Comparison, Extreme,
     FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
-    SensorValues, Sensors, TableSnapshot, TimeOrder, ValueCondition, union_of_times,
+    SensorValues, Sensors, TableSnapshot, TimeOrder, ValueCondition, union_of_times, whole_sum,
 };
 pub use tidefall_series::report::{ModelReport, TableReport};
 pub use tidefall_series::uncounted::Uncounted;

@@ -169,11 +169,11 @@ pub(crate) fn strays(
     found
 }
 
-/// Brings what the log holds back into the memory of tables. Returns the number of rows.
+/// Brings what the log holds back into the memory of tables. Returns the number of rows, and the place behind the last record.
 ///
 /// # Errors
 /// `Corrupt` when the log is damaged, or ends before it did when the database was closed.
-pub(crate) fn replay(tables: &[Table], state: &State, records: Replay) -> Result<u64> {
+pub(crate) fn replay(tables: &[Table], state: &State, records: Replay) -> Result<(u64, Seq)> {
     let by_id: HashMap<TableId, &Table> = tables.iter().map(|table| (table.id(), table)).collect();
     let mut rows = 0;
     let mut end = state.wal_from;
@@ -197,7 +197,7 @@ pub(crate) fn replay(tables: &[Table], state: &State, records: Replay) -> Result
             names::WAL_DIR
         )));
     }
-    Ok(rows)
+    Ok((rows, end))
 }
 
 /// Checks that the manifest has had a table, of which it knew before the log did.

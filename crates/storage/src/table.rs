@@ -15,7 +15,7 @@ use tidefall_series::cascade::{Effort, Take, Target, backlog, compact, compact_o
 use tidefall_series::change::apply;
 use tidefall_series::ingest::record::{LogRecord, RecordKind};
 use tidefall_series::open::open;
-use tidefall_series::read::Objects;
+use tidefall_series::read::{Objects, TableSnapshot};
 use tidefall_series::replay::{replay, replayed};
 use tidefall_series::report::{TableReport, report};
 use tidefall_series::uncounted::Watch;
@@ -26,6 +26,13 @@ use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableSche
 #[derive(Debug, Clone)]
 pub(crate) enum Table {
     Series(Arc<tidefall_series::Table>),
+}
+
+/// A table of any kind at one moment.
+#[derive(Debug, Clone)]
+pub enum Snapshot {
+    /// One with a series of readings for each sensor.
+    Series(TableSnapshot),
 }
 
 /// What the tables of each kind have in common.

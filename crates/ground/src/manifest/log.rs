@@ -20,15 +20,15 @@
 //! puts it into the state: of a version whose delta was deleted the state still says who made it.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidefall_store::ObjectIo;
 use tidefall_store::names;
 use tidefall_types::{Error, ErrorKind, Result};
+
+use crate::drawn::draw;
 
 /// Deltas between two checkpoints: with fewer, checkpoints cost more than the commits; with more,
 /// opening reads more objects.
@@ -477,11 +477,6 @@ fn gone(version: u64) -> Error {
         "{} is missing, and with it a part of what the database holds; restore it from a copy",
         names::manifest_delta(version)
     ))
-}
-
-/// A number by chance, which is never that of nobody. The seeds of the standard library are alike in processes that were forked from one.
-pub(crate) fn draw() -> u32 {
-    (RandomState::new().hash_one((std::process::id(), Instant::now())) as u32).max(1)
 }
 
 /// What a reader is told that has found something else than it had read.

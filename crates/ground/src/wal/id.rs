@@ -4,7 +4,7 @@ use tidefall_store::names::{self, parse_wal_id};
 use tidefall_store::{Disk, DiskEntry};
 use tidefall_types::Result;
 
-use crate::manifest::log::draw;
+use crate::drawn::draw;
 
 /// The number of the log on a disk; nothing if it has none as yet.
 ///
@@ -13,7 +13,7 @@ use crate::manifest::log::draw;
 pub fn known_id(disk: &dyn Disk) -> Result<Option<u32>> {
     let found = disk.list(names::WAL_DIR)?.into_iter();
     let mut ids = found.filter_map(|entry| match entry {
-        DiskEntry::File { name, .. } => parse_wal_id(&format!("{}/{name}", names::WAL_DIR)),
+        DiskEntry::File { name, .. } => parse_wal_id(&name),
         DiskEntry::Dir(_) => None,
     });
     Ok(ids.next())

@@ -58,6 +58,8 @@ pub use sensors::Sensors;
 pub use series::SensorSeries;
 pub use snapshot::TableSnapshot;
 
+pub use crate::segment::numbers::whole_sum;
+
 pub use deletes::{Deletes, LiveTombstone};
 pub use fetch::Fetched;
 pub use merge::SensorStream;

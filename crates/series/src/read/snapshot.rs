@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arrow_array::StringArray;
 use roaring::RoaringBitmap;
 use tidefall_codec::PageValue;
-use tidefall_types::{Error, FieldId, FieldType, NO_TAG, Result, TableSchema, TagId, TimeRange};
+use tidefall_types::{
+    Error, FieldId, FieldType, NO_TAG, Result, Seq, TableSchema, TagId, TimeRange,
+};
 
 use super::aggregate::{AggregatePlan, aggregate, plan};
 use super::align::union_of_times;
@@ -29,14 +31,21 @@ const FEW_SENSORS: usize = 64;
 /// A table at one moment: what is written, deleted or moved later does not change it.
 #[derive(Debug, Clone)]
 pub struct TableSnapshot {
+    /// All that was written before this is in it.
+    applied: Seq,
     sensors: Arc<SensorsView>,
     sources: Arc<Sources>,
 }
 
 impl TableSnapshot {
-    /// One view of a table: its sensors, and where rows of theirs lie.
-    pub fn new(sensors: Arc<SensorsView>, sources: Sources) -> Self {
-        Self { sensors, sources: Arc::new(sources) }
+    /// One view of a table: its sensors, and where rows of theirs lie, in which all is that was written before `applied`.
+    pub fn new(applied: Seq, sensors: Arc<SensorsView>, sources: Sources) -> Self {
+        Self { applied, sensors, sources: Arc::new(sources) }
+    }
+
+    /// The place among the writes of the database before which all are in it, and perhaps some behind.
+    pub fn applied(&self) -> Seq {
+        self.applied
     }
 
     /// The schema.

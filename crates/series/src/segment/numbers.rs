@@ -160,6 +160,12 @@ const M2_PRECISION: f64 = 1e-12;
 
 const POWERS_OF_TEN: [f64; 7] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
 
+/// A sum of integers of which 64 bits are known, whatever wrapped around, and to within 2^63 how much it is.
+pub fn whole_sum(wrapped: i64, about: f64) -> i128 {
+    let near = about as i128;
+    near + i128::from(wrapped.wrapping_sub(near as i64))
+}
+
 macro_rules! integers {
     ($($ty:ty),*) => {$(
         impl Number for $ty {
@@ -174,10 +180,7 @@ macro_rules! integers {
             }
 
             fn unwrapped(self, sum_f64: f64) -> f64 {
-                let near = sum_f64 as i128;
-                // The distance is one of 64 bits, whatever wrapped around.
-                let distance = (i128::from(self) - near) as i64;
-                (near + i128::from(distance)) as f64
+                whole_sum(self as i64, sum_f64) as f64
             }
 
             fn plus_float(self, _other: f64) -> Self {

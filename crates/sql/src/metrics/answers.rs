@@ -5,7 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{
+    LexOrdering, Partitioning, PhysicalSortExpr, RangePartitioning, SplitPoint,
+};
 use tidefall_storage::{AggregateRequest, AggregateResult, BATCH_ROWS, Bin, Sensors};
 use tidefall_types::{FieldId, TimeRange, format_duration, format_time};
 
@@ -14,6 +19,7 @@ use super::groups::Grouped;
 use super::question::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
+use crate::arrange::ASCENDING;
 use crate::error::to_datafusion;
 use crate::pushdown::Conditions;
 use crate::reads::Tally;
@@ -164,6 +170,37 @@ impl Answers {
     /// The number of partitions.
     pub(super) fn partitions(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Which groups are in which partition: ranges of the first columns that tell apart what lies on both sides of each cut.
+    pub(super) fn partitioning(&self) -> Result<Partitioning> {
+        let firsts: Vec<u32> = self.parts.iter().skip(1).map(|part| part.groups.start).collect();
+        let lasts: Vec<u32> = firsts.iter().map(|first| first - 1).collect();
+        let view = &self.question.view;
+        let (lasts, firsts) =
+            (self.grouped.values(view, &lasts)?, self.grouped.values(view, &firsts)?);
+        let groups = self.question.groups.iter().enumerate();
+        let tags = groups.filter(|(_, group)| matches!(group, Group::Tags(_)));
+        let mut points = vec![Vec::new(); self.parts.len() - 1];
+        let mut are_cut = vec![false; points.len()];
+        let mut sorts = Vec::new();
+        for ((place, _), (before, behind)) in tags.zip(lasts.iter().zip(&firsts)) {
+            if are_cut.iter().all(|is_cut| *is_cut) {
+                break;
+            }
+            let column = Column::new(self.arrow.field(place).name(), place);
+            sorts.push(PhysicalSortExpr::new(Arc::new(column), ASCENDING));
+            for (at, point) in points.iter_mut().enumerate() {
+                let value = ScalarValue::try_from_array(behind, at)?;
+                are_cut[at] |= value != ScalarValue::try_from_array(before, at)?;
+                point.push(value);
+            }
+        }
+        let points = points.into_iter().map(SplitPoint::new).collect();
+        match LexOrdering::new(sorts) {
+            Some(ordering) => RangePartitioning::try_new(ordering, points).map(Partitioning::Range),
+            None => Ok(Partitioning::UnknownPartitioning(self.parts.len())),
+        }
     }
 
     /// A line for each bin of each group, or one for each row where there are fewer.
@@ -377,7 +414,7 @@ impl Answers {
             .iter()
             .zip(schema.fields())
             .map(|(measure, field)| of_nothing(*measure, field.data_type()))
-            .collect();
+            .collect::<Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }

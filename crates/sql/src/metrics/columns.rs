@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampNanosecondArray, new_null_array,
+    ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, TimestampNanosecondArray,
+    UInt64Array, new_null_array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::compute::{cast, nullif};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion::error::Result;
-use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics};
-use tidefall_types::{OneForm, one_form};
+use tidefall_storage::{AggregateRequest, AggregateResult, FieldMetrics, whole_sum};
+use tidefall_types::OneForm;
 
 use super::spec::{Edge, Measure, Nulls, Spread};
 
@@ -25,18 +26,13 @@ impl Answer<'_> {
     pub(super) fn column(&self, measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
         let result = self.result;
         let column: ArrayRef = match measure {
-            Measure::Rows => counts(&result.rows),
+            Measure::Rows => counts(&result.rows, data_type)?,
             Measure::Time(Edge::First) => times(&result.first_time_ns),
             Measure::Time(Edge::Last) => times(&result.last_time_ns),
-            Measure::Count(_) => counts(&self.metrics(measure)?.count),
+            Measure::Count(_) => counts(&self.metrics(measure)?.count, data_type)?,
             Measure::Min(_) => Arc::clone(&self.metrics(measure)?.min),
             Measure::Max(_) => Arc::clone(&self.metrics(measure)?.max),
-            // The storage sums small unsigned integers as signed ones.
-            Measure::Sum(_) => {
-                let sum = cast(&self.metrics(measure)?.sum, data_type)?;
-                one_form(&sum).unwrap_or(sum)
-            }
-            Measure::SumF64(_) => derive(self.metrics(measure)?, 1, |at, _| at.sum),
+            Measure::Sum(_) => sums(self.metrics(measure)?, data_type)?,
             Measure::Mean(_) => derive(self.metrics(measure)?, 1, |at, count| at.sum / count),
             Measure::Variance(_, spread) => variance(self.metrics(measure)?, spread, |value| value),
             Measure::Deviation(_, spread) => variance(self.metrics(measure)?, spread, f64::sqrt),
@@ -45,6 +41,29 @@ impl Answer<'_> {
             }
             Measure::Value(_, edge, Nulls::Respect) => {
                 self.value_of_row(self.metrics(measure)?, edge)?
+            }
+            Measure::Centre(_) => {
+                derive(self.metrics(measure)?, 0, |at, n| if n > 0.0 { at.sum / n } else { 0.0 })
+            }
+            Measure::Squares(_) => {
+                derive(self.metrics(measure)?, 0, |at, n| if n > 0.0 { at.m2 } else { 0.0 })
+            }
+            Measure::TimeOf(_, edge, Nulls::Ignore) => {
+                let metrics = self.metrics(measure)?;
+                match edge {
+                    Edge::First => times(&metrics.first_time_ns),
+                    Edge::Last => times(&metrics.last_time_ns),
+                }
+            }
+            Measure::TimeOf(_, edge, Nulls::Respect) => {
+                self.column(Measure::Time(edge), data_type)?
+            }
+            Measure::IsSet(_, Nulls::Ignore) => {
+                let count = &self.metrics(measure)?.count;
+                Arc::new(count.iter().map(|count| Some(*count > 0)).collect::<BooleanArray>())
+            }
+            Measure::IsSet(_, Nulls::Respect) | Measure::IsThere => {
+                Arc::new(BooleanArray::from(vec![true; result.rows.len()]))
             }
         };
         debug_assert_eq!(column.data_type(), data_type, "{measure:?}");
@@ -88,8 +107,27 @@ struct Sums {
     m2: f64,
 }
 
-fn counts(counts: &[u64]) -> ArrayRef {
-    Arc::new(counts.iter().map(|&count| count as i64).collect::<Int64Array>())
+fn counts(counts: &[u64], data_type: &DataType) -> Result<ArrayRef> {
+    Ok(cast(&UInt64Array::from_iter_values(counts.iter().copied()), data_type)?)
+}
+
+/// Sums, in a type in which an aggregate has them or keeps them between its stages.
+fn sums(metrics: &FieldMetrics, data_type: &DataType) -> Result<ArrayRef> {
+    Ok(match data_type {
+        DataType::Float64 => derive(metrics, 1, |at, _| at.sum),
+        DataType::Decimal128(..) => {
+            let wrapped = match metrics.sum.as_primitive_opt::<UInt64Type>() {
+                Some(sums) => sums.unary::<_, Int64Type>(|sum| sum as i64),
+                None => metrics.sum.as_primitive::<Int64Type>().clone(),
+            };
+            let whole = wrapped.iter().zip(&metrics.sum_f64);
+            let whole = whole.map(|(wrapped, about)| Some(whole_sum(wrapped?, *about)));
+            let whole: Decimal128Array = whole.collect();
+            Arc::new(whole.with_data_type(data_type.clone()))
+        }
+        // The storage sums small unsigned integers as signed ones.
+        _ => cast(&metrics.sum, data_type)?,
+    })
 }
 
 /// Times as a column.
@@ -117,9 +155,11 @@ fn variance(metrics: &FieldMetrics, spread: Spread, of: fn(f64) -> f64) -> Array
 }
 
 /// The answer to a question over no rows, without `GROUP BY`: one line.
-pub(super) fn of_nothing(measure: Measure, data_type: &DataType) -> ArrayRef {
-    match measure {
-        Measure::Rows | Measure::Count(_) => Arc::new(Int64Array::from(vec![0])),
+pub(super) fn of_nothing(measure: Measure, data_type: &DataType) -> Result<ArrayRef> {
+    Ok(match measure {
+        Measure::Rows | Measure::Count(_) => counts(&[0], data_type)?,
+        Measure::IsSet(..) | Measure::IsThere => Arc::new(BooleanArray::from(vec![false])),
+        Measure::Centre(_) | Measure::Squares(_) => Arc::new(Float64Array::from(vec![0.0])),
         _ => new_null_array(data_type, 1),
-    }
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
@@ -16,6 +15,7 @@ use super::distinct;
 use super::question::Question;
 use super::spec::Group;
 use crate::ahead::Batches;
+use crate::arrange::ASCENDING;
 use crate::live::Live;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode};
@@ -32,17 +32,18 @@ pub(super) fn plan(
         return distinct::plan(question, tag, arrow, equivalence, threads);
     }
     let answers = Arc::new(Answers::of(question, arrow, threads)?);
-    Ok(Arc::new(SourceNode::new(Arc::new(ByGroup { answers }), equivalence, None)))
+    let partitioning = answers.partitioning()?;
+    let node = SourceNode::new(Arc::new(ByGroup { answers }), equivalence, None);
+    Ok(Arc::new(node.with_partitioning(partitioning)))
 }
 
 /// Lines come by group, groups by their values, and by time within a group.
 fn ordered(question: &Question, schema: &SchemaRef) -> EquivalenceProperties {
-    let ascending = SortOptions { descending: false, nulls_first: false };
     let mut ordering = Vec::new();
     let mut bins = Vec::new();
     for (at, group) in question.groups.iter().enumerate() {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
-        let sort = PhysicalSortExpr::new(column, ascending);
+        let sort = PhysicalSortExpr::new(column, ASCENDING);
         match group {
             Group::Tags(_) => ordering.push(sort),
             Group::Bin(_) => bins.push(sort),

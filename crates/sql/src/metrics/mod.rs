@@ -1,6 +1,6 @@
 //! Aggregates that block metrics answer.
 //!
-//! 1. [`MetricsRule`] looks for an `Aggregate` over one of our tables whose conditions the storage
+//! 1. [`MetricsRule`] (and `ask.rs`) looks for an `Aggregate` over one of our tables whose conditions the storage
 //!    answers exactly, whose groups are functions of tags and at most one time bin, and whose
 //!    aggregate functions can be made of counts, extremes, sums and first and last values.
 //! 2. It replaces the `Aggregate`, and with it everything below, by a [`MetricsNode`]. Expressions
@@ -10,21 +10,26 @@
 //!    time on, for sorts that keep a few bins.
 //!    `distinct.rs` counts the values of a tag: DataFusion makes of `count(DISTINCT tag)` a count over the groups by
 //!    this tag.
+//! 4. An aggregate over the `UNION ALL` of several tables is a [`MergePlanner`]'s: of each table comes what an aggregate keeps
+//!    between its stages, from metrics where they have it, and is merged.
 //!
 //! Whatever does not fit stays with DataFusion, with the same answer.
 
 mod answers;
+mod ask;
 mod by_time;
 mod columns;
 mod distinct;
 mod exec;
 mod groups;
+mod merge;
 mod node;
 mod one_grouping;
 mod question;
 mod rule;
 mod spec;
 
+pub(crate) use merge::MergePlanner;
 pub(crate) use node::MetricsPlanner;
 pub(crate) use one_grouping::OneGrouping;
 pub(crate) use rule::MetricsRule;

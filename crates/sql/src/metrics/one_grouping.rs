@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::rule::{replace_columns, scan_below};
+use super::ask::{replace_columns, scan_below};
 use super::spec::Group;
 use crate::functions::{NUMBERED_BYTES, is_value_type};
 use crate::pushdown::Conditions;

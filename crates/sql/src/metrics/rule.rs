@@ -1,24 +1,21 @@
 //! Where block metrics can answer, the plan asks them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::common::Column;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::datasource::source_as_provider;
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    Aggregate, Expr, Extension, LogicalPlan, TableScan, UserDefinedLogicalNodeCore,
+    Aggregate, Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore,
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use super::ask::question;
 use super::groups::bare_tag;
+use super::merge::MergeNode;
 use super::node::MetricsNode;
 use super::question::Question;
-use super::spec::{Group, Measure};
-use crate::pushdown::Conditions;
+use super::spec::Group;
 use crate::settings::Settings;
-use crate::table::Table;
 
 /// Replaces aggregates over a table by questions for its metrics.
 #[derive(Debug)]
@@ -46,53 +43,20 @@ impl OptimizerRule for MetricsRule {
         }
         let question = match counting(aggregate) {
             Some(question) => Some(question),
-            None => question(aggregate)?,
+            None => question(&aggregate.input, &aggregate.group_expr, &aggregate.aggr_expr)?,
         };
-        match question {
+        let node = match question {
             Some(question) => {
                 let node = MetricsNode::new(question, Arc::clone(&aggregate.schema));
-                let extension = Extension { node: Arc::new(node) };
-                Ok(Transformed::yes(LogicalPlan::Extension(extension)))
+                Extension { node: Arc::new(node) }
             }
-            None => Ok(Transformed::no(plan)),
-        }
+            None => match MergeNode::of(aggregate)? {
+                Some(node) => Extension { node: Arc::new(node) },
+                None => return Ok(Transformed::no(plan)),
+            },
+        };
+        Ok(Transformed::yes(LogicalPlan::Extension(node)))
     }
-}
-
-/// The question that has the same answer as `aggregate`, if metrics can answer it.
-fn question(aggregate: &Aggregate) -> Result<Option<Question>> {
-    let Some((scan, meaning)) = scan_below(&aggregate.input)? else { return Ok(None) };
-    let Ok(provider) = source_as_provider(&scan.source) else { return Ok(None) };
-    let Some(table) = provider.downcast_ref::<Table>() else { return Ok(None) };
-    let view = table.view();
-    let schema = view.schema();
-    let conditions = Conditions::of(&scan.filters, schema);
-    if !conditions.exact || !conditions.values.is_empty() || scan.fetch.is_some() {
-        return Ok(None);
-    }
-    let mut groups = Vec::with_capacity(aggregate.group_expr.len());
-    for expr in &aggregate.group_expr {
-        // ROLLUP and its like: several groupings in one.
-        if matches!(expr, Expr::GroupingSet(_)) {
-            return Ok(None);
-        }
-        match Group::of(&replace_columns(expr, &meaning)?, schema) {
-            Some(group) => groups.push(group),
-            None => return Ok(None),
-        }
-    }
-    let bins = groups.iter().filter(|group| matches!(group, Group::Bin(_))).count();
-    if bins > 1 {
-        return Ok(None);
-    }
-    let mut measures = Vec::with_capacity(aggregate.aggr_expr.len());
-    for expr in &aggregate.aggr_expr {
-        match Measure::of(&replace_columns(expr, &meaning)?, schema) {
-            Some(measure) => measures.push(measure),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(Question { view: Arc::clone(view), conditions, groups, measures, counted: None }))
 }
 
 /// The question that has the same answer as `aggregate`, if that counts the values of a tag among the groups below it, as
@@ -135,52 +99,4 @@ fn counted(expr: &Expr) -> Option<&Expr> {
         && params.order_by.is_empty()
         && params.null_treatment.is_none();
     params.args.first().filter(|_| is_plain && params.args.len() == 1)
-}
-
-/// What each column of a plan is in terms of the columns of the scan below it.
-pub(super) type Meaning = HashMap<Column, Expr>;
-
-/// The scan below projections and renamings, if nothing else lies between.
-pub(super) fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
-    match plan {
-        LogicalPlan::TableScan(scan) => {
-            let columns = scan.projected_schema.columns();
-            let meaning =
-                columns.into_iter().map(|column| (column.clone(), Expr::Column(column))).collect();
-            Ok(Some((scan, meaning)))
-        }
-        LogicalPlan::SubqueryAlias(alias) => {
-            let Some((scan, below)) = scan_below(&alias.input)? else { return Ok(None) };
-            let inner = alias.input.schema().columns();
-            let mut meaning = Meaning::new();
-            for (outer, inner) in alias.schema.columns().into_iter().zip(inner) {
-                let Some(expr) = below.get(&inner) else { return Ok(None) };
-                meaning.insert(outer, expr.clone());
-            }
-            Ok(Some((scan, meaning)))
-        }
-        LogicalPlan::Projection(projection) => {
-            let Some((scan, below)) = scan_below(&projection.input)? else { return Ok(None) };
-            let mut meaning = Meaning::new();
-            for (outer, expr) in projection.schema.columns().into_iter().zip(&projection.expr) {
-                if expr.is_volatile() {
-                    return Ok(None);
-                }
-                meaning.insert(outer, replace_columns(&expr.clone().unalias(), &below)?);
-            }
-            Ok(Some((scan, meaning)))
-        }
-        _ => Ok(None),
-    }
-}
-
-pub(super) fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
-    let replaced = expr.clone().transform(|node| match &node {
-        Expr::Column(column) => match meaning.get(column) {
-            Some(expr) => Ok(Transformed::yes(expr.clone())),
-            None => Ok(Transformed::no(node)),
-        },
-        _ => Ok(Transformed::no(node)),
-    })?;
-    Ok(replaced.data)
 }

@@ -11,7 +11,7 @@ use crate::pushdown::{Step, column_kind, looks_at_tags_only};
 /// A column of the answer by which rows are grouped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Group {
-    /// A function of the tags, evaluated once per sensor.
+    /// A function of the tags, or a constant, evaluated once per sensor.
     Tags(Expr),
     /// The start of the time bin.
     Bin(Bin),
@@ -57,10 +57,8 @@ pub(crate) enum Measure {
     Min(FieldId),
     /// The greatest value.
     Max(FieldId),
-    /// The sum in the widest type of the field's family.
+    /// The sum.
     Sum(FieldId),
-    /// The sum as `f64`.
-    SumF64(FieldId),
     /// The mean.
     Mean(FieldId),
     /// The variance.
@@ -69,28 +67,41 @@ pub(crate) enum Measure {
     Deviation(FieldId, Spread),
     /// The value at an end of time.
     Value(FieldId, Edge, Nulls),
+    /// The mean, or 0 without values: accumulators of variances have no NULL.
+    Centre(FieldId),
+    /// The sum of the squared differences from that.
+    Squares(FieldId),
+    /// The time of a [`Measure::Value`].
+    TimeOf(FieldId, Edge, Nulls),
+    /// Whether there is a [`Measure::Value`], which may be NULL.
+    IsSet(FieldId, Nulls),
+    /// That there is a [`Measure::Time`].
+    IsThere,
 }
 
 impl Measure {
     /// The field whose metrics are needed.
     pub(crate) fn field(self) -> Option<FieldId> {
         match self {
-            Self::Rows | Self::Time(_) => None,
+            Self::Rows | Self::Time(_) | Self::IsThere => None,
             Self::Count(id)
             | Self::Min(id)
             | Self::Max(id)
             | Self::Sum(id)
-            | Self::SumF64(id)
             | Self::Mean(id)
             | Self::Variance(id, _)
             | Self::Deviation(id, _)
-            | Self::Value(id, ..) => Some(id),
+            | Self::Value(id, ..)
+            | Self::Centre(id)
+            | Self::Squares(id)
+            | Self::TimeOf(id, ..)
+            | Self::IsSet(id, _) => Some(id),
         }
     }
 
     /// Whether it is about differences from the mean.
     pub(crate) fn is_deviation(self) -> bool {
-        matches!(self, Self::Variance(..) | Self::Deviation(..))
+        matches!(self, Self::Variance(..) | Self::Deviation(..) | Self::Squares(_))
     }
 
     /// Whether it is the least or the greatest value.
@@ -100,7 +111,23 @@ impl Measure {
 
     /// Whether it is about ends of time: the first or last value or time.
     pub(crate) fn is_end(self) -> bool {
-        matches!(self, Self::Value(..) | Self::Time(_))
+        matches!(self, Self::Value(..) | Self::Time(_) | Self::TimeOf(..))
+    }
+
+    /// What DataFusion's accumulators keep of it between the stages of an aggregation, column by column. Of times at the ends
+    /// they keep more where these are asked for by an order.
+    pub(crate) fn states(self, is_ordered: bool) -> Vec<Self> {
+        match self {
+            Self::Mean(id) => vec![Self::Count(id), Self::Sum(id)],
+            Self::Variance(id, _) | Self::Deviation(id, _) => {
+                vec![Self::Count(id), Self::Centre(id), Self::Squares(id)]
+            }
+            Self::Value(id, edge, nulls) => {
+                vec![self, Self::TimeOf(id, edge, nulls), Self::IsSet(id, nulls)]
+            }
+            Self::Time(_) if is_ordered => vec![self, self, Self::IsThere],
+            _ => vec![self],
+        }
     }
 
     /// The measure that an aggregate expression asks for, if metrics have it.
@@ -116,7 +143,7 @@ impl Measure {
 impl Group {
     /// The group that an expression asks for, if metrics have it.
     pub(crate) fn of(expr: &Expr, schema: &TableSchema) -> Option<Self> {
-        if looks_at_tags_only(expr, schema) {
+        if looks_at_tags_only(expr, schema) || matches!(expr, Expr::Literal(..)) {
             return Some(Self::Tags(expr.clone()));
         }
         match Step::of(expr, schema)? {
@@ -160,8 +187,7 @@ fn of_call(call: &AggregateFunction, schema: &TableSchema) -> Option<Measure> {
         "count" if cast.is_none() => Some(Measure::Count(id)),
         "min" if cast.is_none() => Some(Measure::Min(id)),
         "max" if cast.is_none() => Some(Measure::Max(id)),
-        "sum" if as_f64 && ty.arrow().is_integer() => Some(Measure::SumF64(id)),
-        "sum" if sums_as(ty, cast) => Some(Measure::Sum(id)),
+        "sum" if as_f64 || sums_as(ty, cast) => Some(Measure::Sum(id)),
         "avg" if as_f64 || (ty.arrow().is_integer() && cast.is_none()) => Some(Measure::Mean(id)),
         "var" if as_f64 => Some(Measure::Variance(id, Spread::Sample)),
         "var_pop" if as_f64 => Some(Measure::Variance(id, Spread::Population)),

@@ -39,12 +39,32 @@ pub(crate) enum Action {
     Show(Show),
     /// Delete rows.
     Delete(DfStatement),
-    /// Insert rows.
-    Insert(Box<Insert>),
     /// Change a setting.
     Set(DfStatement),
-    /// Let DataFusion plan and run it.
-    Plan(DfStatement),
+    /// Run a plan.
+    Planned(Planned),
+}
+
+/// What there is a plan for.
+pub(crate) enum Planned {
+    /// Insert rows.
+    Insert(Box<Insert>),
+    /// What DataFusion plans as it is.
+    Plain(DfStatement),
+}
+
+impl Action {
+    /// What there is a plan for, if there is.
+    pub(crate) fn planned(self) -> Option<Planned> {
+        match self {
+            Self::Planned(planned) => Some(planned),
+            _ => None,
+        }
+    }
+
+    fn plain(statement: DfStatement) -> Self {
+        Self::Planned(Planned::Plain(statement))
+    }
 }
 
 /// A change to tables.
@@ -84,7 +104,7 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
                     "EXPLAIN has nothing to say of INSERT and DELETE; try a SELECT with the same rows",
                 ));
             }
-            return Ok(Action::Plan(statement));
+            return Ok(Action::plain(statement));
         }
         DfStatement::Reset(ResetStatement::Variable(ref name)) => {
             settings::check_free(&name.to_string())?;
@@ -108,7 +128,7 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         Statement::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
             Action::Show(Show::Create(table_name(&obj_name)?))
         }
-        Statement::Insert(insert) => Action::Insert(Box::new(insert)),
+        Statement::Insert(insert) => Action::Planned(Planned::Insert(Box::new(insert))),
         Statement::Delete(_) => Action::Delete(again(inner)),
         Statement::Set(Set::SingleAssignment { ref variable, ref values, .. }) => {
             settings::check_free(&variable.to_string())?;
@@ -118,7 +138,7 @@ pub(crate) fn action(statement: DfStatement) -> Result<Action> {
         Statement::Query(_)
         | Statement::Explain { .. }
         | Statement::ShowVariable { .. }
-        | Statement::ShowFunctions { .. } => Action::Plan(again(inner)),
+        | Statement::ShowFunctions { .. } => Action::plain(again(inner)),
         other => return Err(unsupported(&first_words(&other.to_string()))),
     })
 }

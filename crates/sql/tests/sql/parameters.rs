@@ -1,8 +1,9 @@
 //! Values for the parameters of statements mean what is written in their place, and never more.
 
+use datafusion::arrow::datatypes::DataType;
 use futures::TryStreamExt;
 use tidefall_sql::Parameter::{self, Bool, Float, Int, Null, Text, Time, UInt};
-use tidefall_types::{ErrorKind, NS_PER_SECOND};
+use tidefall_types::{ErrorKind, NS_PER_SECOND, sql_type_name};
 
 use crate::TestDb;
 
@@ -139,4 +140,78 @@ async fn values_and_parameters_must_fit() {
     for sql in ["SELECT * FROM $1", "SELECT count(*) AS $1", "CREATE TABLE $1 (time TIMESTAMP)"] {
         assert!(db.session.query_with(sql, &[text("plant")]).await.is_err(), "{sql}");
     }
+}
+
+async fn plant() -> TestDb {
+    let db = TestDb::new();
+    db.text("CREATE TABLE plant (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time))")
+        .await;
+    db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_tell_what_they_take_and_answer() {
+    let db = plant().await;
+    let described = async |sql: &str| {
+        let prepared = db.session.prepare(sql).expect("a statement");
+        let described =
+            db.session.describe(&prepared).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let name = |of: &DataType| sql_type_name(of);
+        let parameters: Vec<String> = described
+            .parameters
+            .iter()
+            .map(|of| of.as_ref().map_or_else(|| "any".to_owned(), name))
+            .collect();
+        let columns = described.columns.map_or_else(
+            || "unknown".to_owned(),
+            |columns| {
+                let fields = columns.fields().iter();
+                let shown =
+                    fields.map(|field| format!("{} {}", field.name(), name(field.data_type())));
+                shown.collect::<Vec<_>>().join(", ")
+            },
+        );
+        (parameters.join(", "), columns)
+    };
+    for (sql, parameters, columns) in [
+        ("SELECT 1 AS one", "", "one BIGINT"),
+        (
+            "SELECT host, v FROM plant WHERE v > $1 AND time < $2",
+            "DOUBLE, TIMESTAMP",
+            "host TEXT, v DOUBLE",
+        ),
+        ("SELECT v FROM plant WHERE host = ? OR host IN (?, ?)", "TEXT, TEXT, TEXT", "v DOUBLE"),
+        ("SELECT count(*) AS n FROM plant WHERE v BETWEEN $2 AND $1", "DOUBLE, DOUBLE", "n BIGINT"),
+        ("SELECT $1 AS what", "any", "what TEXT"),
+        (
+            "INSERT INTO plant VALUES ($1, $2, $3)",
+            "TIMESTAMP, TEXT, DOUBLE",
+            "count BIGINT UNSIGNED, replaced BIGINT UNSIGNED",
+        ),
+        ("SHOW TABLES", "", "unknown"),
+        ("SELECT 1; SELECT v FROM plant WHERE v = $1", "DOUBLE", "v DOUBLE"),
+    ] {
+        assert_eq!(described(sql).await, (parameters.to_owned(), columns.to_owned()), "{sql}");
+    }
+    let prepared =
+        db.session.prepare("SELECT missing FROM nowhere WHERE v = $1").expect("a statement");
+    let error = db.session.describe(&prepared).await.expect_err("there is no such table");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(db.session.prepare("SELECT 1 FROM (").is_err());
+}
+
+/// A plan is made when a statement is run, so that what was written meanwhile is seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_prepared_is_run_often() {
+    let db = plant().await;
+    let prepared =
+        db.session.prepare("SELECT count(*) FROM plant WHERE host = $1").expect("a statement");
+    let run = async |value: &str| {
+        let answer = db.session.execute(prepared.clone(), &[text(value)]).await.expect("an answer");
+        crate::lines(&answer.try_collect::<Vec<_>>().await.expect("rows"))
+    };
+    assert_eq!(run("new").await, ["0"]);
+    db.text("INSERT INTO plant VALUES ('2024-01-01', 'new', 1.0)").await;
+    assert_eq!(run("new").await, ["1"]);
+    assert_eq!(run("old").await, ["0"]);
 }

@@ -289,3 +289,31 @@ async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
         assert!(plan.contains(part), "{sql}\n{plan}");
     }
 }
+
+/// Groups of tags that metrics answer lie whole in one partition, and what is above them makes use of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_from_metrics_say_in_which_partition_they_are() {
+    let test_db = plant().await;
+    test_db
+        .text(
+            "INSERT INTO m SELECT to_timestamp(1704067200 + n), 'r' || (n % 90 / 30), 'k' || (n % 90), 'low', 1.0, 1 \
+             FROM (SELECT value::BIGINT AS n FROM generate_series(2000, 3799))",
+        )
+        .await;
+    let bins = "SELECT host, date_bin(INTERVAL '1 hour', time) AS hour, avg(v) AS v FROM m GROUP BY host, hour";
+    for sql in [
+        format!("SELECT host, max(v) FROM ({bins}) GROUP BY host"),
+        format!(
+            "SELECT host, hour, v - lag(v) OVER (PARTITION BY host ORDER BY hour) FROM ({bins})"
+        ),
+    ] {
+        check(&test_db, &sql, &["TidefallMetrics: table=m", "partitions=2"], &["RepartitionExec"])
+            .await;
+    }
+    let cut = "SELECT region, sum(v) FROM (SELECT region, host, sum(v) AS v FROM m GROUP BY region, host) GROUP BY region";
+    let plain = test_db.session.fork();
+    plain.collect("SET tidefall.metrics = off").await.expect("a setting");
+    let expected = normal(&plain.collect(cut).await.expect("an answer")).join("\n");
+    let found = normal(&test_db.run(cut).await.expect("an answer")).join("\n");
+    assert_eq!(found, expected);
+}

@@ -318,3 +318,49 @@ async fn tuples_are_grouped_by_their_parts() {
         check(&test_db, sql, &["gby=[time@"], &["gby=[struct("]).await;
     }
 }
+
+/// Of each table in a union comes what metrics have of it; rows are read only where they have no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn aggregates_over_a_union_come_from_metrics() {
+    let test_db = plant().await;
+    test_db
+        .text(
+            "CREATE TABLE other (time TIMESTAMP, site TEXT, value DOUBLE, note TEXT, PRIMARY KEY (site, time));
+             INSERT INTO other VALUES ('2024-01-01', 's1', 7.5, 'x'), ('2024-01-02', 's9', -1.0, 'y')",
+        )
+        .await;
+    let both =
+        "(SELECT site, time, value FROM plant UNION ALL SELECT site, time, value FROM other)";
+    let sql = format!(
+        "SELECT site, count(*), avg(value), stddev(value), last_value(value ORDER BY time) FROM {both} GROUP BY site"
+    );
+    check(
+        &test_db,
+        &sql,
+        &[
+            "TidefallMerge: metrics=[plant, other]",
+            "TidefallMetrics: table=plant",
+            "TidefallMetrics: table=other",
+        ],
+        &["TidefallScan"],
+    )
+    .await;
+    let some = format!("SELECT count(*) FROM {both} WHERE value > 5");
+    check(&test_db, &some, &[], &["TidefallMetrics"]).await;
+    let part = "SELECT which, max(value) FROM (SELECT 'all' AS which, value FROM plant \
+                UNION ALL SELECT 'noted', value FROM other WHERE note = 'x') GROUP BY which";
+    check(
+        &test_db,
+        part,
+        &[
+            "TidefallMerge: metrics=[plant]",
+            "TidefallMetrics: table=plant",
+            "TidefallScan: table=other",
+        ],
+        &[],
+    )
+    .await;
+    let mut lines: Vec<String> = test_db.text(part).await.lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["all 99.9", "noted 7.5"]);
+}

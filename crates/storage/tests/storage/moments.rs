@@ -14,7 +14,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_storage::store::MemDisk;
+use tidefall_simulation::MemDisk;
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, Rewriting, ScanRequest, TagFilter, Target, Unknown, WriteOptions,
 };
