@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Dialect, Failure};
 use crate::format::Format;
-use crate::values::{Values, with_exact_floats};
+use crate::values::Values;
 
 /// The longest text of statements. Loading rows by `INSERT` in longer ones would take more memory
 /// for its plan than for its rows.
@@ -109,7 +109,7 @@ async fn run(
             let error = Error::invalid("parameters are given twice, in the body and beside it");
             return Err(error.into());
         }
-        values = Some(serde_json::from_str(&with_exact_floats(list)).map_err(|error| {
+        values = Some(serde_json::from_str(list).map_err(|error| {
             Error::invalid(format!("parameters are no list of values in JSON: {error}"))
         })?);
     }
@@ -130,7 +130,7 @@ fn statement(headers: &HeaderMap, body: &[u8]) -> Result<Asked> {
     if !content_type.starts_with("application/json") {
         return Ok(Asked { sql: sql.to_owned(), values: None });
     }
-    let body: JsonBody = serde_json::from_str(&with_exact_floats(sql))
+    let body: JsonBody = serde_json::from_str(sql)
         .map_err(|error| Error::invalid(format!("the body is not {{\"sql\": ...}}: {error}")))?;
     Ok(Asked { sql: body.sql, values: body.parameters })
 }

@@ -1,15 +1,17 @@
 //! Values for parameters of statements, in JSON.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use tidefall_sql::Parameter;
 use tidefall_types::parse_time;
 
 /// As many as a statement may have.
 const VALUES_MAX: usize = 65_535;
+const KINDS: &str =
+    r#"null, true, false, a number, a text, {"timestamp": "..."} or {"double": "NaN"}"#;
 
 /// A list of values: what JSON knows, `{"timestamp": "2024-01-31T12:00:00Z"}`, and `{"double": "NaN"}` for floats that it does not know.
 #[derive(Debug, Default)]
@@ -46,104 +48,53 @@ impl<'de> Visitor<'de> for List {
 
 impl<'de> Deserialize<'de> for One {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Single)
+        let written = <&RawValue>::deserialize(deserializer)?.get();
+        parameter(written).map(Self).map_err(de::Error::custom)
     }
 }
 
-struct Single;
+/// What is not written as a value of its own.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Named {
+    Timestamp(String),
+    Double(String),
+}
 
-impl<'de> Visitor<'de> for Single {
-    type Value = One;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            r#"null, true, false, a number, a text, {"timestamp": "..."} or {"double": "NaN"}"#,
-        )
-    }
-
-    fn visit_unit<E>(self) -> Result<One, E> {
-        Ok(One(Parameter::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<One, E> {
-        Ok(One(Parameter::Bool(value)))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<One, E> {
-        Ok(One(Parameter::Int(value)))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<One, E> {
-        Ok(One(i64::try_from(value).map_or(Parameter::UInt(value), Parameter::Int)))
-    }
-
-    /// Those with a point or an exponent are texts by now.
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<One, E> {
-        Err(E::custom(format_args!(
-            "the whole number {value} has more than 64 bits; write {{\"double\": \"...\"}} for a DOUBLE"
-        )))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<One, E> {
-        Ok(One(Parameter::Text(value.to_owned())))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<One, E> {
-        Ok(One(Parameter::Text(value)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<One, A::Error> {
-        let wrong = || de::Error::invalid_value(de::Unexpected::Map, &self);
-        let Some((kind, text)) = map.next_entry::<Cow<'_, str>, String>()? else {
-            return Err(wrong());
-        };
-        let value = match &*kind {
-            "timestamp" => parse_time(&text).map(Parameter::Time).map_err(de::Error::custom)?,
-            "double" => {
-                let number = text.parse();
-                let wrong = |_| de::Error::custom(format_args!("{text:?} is no number"));
-                Parameter::Float(number.map_err(wrong)?)
-            }
-            _ => return Err(wrong()),
-        };
-        match map.next_key::<Cow<'_, str>>()? {
-            Some(_) => Err(wrong()),
-            None => Ok(One(value)),
+/// One value as JSON has it.
+fn parameter(written: &str) -> Result<Parameter, String> {
+    match written.as_bytes() {
+        b"null" => Ok(Parameter::Null),
+        b"true" => Ok(Parameter::Bool(true)),
+        b"false" => Ok(Parameter::Bool(false)),
+        [b'"', ..] => {
+            serde_json::from_str(written).map(Parameter::Text).map_err(|error| error.to_string())
         }
+        [b'[', ..] => Err(format!("a list, expected {KINDS}")),
+        [b'{', ..] => match serde_json::from_str(written) {
+            Ok(Named::Timestamp(time)) => {
+                parse_time(&time).map(Parameter::Time).map_err(|error| error.to_string())
+            }
+            Ok(Named::Double(number)) => float(&number),
+            Err(_) => Err(format!("an object of another kind, expected {KINDS}")),
+        },
+        _ => number(written),
     }
 }
 
-/// JSON whose numbers with a point or an exponent are written as `{"double": "1.5"}`: serde_json reads them to within the last of their bits.
-pub(crate) fn with_exact_floats(json: &str) -> Cow<'_, str> {
-    let (mut exact, mut copied) = (String::new(), 0);
-    let bytes = json.as_bytes();
-    let (mut at, mut is_text) = (0, false);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' if is_text => at += 1,
-            b'"' => is_text = !is_text,
-            b'-' | b'0'..=b'9' if !is_text => {
-                let is_part =
-                    |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-                let end = at + bytes[at..].iter().take_while(is_part).count();
-                let number = &json[at..end];
-                if number.contains(['.', 'e', 'E']) {
-                    exact.push_str(&json[copied..at]);
-                    exact.push_str(&format!("{{\"double\":\"{number}\"}}"));
-                    copied = end;
-                }
-                at = end;
-                continue;
-            }
-            _ => {}
-        }
-        at += 1;
+/// A number, all digits of which count: serde_json reads those with a point to within the last of their bits.
+fn number(written: &str) -> Result<Parameter, String> {
+    if written.contains(['.', 'e', 'E']) {
+        return float(written);
     }
-    if copied == 0 {
-        return Cow::Borrowed(json);
-    }
-    exact.push_str(&json[copied..]);
-    Cow::Owned(exact)
+    let whole = written.parse().map(Parameter::Int);
+    whole.or_else(|_| written.parse().map(Parameter::UInt)).map_err(|_| {
+        format!("the whole number {written} has more than 64 bits; write {{\"double\": \"...\"}} for a DOUBLE")
+    })
+}
+
+fn float(written: &str) -> Result<Parameter, String> {
+    written.parse().map(Parameter::Float).map_err(|_| format!("{written:?} is no number"))
 }
 
 #[cfg(test)]
@@ -154,7 +105,7 @@ mod tests {
     use super::*;
 
     fn values(json: &str) -> Result<Vec<Parameter>, String> {
-        let values: Result<Values, _> = serde_json::from_str(&with_exact_floats(json));
+        let values: Result<Values, _> = serde_json::from_str(json);
         values.map(|Values(values)| values).map_err(|error| error.to_string())
     }
 
@@ -199,7 +150,7 @@ mod tests {
             (r#"[{"double": "x"}]"#, "\"x\" is no number"),
             (r#"[{"timestamp": "noon"}]"#, "noon"),
             ("[18446744073709551616]", "more than 64 bits"),
-            ("[1..2]", "\"1..2\" is no number"),
+            ("[1..2]", "invalid number"),
         ] {
             let error = values(json).unwrap_err();
             assert!(error.contains(told), "{json}: {error}");
