@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -22,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 
 use crate::instead::{PhysicalRule, known_as_inner};
+use crate::tree::Tree;
 
 /// DataFusion's rule, for plans all of whose nodes have columns of different names.
 #[derive(Debug)]

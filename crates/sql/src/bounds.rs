@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::physical_plan::filter::FilterExec;
@@ -17,6 +17,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::passing::{PassesRows, passes_rows_on};
 use crate::source::{BATCH_BYTES, SourceNode};
+use crate::tree::Tree;
 
 /// A plan, and the context to run it in, whose batches have fewer rows than usual where rows are long.
 pub(crate) fn with_bounded_batches(

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -22,6 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use tidefall_storage::TimeOrder;
 
 use crate::source::SourceNode;
+use crate::tree::Tree;
 
 /// Lets sources begin where a sort of a few rows begins.
 #[derive(Debug)]

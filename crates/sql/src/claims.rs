@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
@@ -38,6 +38,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use crate::tree::Tree;
 use crate::unknown::{Forget, Unknown};
 
 /// Puts [`Unknown`] below joins by hash and by nested loops, unions, and windows with partitions by several keys, when the sides of

@@ -24,7 +24,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -37,6 +37,7 @@ use tidefall_types::Error;
 use self::pace::{Kept, PaceExec};
 use crate::error::to_datafusion;
 use crate::passing::{PassesRows, passes_rows_on};
+use crate::tree::Tree;
 
 /// Batches of a recursion at most. Each step makes one at least, and these take some seconds.
 const RECURSION_BATCHES_MAX: usize = 100_000;

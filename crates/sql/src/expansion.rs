@@ -7,7 +7,7 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, TryCast};
@@ -18,6 +18,7 @@ use tidefall_types::Error;
 use crate::amend::schema_below;
 use crate::error::to_datafusion;
 use crate::functions::EXTREMES;
+use crate::tree::{Tree, apply_expressions, apply_with_subqueries};
 
 /// Parts that one column, or all conditions together, may have beyond those that are written in the statement: some tens
 /// of megabytes.
@@ -64,7 +65,7 @@ impl Parts {
         for input in &inputs {
             below.push(self.of_plan(input)?);
         }
-        plan.apply_expressions(|expr| {
+        apply_expressions(plan, |expr| {
             self.written = self.written.saturating_add(parts_of_expr(expr, &|_| 1)?);
             self.check_expr(expr, plan)?;
             Ok(TreeNodeRecursion::Continue)
@@ -213,7 +214,7 @@ fn check_type(data_type: &DataType) -> Result<()> {
 /// # Errors
 /// `Limit`.
 pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
+    apply_with_subqueries(plan, |node| {
         // Conditions compare constants without repeating them, but for those that are an answer, and `VALUES` are made one by one.
         let repeats = matches!(
             node,
@@ -223,7 +224,7 @@ pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
                 | LogicalPlan::Sort(_)
         );
         let mut bytes = 0_usize;
-        node.apply_expressions(|expr| {
+        apply_expressions(node, |expr| {
             bytes = bytes.saturating_add(match repeats {
                 true => constant_bytes(expr)?,
                 false => chosen_bytes(expr)?,

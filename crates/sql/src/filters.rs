@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, Filter, LogicalPlan, Operator, Window,
@@ -23,6 +23,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::instead::named_as_inner;
 use crate::orders::only_numbers;
+use crate::tree::Tree;
 
 /// DataFusion's rule, where it changes no answer.
 #[derive(Debug)]

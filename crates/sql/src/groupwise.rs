@@ -16,7 +16,7 @@ use datafusion::arrow::compute::{SortOptions, partition};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -32,6 +32,7 @@ use futures::{Stream, StreamExt};
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
 use crate::over::{OverExec, bytes_of, room_of};
 use crate::sort::SortedExec;
+use crate::tree::Tree;
 
 /// Lets sorts and windows run groupwise where they can.
 #[derive(Debug, Clone, Copy)]

@@ -84,6 +84,7 @@ mod statements;
 mod table;
 #[cfg(test)]
 mod testing;
+mod tree;
 mod tuple_keys;
 mod tuples;
 mod types;

@@ -16,6 +16,7 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::instead::named_as_inner;
+use crate::tree::apply_with_subqueries;
 
 /// Makes keys of what is equal, and of nothing else.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl OptimizerRule for OrderJoins {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let mut found = false;
-        plan.apply_with_subqueries(|node| {
+        apply_with_subqueries(&plan, |node| {
             let is_inner = |join: &Join| join.join_type == JoinType::Inner;
             found |= takes_null(node) && matches!(node, LogicalPlan::Join(join) if is_inner(join));
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -24,6 +24,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use crate::instead::PhysicalRule;
+use crate::tree::Tree;
 use crate::unknown::{Forget, Unknown};
 
 /// DataFusion's rule, over filters without projections.

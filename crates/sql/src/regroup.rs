@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
@@ -18,6 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, PhysicalGroupBy};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
+use crate::tree::Tree;
 use crate::unknown::{Forget, Unknown};
 
 /// Puts [`Unknown`] below every aggregate with grouping sets; the first of all rules.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -23,6 +23,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::amend::any_one;
 use crate::instead::named_as_inner;
+use crate::tree::{Tree, apply_expressions, map_expressions};
 
 /// DataFusion's rule, which does not get to see lists that it would combine wrongly.
 #[derive(Debug)]
@@ -53,13 +54,13 @@ impl OptimizerRule for Simplify {
             let name = names.save(&expr);
             Ok(Transformed::yes(name.restore(hide(expr, is_condition)?)))
         };
-        let hidden = plan.map_expressions(|expr| match expr {
+        let hidden = map_expressions(plan, |expr| match expr {
             // Its parts have names, and it has none.
             Expr::GroupingSet(_) => expr.map_children(&mut hide_in),
             expr => hide_in(expr),
         })?;
         let simple = self.0.rewrite(hidden.data, config)?;
-        let shown = simple.data.map_expressions(|expr| Ok(Transformed::yes(show(expr)?)))?;
+        let shown = map_expressions(simple.data, |expr| Ok(Transformed::yes(show(expr)?)))?;
         Ok(Transformed::new_transformed(shown.data, simple.transformed))
     }
 }
@@ -67,7 +68,7 @@ impl OptimizerRule for Simplify {
 /// Whether an expression of a node has conditions that might be combined.
 fn has_lists(plan: &LogicalPlan) -> Result<bool> {
     let mut lists = 0;
-    plan.apply_expressions(|expr| {
+    apply_expressions(plan, |expr| {
         expr.apply(|part| {
             lists += usize::from(match part {
                 Expr::InList(_) => true,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, FunctionalDependencies};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{
@@ -24,6 +24,8 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableSample, TableSampleKind, TableSampleModifier,
 };
 
+use crate::tree::{Tree, transform_up_with_subqueries};
+
 /// Puts the function between `unnest` and what may have unique columns.
 #[derive(Debug)]
 pub(crate) struct RepeatedKeys;
@@ -31,7 +33,7 @@ pub(crate) struct RepeatedKeys;
 impl AnalyzerRule for RepeatedKeys {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let function = Arc::new(ScalarUDF::from(Repeated::new()));
-        let repeated = plan.transform_up_with_subqueries(|plan| {
+        let repeated = transform_up_with_subqueries(plan, |plan| {
             let LogicalPlan::Unnest(unnest) = &plan else { return Ok(Transformed::no(plan)) };
             if !may_be_unique(&unnest.input)? {
                 return Ok(Transformed::no(plan));
@@ -50,9 +52,9 @@ impl AnalyzerRule for RepeatedKeys {
             return Ok(repeated.data);
         }
         // What stands above has been told of unique columns before.
-        let plan = repeated
-            .data
-            .transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes));
+        let plan = transform_up_with_subqueries(repeated.data, |plan| {
+            plan.recompute_schema().map(Transformed::yes)
+        });
         plan.map(|plan| plan.data)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::limit_pushdown_past_window::LimitPushPastWindows;
@@ -14,6 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::instead::{PhysicalRule, known_as_inner};
+use crate::tree::Tree;
 
 /// DataFusion's rule, but where a window looks at the answers of another one.
 #[derive(Debug)]

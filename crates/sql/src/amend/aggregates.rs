@@ -14,12 +14,16 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, cast};
 use tidefall_types::Error;
 
 use crate::error::to_datafusion;
+use crate::tree::apply_with_subqueries;
 
 /// Refuses aggregates of distinct values beside those of the other order, which DataFusion would give to both.
 pub(super) fn check_orders(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        let LogicalPlan::Aggregate(aggregate) = node else { return Ok(TreeNodeRecursion::Continue) };
-        let calls: Vec<(bool, &Sort)> = aggregate.aggr_expr.iter().filter_map(first_order).collect();
+    apply_with_subqueries(plan, |node| {
+        let LogicalPlan::Aggregate(aggregate) = node else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        let calls: Vec<(bool, &Sort)> =
+            aggregate.aggr_expr.iter().filter_map(first_order).collect();
         let is_other = |one: &Sort, other: &Sort| {
             one.expr == other.expr && (one.asc, one.nulls_first) != (other.asc, other.nulls_first)
         };

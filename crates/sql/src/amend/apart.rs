@@ -5,7 +5,7 @@
 //! numbers become such themselves.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList};
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, in_li
 use super::compared;
 use super::numbers::with_point;
 use crate::correlated::has_subquery;
+use crate::tree::Tree;
 
 /// What compares by itself with what another number is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use tidefall_types::{OneForm, one_form};
 
 use super::casts::{any_one, cast_of, is_of_decimal};
+use crate::tree::Tree;
 
 /// Functions that give one of their arguments, or what has no other form.
 const FAITHFUL: [&str; 8] =

@@ -57,7 +57,7 @@ mod zones;
 
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -67,6 +67,7 @@ use crate::functions::{
     amend_window, between, bounded, first_known, listed, nested_order, with_whole_years,
 };
 use crate::names::unnamed;
+use crate::tree::Tree;
 
 pub(crate) use casts::{any_one, is_of_decimal, kept};
 pub(crate) use spans::length_ns;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, JoinConstraint, JoinType, NullEquality, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 
 use super::columns::project;
 use super::{numbers, spans, zones};
+use crate::tree::Tree;
 
 /// A node before the types of its expressions are coerced.
 pub(super) fn amend(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::nullif;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::context::ExecutionProps;
@@ -25,6 +25,7 @@ use datafusion::physical_expr::create_physical_expr;
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::{after_coercion, comparison};
+use crate::tree::Tree;
 
 /// The names of the two values in their comparison.
 const NAMES: [&str; 2] = ["value", "other"];

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchemaRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan};
+
+use crate::tree::{Tree, apply_expressions, map_expressions};
 
 /// The columns around each of the subqueries that are walked through.
 #[derive(Debug, Default)]
@@ -67,8 +69,8 @@ impl Outer {
         if self.around.iter().all(Option::is_none) || !self.is_stale(&node)? {
             return Ok(Transformed::no(node));
         }
-        node.map_expressions(|expr| {
-            expr.transform(|part| match self.renewed(&part) {
+        map_expressions(node, |expr| {
+            expr.transform_up(|part| match self.renewed(&part) {
                 Some(renewed) => Ok(Transformed::yes(renewed)),
                 None => Ok(Transformed::no(part)),
             })
@@ -77,7 +79,7 @@ impl Outer {
 
     fn is_stale(&self, node: &LogicalPlan) -> Result<bool> {
         let mut found = false;
-        node.apply_expressions(|expr| {
+        apply_expressions(node, |expr| {
             found = found || expr.exists(|part| Ok(self.renewed(part).is_some()))?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;

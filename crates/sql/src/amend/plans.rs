@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion, TreeNodeRewriter};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{RecursiveQuery, Subquery};
@@ -20,6 +20,7 @@ use super::outer::Outer;
 use super::recursions::{anew, has_same_types, with_step};
 use super::{Stage, schema_below};
 use crate::correlated::{is_subquery, node_has};
+use crate::tree::{Tree, apply_expressions, map_expressions};
 
 /// Amends a plan.
 pub(super) fn amended(plan: LogicalPlan, stage: Stage) -> Result<LogicalPlan> {
@@ -142,7 +143,7 @@ fn amend_expressions(node: LogicalPlan, stage: Stage) -> Result<Transformed<Logi
         let name = names.save(&expr);
         Ok(stage.amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
     };
-    let amended = node.map_expressions(|expr| match expr {
+    let amended = map_expressions(node, |expr| match expr {
         // Its parts have names, and it has none.
         Expr::GroupingSet(_) => expr.map_children(named),
         // Its arguments are looked for among those.
@@ -160,7 +161,7 @@ fn amend_expressions(node: LogicalPlan, stage: Stage) -> Result<Transformed<Logi
 /// Whether there is something to be looked at: layers have projections of ten thousand columns.
 fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_expressions(|expr| {
+    apply_expressions(plan, |expr| {
         let inner = if let Expr::Alias(alias) = expr { &alias.expr } else { expr };
         found |= !matches!(inner, Expr::Column(_));
         Ok(TreeNodeRecursion::Continue)

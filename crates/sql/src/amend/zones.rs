@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
@@ -20,6 +20,7 @@ use datafusion::functions::datetime::to_timestamp::{
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 
 use super::compared;
+use crate::tree::Tree;
 use crate::types::{is_text, is_utc};
 
 /// `to_timestamp` and its kin in UTC, shown in the zone of the session.

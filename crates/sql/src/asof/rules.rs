@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -19,6 +19,7 @@ use super::Nearest;
 use super::node::AsOfNode;
 use super::syntax::MARK;
 use crate::error::to_datafusion;
+use crate::tree::{Tree, transform_up_with_subqueries};
 
 fn invalid(why: String) -> DataFusionError {
     to_datafusion(Error::invalid(why))
@@ -34,7 +35,7 @@ impl AnalyzerRule for AsOfJoins {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let found = plan.transform_up_with_subqueries(|node| match node {
+        let found = transform_up_with_subqueries(plan, |node| match node {
             LogicalPlan::Join(join) if mark_of(&join).is_some() => {
                 let node = Arc::new(asof_join(join)?);
                 Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
@@ -222,7 +223,7 @@ fn on_right(node: &AsOfNode, condition: &Expr) -> Result<Option<Expr>> {
 }
 
 fn replaced(condition: &Expr, other: impl Fn(&Column) -> Option<Column>) -> Result<Expr> {
-    let replaced = condition.clone().transform(|expr| {
+    let replaced = condition.clone().transform_up(|expr| {
         Ok::<_, DataFusionError>(match &expr {
             Expr::Column(column) => match other(column) {
                 Some(column) => Transformed::yes(Expr::Column(column)),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinType, ScalarValue, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 };
 
 use super::condition::columns;
+use crate::tree::Tree;
 
 /// A join with the one row of a subquery as the left side with more columns, if it is one; with the values of lists that the
 /// subquery unnests, as the left side with a row for each.
@@ -29,7 +30,7 @@ pub(super) fn beside(
     let Some(below) = below(input, join)? else { return Ok(None) };
     let mut columns: Vec<Expr> = columns(&join.left);
     for (expr, (qualifier, field)) in expr.iter().zip(inner.schema().iter()) {
-        let column = expr.clone().unalias_nested().data.transform(at_its_place)?.data;
+        let column = expr.clone().unalias_nested().data.transform_up(at_its_place)?.data;
         columns.push(column.alias_qualified(alias.or(qualifier).cloned(), field.name()));
     }
     LogicalPlanBuilder::from(below).project(columns)?.build().map(Some)
@@ -48,7 +49,7 @@ fn below(input: &LogicalPlan, join: &Join) -> Result<Option<Arc<LogicalPlan>>> {
     }
     let mut columns = columns(&join.left);
     for (expr, (qualifier, field)) in lists.expr.iter().zip(lists.schema.iter()) {
-        let list = expr.clone().unalias_nested().data.transform(at_its_place)?.data;
+        let list = expr.clone().unalias_nested().data.transform_up(at_its_place)?.data;
         columns.push(list.alias_qualified(qualifier.cloned(), field.name()));
     }
     let plan = LogicalPlanBuilder::from(Arc::clone(&join.left)).project(columns)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 
 use super::has_subquery;
 use crate::amend::is_of_decimal;
+use crate::tree::Tree;
 
 /// What keeps the columns of a condition apart from all others.
 #[derive(Debug, Default)]

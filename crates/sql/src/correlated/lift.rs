@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use super::condition::{Condition, Lifted, Names, Parts, columns, taken, with_more};
 use super::refusals::{GROUPS, JOIN, refuse};
 use super::{is_correlated, window};
+use crate::tree::Tree;
 
 /// Where a subquery stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Expr, Join, LogicalPlan, Projection};
 
 use super::condition::{Names, columns, with_more};
 use super::{is_correlated, node_has, outer_columns, refuse};
+use crate::tree::{Tree, map_expressions};
 
 /// A node without such values in its expressions.
 ///
@@ -24,7 +25,7 @@ pub(super) fn lowered(node: LogicalPlan, names: &mut Names) -> Result<Transforme
     let schemas: Vec<_> = node.inputs().iter().map(|input| Arc::clone(input.schema())).collect();
     let mut computed: Vec<Vec<Expr>> = vec![Vec::new(); schemas.len()];
     let preserver = NamePreserver::new(&node);
-    let node = node.map_expressions(|expr| {
+    let node = map_expressions(node, |expr| {
         let name = preserver.save(&expr);
         let expr = expr.transform_down(|part| {
             if !is_value(&part) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -38,6 +38,8 @@ use condition::Names;
 use lift::{Kind, lifted};
 use lower::{lowered, takes_values};
 use refusals::LEVELS;
+
+use crate::tree::{Tree, apply_expressions, map_expressions, transform_up_with_subqueries};
 
 pub(crate) use refusals::{PARTNERS, refuse, too_many_parts};
 pub(crate) use rows::has_one_row;
@@ -56,7 +58,7 @@ impl AnalyzerRule for CorrelatedSubqueries {
             return Ok(plan);
         }
         let mut names = Names::default();
-        let amended = plan.transform_up_with_subqueries(|node| {
+        let amended = transform_up_with_subqueries(plan, |node| {
             let node = amend_lateral(node, &mut names)?;
             let node = node.transform_data(|node| amend_expressions(node, &mut names))?;
             node.transform_data(|node| lowered(node, &mut names))
@@ -73,7 +75,7 @@ fn asks(plan: &LogicalPlan) -> Result<bool> {
 /// Whether the expressions of a node have a part of some kind.
 pub(crate) fn node_has(node: &LogicalPlan, is_kind: fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
-    node.apply_expressions(|expr| {
+    apply_expressions(node, |expr| {
         found = expr.exists(|part| Ok(is_kind(part)))?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -114,7 +116,7 @@ fn outer_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
         if matches!(node, LogicalPlan::Subquery(_)) {
             return Ok(TreeNodeRecursion::Jump);
         }
-        node.apply_expressions(|expr| {
+        apply_expressions(node, |expr| {
             expr.apply(|part| {
                 if let Expr::OuterReferenceColumn(_, column) = part {
                     found.push(column.clone());
@@ -139,7 +141,7 @@ fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed
     }
     check_levels(&node)?;
     let preserver = NamePreserver::new(&node);
-    let amended = node.map_expressions(|expr| {
+    let amended = map_expressions(node, |expr| {
         if !has_subquery(&expr)? {
             return Ok(Transformed::no(expr));
         }
@@ -156,7 +158,7 @@ fn check_levels(node: &LogicalPlan) -> Result<()> {
     let inputs = node.inputs();
     let is_here =
         |column: &Column| inputs.iter().any(|input| input.schema().is_column_from_schema(column));
-    node.apply_expressions(|expr| {
+    apply_expressions(node, |expr| {
         expr.apply(|part| {
             let inner = match part {
                 Expr::Exists(Exists { subquery, .. })

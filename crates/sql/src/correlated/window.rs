@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number;
 use datafusion::logical_expr::expr::Sort;
@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
 };
 
 use super::condition::{Condition, Lifted, Names};
+use crate::tree::Tree;
 
 /// Whether a limit leaves a row where there is one.
 pub(super) fn takes_a_row(limit: &Limit) -> Result<bool> {

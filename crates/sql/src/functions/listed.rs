@@ -3,7 +3,7 @@
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 
 use crate::amend::any_one;
 use crate::correlated::is_subquery;
+use crate::tree::Tree;
 
 /// A list whose values are computed for each row, where they are not the same for all.
 pub(crate) fn amend(expr: Expr) -> Result<Transformed<Expr>> {

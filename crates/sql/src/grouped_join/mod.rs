@@ -26,7 +26,7 @@ mod sums;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -34,6 +34,8 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use self::node::GroupedJoin;
 use self::question::Question;
+
+use crate::tree::Tree;
 
 /// Answers aggregates above joins without the rows of these, where that can be.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{JoinType, NullEquality, internal_datafusion_err};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -17,6 +17,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
 use super::keys::Kind;
+use crate::tree::Tree;
 
 type Expr = Arc<dyn PhysicalExpr>;
 

@@ -13,7 +13,7 @@ use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::cast::as_boolean_array;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -32,6 +32,7 @@ use super::side_by_side::{SideBySide, Wanted};
 use crate::error::to_datafusion;
 use crate::pushdown::{Conditions, Support};
 use crate::source::SourceNode;
+use crate::tree::Tree;
 use crate::view::View;
 
 /// The most columns of a layer: DataFusion looks at all of them several times for each query.
@@ -178,7 +179,7 @@ impl RowsTable {
 
     /// Whether a condition is true in a row without values.
     fn is_true_of_nulls(&self, filter: &Expr) -> Result<bool> {
-        let of_nulls = filter.clone().transform(|node| match node {
+        let of_nulls = filter.clone().transform_up(|node| match node {
             Expr::Column(column) => {
                 let data_type = self.arrow.field_with_name(&column.name)?.data_type();
                 Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from(data_type)?, None)))

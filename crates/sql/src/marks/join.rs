@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::count::count;
@@ -13,6 +13,7 @@ use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
 use super::{Made, Maker, has_predicate, looks_at_only};
 use crate::correlated::{PARTNERS, refuse};
+use crate::tree::Tree;
 
 /// Whether a subquery that looks at nothing else has a row.
 pub(super) fn has_any_row(subquery: Subquery) -> Result<Expr> {
@@ -83,7 +84,7 @@ impl Shown<'_> {
 
     /// A condition with the columns of the subquery by their new names.
     fn of_condition(&mut self, condition: Expr, inner: &BTreeSet<Column>) -> Result<Expr> {
-        let renamed = condition.transform(|part| match &part {
+        let renamed = condition.transform_up(|part| match &part {
             Expr::Column(column) if inner.contains(column) => {
                 let schema = self.plan.schema();
                 let index = match schema.maybe_index_of_column(column) {

@@ -13,7 +13,7 @@ mod join;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -27,6 +27,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
 use crate::correlated::{node_has, refuse, too_many_parts};
+use crate::tree::{Tree, apply_with_subqueries, map_expressions, transform_up_with_subqueries};
 use join::{has_any_row, joined};
 
 /// The name of the values in a subquery of `NOT IN`.
@@ -46,7 +47,7 @@ impl AnalyzerRule for Marks {
             return Ok(plan);
         }
         let mut made = Made::default();
-        let marked = plan.transform_up_with_subqueries(|node| {
+        let marked = transform_up_with_subqueries(plan, |node| {
             // Values may be NULL now where they could not be before.
             Ok(Transformed::yes(mark_node(node, &mut made)?.recompute_schema()?))
         })?;
@@ -57,7 +58,7 @@ impl AnalyzerRule for Marks {
 /// Whether any part of a plan has such a subquery.
 fn asks_for_rows(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    apply_with_subqueries(plan, |node| {
         found = node_has(node, is_predicate)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -180,7 +181,7 @@ fn mark_values(input: Arc<LogicalPlan>, node: LogicalPlan, made: &mut Made) -> R
     let columns = node.schema().columns();
     let names = NamePreserver::new(&node);
     let mut maker = Maker::new(input, made);
-    let computed = node.map_expressions(|expr| {
+    let computed = map_expressions(node, |expr| {
         let name = names.save(&expr);
         Ok(Transformed::yes(name.restore(maker.value(expr, false)?)))
     })?;
@@ -208,7 +209,7 @@ struct Made {
 
 impl Made {
     fn copy(&mut self, plan: &LogicalPlan) -> Result<()> {
-        plan.apply_with_subqueries(|_| {
+        apply_with_subqueries(plan, |_| {
             self.copied += 1;
             Ok(match self.copied > COPIED_MAX {
                 true => TreeNodeRecursion::Stop,

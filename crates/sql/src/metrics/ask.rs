@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
@@ -13,6 +13,7 @@ use super::question::Question;
 use super::spec::{Group, Measure};
 use crate::pushdown::Conditions;
 use crate::table::Table;
+use crate::tree::Tree;
 
 /// The question that has the same answer as an aggregate over `input`, if metrics can answer it.
 pub(super) fn question(
@@ -98,7 +99,7 @@ pub(super) fn leaf_below(plan: &LogicalPlan) -> Result<Option<(&LogicalPlan, Mea
 }
 
 pub(super) fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
-    let replaced = expr.clone().transform(|node| match &node {
+    let replaced = expr.clone().transform_up(|node| match &node {
         Expr::Column(column) => match meaning.get(column) {
             Some(expr) => Ok(Transformed::yes(expr.clone())),
             None => Ok(Transformed::no(node)),

@@ -1,10 +1,12 @@
 //! Aggregates within expressions.
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+
+use crate::tree::Tree;
 
 /// The calls of aggregates in some expressions.
 pub(super) fn calls_of(exprs: &[Expr]) -> Result<Vec<AggregateFunction>> {

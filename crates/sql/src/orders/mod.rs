@@ -23,7 +23,7 @@ mod subqueries;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::physical_expr::{LexOrdering, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -35,6 +35,7 @@ use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, Executi
 pub(crate) use self::repeated::KeysOnce;
 pub(crate) use self::subqueries::{SubqueryOrders, only_numbers};
 use crate::instead::{PhysicalRule, known_as_inner};
+use crate::tree::Tree;
 
 /// Aggregates whose answers depend on the order of the rows, if they are not told one.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort as SortKey};
@@ -29,6 +29,7 @@ use super::ORDERED;
 use super::calls::{calls_of, with_calls};
 use super::repeated::{keep_first, once};
 use crate::correlated::has_subquery;
+use crate::tree::{Tree, transform_up_with_subqueries};
 
 /// Those of [`ORDERED`] that keep one row.
 const OF_ONE_ROW: [&str; 2] = ["first_value", "last_value"];
@@ -51,7 +52,7 @@ impl AnalyzerRule for SubqueryOrders {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| match node {
+        transform_up_with_subqueries(plan, |node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
             LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(once(first)),
             LogicalPlan::Filter(filter) => sorted_behind_filter(filter),

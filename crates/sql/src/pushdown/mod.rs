@@ -15,12 +15,14 @@ mod values;
 
 use std::hash::{Hash, Hasher};
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{BinaryExpr, Expr};
 use tidefall_storage::{TagFilter, ValueCondition};
 use tidefall_types::{ColumnKind, TableSchema, TimeRange};
 
 use bounds::Bounds;
+
+use crate::tree::Tree;
 pub(crate) use selection::{evaluate, select_among, select_sensors, sensors_in_order};
 pub(crate) use steps::Step;
 pub(crate) use values::{End, end_of};

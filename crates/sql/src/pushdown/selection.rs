@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::cast::as_boolean_array;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
@@ -19,6 +19,7 @@ use tidefall_types::{ColumnKind, TimeRange};
 
 use super::Conditions;
 use crate::error::to_datafusion;
+use crate::tree::Tree;
 use crate::view::View;
 
 /// The sensors that meet the conditions, ordered by their tags.
@@ -142,7 +143,7 @@ fn evaluate_per_sensor(view: &View, sensors: &[u32], expr: &Expr) -> Result<Arra
     let schema = Arc::new(Schema::new(fields));
     let options = RecordBatchOptions::new().with_row_count(Some(sensors.len()));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
-    let bare = expr.clone().transform(|node| match node {
+    let bare = expr.clone().transform_up(|node| match node {
         Expr::Column(column) => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
@@ -36,6 +36,7 @@ use self::cut::{Cut, CutExec};
 use self::held::{HeldExec, SizedExec};
 use crate::bounds::with_config;
 use crate::functions::bounded::grows_beyond;
+use crate::tree::Tree;
 
 pub(crate) use self::widths::Widths;
 

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -37,6 +37,7 @@ use futures::{StreamExt, TryStreamExt};
 use self::runs::{Room, SortMetrics, Sorter, Wanted};
 use crate::bounds::text_bytes;
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
+use crate::tree::Tree;
 
 /// A sort that keeps a few rows holds them in memory: as many as take one part of so many of it.
 const KEPT_SHARE: usize = 4;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DfResult;
@@ -27,6 +27,7 @@ use crate::fit::{Fit, Slot, fit};
 use crate::names::named;
 use crate::snapshots::snapshot;
 use crate::table::Table;
+use crate::tree::Tree;
 
 /// Plans a statement.
 ///

@@ -17,7 +17,7 @@ use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -31,6 +31,7 @@ use tidefall_types::Error;
 use super::forward::forward_identity;
 use crate::error::to_datafusion;
 use crate::planning::Limits;
+use crate::tree::Tree;
 use growth::Growth;
 pub(crate) use growth::check_direction;
 
