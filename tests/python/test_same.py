@@ -741,6 +741,12 @@ def test_parameters(both):
     for db in both:
         db.write("plant", {"time": [moment, moment + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
         assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", moment]).to_arrow().column(0).to_pylist() == [1.0]
+        # Decimals are numbers, whose digits all count.
+        decimals = [decimal.Decimal(text) for text in ("9", "10", "9.0", "0.1", "1e400")]
+        assert db.sql("SELECT $1 < $2 AS less, $1 = $3 AS same, $4 + $1 AS sum", decimals[:4]).to_arrow().to_pylist() == [{"less": True, "same": True, "sum": 9.1}]
+        for value in (decimals[4], decimal.Decimal("0.12345678901234567890")):
+            with pytest.raises(tidefall.InvalidError, match="more digits than a DOUBLE"):
+                db.sql("SELECT $1", [value])
         with pytest.raises(tidefall.InvalidError, match="SET takes no parameters"):
             db.sql("SET datafusion.execution.batch_size = $1", [4096])
         random = numpy.random.default_rng(7).normal(0, 100, 1000)

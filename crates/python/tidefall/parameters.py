@@ -45,8 +45,18 @@ def _parameter(number: int, value: Any) -> Parameter:
         case datetime.date():
             return "text", value.isoformat()
         case decimal.Decimal():
-            return "text", str(value)
+            return _decimal(number, value)
     raise _tidefall.InvalidError(f"parameter {number}: {value!r} of {type(value).__name__} is no value of SQL; give a number, a text, a time, a bool or None")
+
+
+def _decimal(number: int, value: decimal.Decimal) -> Parameter:
+    """A decimal as a whole number or a DOUBLE, which must have all of its digits."""
+    if value.is_finite() and value == value.to_integral_value() and -(2**63) <= value < 2**64:
+        return _parameter(number, int(value))
+    near = float(value)
+    if value.is_nan() or decimal.Decimal(repr(near)) == value:
+        return "float", near
+    raise _tidefall.InvalidError(f"parameter {number}: {value!r} has more digits than a DOUBLE; give str(value), and write $1::DECIMAL(38, 10) or the like")
 
 
 def as_json(values: Sequence[Parameter]) -> list[Any]:

@@ -85,7 +85,12 @@ fn parameter(written: &str) -> Result<Parameter, String> {
 /// A number, all digits of which count: serde_json reads those with a point to within the last of their bits.
 fn number(written: &str) -> Result<Parameter, String> {
     if written.contains(['.', 'e', 'E']) {
-        return float(written);
+        return match float(written)? {
+            Parameter::Float(number) if number.is_infinite() => Err(format!(
+                "{written} is beyond the range of DOUBLE; infinity is written {{\"double\": \"inf\"}}"
+            )),
+            number => Ok(number),
+        };
     }
     let whole = written.parse().map(Parameter::Int);
     whole.or_else(|_| written.parse().map(Parameter::UInt)).map_err(|_| {
@@ -147,6 +152,8 @@ mod tests {
             ("[{}]", "expected null, true"),
             (r#"[{"double": "1", "timestamp": "1970-01-01"}]"#, "expected null, true"),
             (r#"[{"other": "1"}]"#, "expected null, true"),
+            ("[1e400]", "beyond the range of DOUBLE"),
+            ("[-1.7976931348623159e308]", "beyond the range of DOUBLE"),
             (r#"[{"double": "x"}]"#, "\"x\" is no number"),
             (r#"[{"timestamp": "noon"}]"#, "noon"),
             ("[18446744073709551616]", "more than 64 bits"),
