@@ -49,7 +49,8 @@ pub trait ObjectIo: Send + Sync + Debug {
     /// `NotFound` without such an object.
     fn size(&self, name: &str) -> Result<u64>;
 
-    /// All objects in directory `dir` and below it, with their lengths in bytes, sorted by name.
+    /// All objects in directory `dir` and below it, with their lengths in bytes, sorted by name: at least those that were there when it was
+    /// asked, whoever made them.
     ///
     /// # Errors
     /// `Io` when the disk fails.
