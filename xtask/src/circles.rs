@@ -11,8 +11,9 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, ItemUse, UseTree, Visibility};
 
 /// The crates that are checked.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "types",
+    "sync",
     "codec",
     "store",
     "ground",
@@ -68,11 +69,11 @@ fn modules_of(source: &Path) -> Result<BTreeMap<Place, Module>, String> {
     Ok(read.iter().map(|(place, file)| (place.clone(), module(place, file, &places))).collect())
 }
 
-fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
+pub(crate) fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+pub(crate) fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     for entry in fs::read_dir(folder).map_err(|error| told(folder, &error))? {
         let path = entry.map_err(|error| told(folder, &error))?.path();
         if path.is_dir() {
@@ -193,7 +194,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 }
 
-fn is_for_tests(attribute: &Attribute) -> bool {
+pub(crate) fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 
 /// For each crate the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("types", &[]),
+    ("sync", &[]),
     ("codec", &["types"]),
-    ("store", &["types"]),
-    ("ground", &["types", "codec", "store"]),
-    ("series", &["types", "codec", "store", "ground"]),
-    ("simulation", &["types", "store"]),
+    ("store", &["types", "sync"]),
+    ("ground", &["types", "sync", "codec", "store"]),
+    ("series", &["types", "sync", "codec", "store", "ground"]),
+    ("simulation", &["types", "sync", "store"]),
     ("fuzzing", &["types", "codec", "store", "ground", "series", "simulation"]),
-    ("storage", &["types", "store", "ground", "series"]),
+    ("storage", &["types", "sync", "store", "ground", "series"]),
     ("import", &["types"]),
     ("sql", &["types", "storage", "import"]),
     ("server", &["types", "storage", "import", "sql"]),
