@@ -1,7 +1,6 @@
 //! What the background threads of a database wait for.
 
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use tidefall_sync::{Condvar, Instant, Mutex, PoisonError};
 
 /// Wakes the background threads.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! A cache of decoded pieces of objects, bounded in bytes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use tidefall_sync::atomic::{AtomicU64, Ordering};
+use tidefall_sync::{Arc, Mutex, PoisonError};
 use tidefall_types::{ObjectId, Result};
 
 /// What a cached value costs.
@@ -98,7 +98,7 @@ impl<T: Weight> Cache<T> {
         inner.bytes -= freed;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> tidefall_sync::MutexGuard<'_, Inner<T>> {
         // A panic while the lock was held cannot have left the map unusable: every change to it
         // is one call of the standard library.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)

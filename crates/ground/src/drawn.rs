@@ -1,7 +1,8 @@
 //! Numbers by chance, which tell apart what was made at different times and places.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
+
+use tidefall_sync::Instant;
 
 /// A number by chance, which is never that of nobody. The seeds of the standard library are alike in processes that were forked from one.
 pub(crate) fn draw() -> u32 {

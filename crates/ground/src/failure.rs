@@ -1,8 +1,7 @@
 //! Why a database takes no more writes.
 
-use std::sync::{Arc, OnceLock};
-
 use tidefall_store::SyncFailure;
+use tidefall_sync::{Arc, OnceLock};
 use tidefall_types::{Error, ErrorKind};
 
 /// Why a database takes no more writes, if it does not: something could not be made durable, or nobody knows what is in it. Clones share it.

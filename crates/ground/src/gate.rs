@@ -2,7 +2,7 @@
 //! its fields can change, as rows are brought into these types before they wait, and so that a write that must replace nothing sees all that
 //! is there.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use tidefall_sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Where writers of a table pass. Those inside may wait for memory, and so for a flush: whoever shuts it holds neither
 /// `flushing` nor what stands behind it in docs/order.md. All who wait when it opens get in before it is shut again.

@@ -1,11 +1,10 @@
 //! What the tables of one open database have in common.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-
 use tidefall_store::ObjectIo;
 use tidefall_store::names::Mark;
+use tidefall_sync::Instant;
+use tidefall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{ErrorKind, ObjectId, Result, caught};
 
 use crate::alarms::Alarms;

@@ -1,7 +1,8 @@
 //! What rows in memory take.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidefall_sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of rows, of all tables together: of those in memory, or of those that somebody holds. Clones are one sum.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,8 @@
 //! How much memory rows take, and who waits for it.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidefall_sync::{Condvar, Mutex, PoisonError};
 use tidefall_types::{Error, Result};
 
 use crate::held::RowBytes;

@@ -7,7 +7,8 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use tidefall_sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::manifest::OBSOLETE_NS;
 

@@ -4,8 +4,9 @@
 //! of it. So from the moment it is called for rows come about as fast as flushes have taken them of late, and slower as room goes, down to nothing
 //! where none is left. Writers take turns, so that none waits for ever while others come.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tidefall_sync::{Instant, Mutex, MutexGuard, PoisonError};
 
 /// What flushes are taken to free in a second before the first has ended.
 const BYTES_PER_S: f64 = 256e6;

@@ -1,8 +1,8 @@
 //! Work on many items by several threads, results in the order of the items.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
+use tidefall_sync::{Condvar, Mutex, OnceLock, PoisonError};
 use tidefall_types::{Error, Result, caught};
 
 /// Results that each thread may be ahead of the consumer: bounds the memory.
@@ -25,7 +25,7 @@ struct Shared<R> {
 /// small read does.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    *CORES.get_or_init(|| tidefall_sync::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Below so many values a second thread costs more than it saves.
@@ -63,8 +63,9 @@ pub fn spread<W: Send, S: Default, R: Send>(
         let part = part.lock().unwrap_or_else(PoisonError::into_inner).take();
         act(part.unwrap_or_default())
     };
-    std::thread::scope(|scope| {
-        let start = |part| std::thread::Builder::new().spawn_scoped(scope, move || act_on(part));
+    tidefall_sync::thread::scope(|scope| {
+        let start =
+            |part| tidefall_sync::thread::Builder::new().spawn_scoped(scope, move || act_on(part));
         let others: Vec<_> = parts.iter().map(start).collect();
         let mut done = act(work)?;
         for (part, other) in parts.iter().zip(others).rev() {
@@ -127,10 +128,10 @@ fn ordered_singly<T: Sync, R: Send>(
             changed.notify_all();
         }
     };
-    std::thread::scope(|scope| {
+    tidefall_sync::thread::scope(|scope| {
         // Nor must one of the consumer leave the workers so, from the first of them on.
         let _over = Over { shared: &shared, changed: &changed };
-        let start = || std::thread::Builder::new().spawn_scoped(scope, worker);
+        let start = || tidefall_sync::thread::Builder::new().spawn_scoped(scope, worker);
         // When the system has no more threads for us, those that there are do it.
         let workers = (0..threads).take_while(|_| start().is_ok()).count();
         if workers == 0 {

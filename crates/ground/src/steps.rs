@@ -1,8 +1,7 @@
 //! Steps: whatever may write. A database that closes takes no more of them and waits for those that are under
 //! way, so that nothing is written once its lock is given back.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
+use tidefall_sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result};
 
 /// The steps that are under way.

@@ -1,6 +1,6 @@
 //! Who does what with the tables of a database, one at a time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use tidefall_sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A turn, for as long as it is held.
 pub type Turn<'a> = MutexGuard<'a, ()>;

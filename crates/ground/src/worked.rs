@@ -1,7 +1,8 @@
 //! What storage has done since the database was opened.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use tidefall_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Counts what is done.
 #[derive(Debug, Default)]

@@ -1,9 +1,8 @@
 //! Objects that a step has written and that nothing names yet. When the step fails they go at once: each retry
 //! would leave more of them, until the database is opened the next time.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use tidefall_store::ObjectIo;
+use tidefall_sync::{Arc, Mutex, PoisonError};
 
 /// The objects that a step has written. Dropped before they are handed over, it deletes them, unless by a panic.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ impl Written {
 impl Drop for Written {
     fn drop(&mut self) {
         // In the middle of a commit nobody knows whether they are named.
-        if std::thread::panicking() {
+        if tidefall_sync::thread::panicking() {
             return;
         }
         let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! What changes a table: in the order of writes, one after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidefall_sync::atomic::{AtomicBool, Ordering};
 use tidefall_types::{Result, Seq, TimeRange};
 
 use crate::ingest::Prepared;

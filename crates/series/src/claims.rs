@@ -1,9 +1,9 @@
 //! Who writes which objects anew: several steps do so at the same time, and none takes what another has.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_sync::atomic::{AtomicBool, Ordering};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::ObjectId;
 
 use crate::read::{LiveObject, Version};

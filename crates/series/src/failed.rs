@@ -1,8 +1,8 @@
 //! Objects that could not be read when they were to become others. They stay as they are until something changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, ErrorKind, ObjectId};
 
 use crate::read::LiveObject;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidefall_ground::gate::Gate;
 use tidefall_ground::held::{Held, RowBytes};
+use tidefall_sync::atomic::{AtomicU32, Ordering};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, Result, Seq, TableId, TableSchema};
 
 use crate::catalog::SensorDictionary;

@@ -5,9 +5,8 @@
 //! 2. Otherwise it keeps them, with what readers saw just before of the places where they may lie.
 //! 3. Whoever waited for the write looks them up there, and tells the run, if it is still there, what readers will ask.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
 use arrow_buffer::ScalarBuffer;
+use tidefall_sync::{Arc, Mutex, PoisonError, Weak};
 use tidefall_types::Result;
 
 use crate::kv::Run;

@@ -1,8 +1,8 @@
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_store::{Disk, DiskEntry, DiskFile};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result};
 
 use super::random::Random;

@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefall_store::{Disk, DiskEntry, DiskFile, cut_short, exists, names};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result};
 
 use super::random::Random;

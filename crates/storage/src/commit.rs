@@ -2,12 +2,12 @@
 //! visible in their order.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
-use std::thread::ThreadId;
 
 use tidefall_ground::failure::Failure;
 use tidefall_ground::wal::{Wal, check_record_bytes};
+use tidefall_sync::atomic::{AtomicU64, Ordering};
+use tidefall_sync::thread::ThreadId;
+use tidefall_sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use tidefall_types::{Error, ErrorKind, Result, Seq, caught};
 
 use crate::table::{Change, KnownToLog};
@@ -116,7 +116,7 @@ impl CommitQueue {
 
     /// Whether this is the thread that commits.
     pub(crate) fn is_committer(&self) -> bool {
-        self.committer.get() == Some(&std::thread::current().id())
+        self.committer.get() == Some(&tidefall_sync::thread::current().id())
     }
 
     /// Adds a change behind all others.
@@ -175,7 +175,7 @@ impl CommitQueue {
     /// The committing thread: runs until the queue is closed.
     pub(crate) fn run(&self, wal: &Mutex<Option<Wal>>, on_rows: impl Fn(usize)) {
         // A queue has one.
-        let _ = self.committer.set(std::thread::current().id());
+        let _ = self.committer.set(tidefall_sync::thread::current().id());
         while let Some(mut group) = self.take_group() {
             let logged = caught(|| self.log(wal, &mut group));
             let (mut logged, mut refused) = match logged.inspect_err(|error| self.fail(error)) {

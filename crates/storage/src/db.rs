@@ -1,9 +1,6 @@
 //! The entry: a database in a directory.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 
 use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::{Edit, State};
@@ -14,6 +11,9 @@ use tidefall_series::cascade::Effort;
 use tidefall_series::ingest::record::{LogRecord, encode_delete};
 use tidefall_series::read::{LiveTombstone, TableSnapshot};
 use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers, names};
+use tidefall_sync::atomic::Ordering;
+use tidefall_sync::thread::JoinHandle;
+use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
@@ -456,7 +456,7 @@ impl Shared {
     /// Whether this is one of the threads for which a close waits.
     fn is_own_thread(&mut self) -> bool {
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        threads.iter().any(|thread| thread.thread().id() == std::thread::current().id())
+        threads.iter().any(|thread| thread.thread().id() == tidefall_sync::thread::current().id())
     }
 
     /// Closes on another thread: one of its own would wait for itself.
@@ -478,7 +478,7 @@ impl Shared {
             let all = Arc::clone(&all);
             move || drop(take(&all))
         };
-        let builder = std::thread::Builder::new().name("tidefall-close".into());
+        let builder = tidefall_sync::thread::Builder::new().name("tidefall-close".into());
         if let Err(error) = builder.spawn(close) {
             tracing::error!(%error, "the database was not closed cleanly, and stays locked until this process ends");
             self.engine.ground.steps.refuse();

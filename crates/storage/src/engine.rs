@@ -1,8 +1,6 @@
 //! What one open database consists of: its tables, its log, and the ground that they stand on.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::log::ManifestLog;
@@ -14,6 +12,8 @@ use tidefall_ground::turns::Turn;
 use tidefall_ground::wal::Wal;
 use tidefall_series::Table as SeriesTable;
 use tidefall_store::{ObjectIo, Readers, names};
+use tidefall_sync::atomic::AtomicBool;
+use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
 use crate::commit::CommitQueue;

@@ -14,7 +14,6 @@
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tidefall_ground::manifest::State;
 use tidefall_ground::manifest::log::ManifestLog;
@@ -22,6 +21,7 @@ use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::wal::{LogTail, Replay};
 use tidefall_store::Disk;
+use tidefall_sync::{Arc, Mutex, PoisonError, Weak};
 use tidefall_types::{Error, ObjectId, Result, Seq};
 
 use crate::engine::Engine;

@@ -2,7 +2,6 @@
 //! commit of the manifest, which costs the same for all of them as for one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arrow_array::ArrayRef;
 use tidefall_ground::manifest::log::ManifestLog;
@@ -10,6 +9,7 @@ use tidefall_ground::manifest::{Edit, State};
 use tidefall_series::Table;
 use tidefall_series::ingest::sensors_of_rows;
 use tidefall_series::install::show;
+use tidefall_sync::{Arc, MutexGuard, PoisonError};
 use tidefall_types::{
     Error, ErrorKind, FieldType, Result, RowError, TableId, TableSchema, WriteBatch,
 };

@@ -1,16 +1,17 @@
 //! What a database does by itself: commit in groups, make room in memory, let readings fall when
 //! they are due, and end its log.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidefall_ground::alarms::Alarm;
 use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
 use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::{Effort, Take, Target};
+use tidefall_sync::Arc;
+use tidefall_sync::Instant;
+use tidefall_sync::atomic::Ordering;
+use tidefall_sync::thread::JoinHandle;
 use tidefall_types::{Error, ErrorKind, Result, caught};
 
 use crate::engine::Engine;
@@ -113,7 +114,7 @@ fn release_log(engine: &Engine) -> Result<()> {
 /// Starts the thread that writes the log and shows what is in it.
 pub(crate) fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
-    std::thread::Builder::new()
+    tidefall_sync::thread::Builder::new()
         .name("tidefall-commit".into())
         .spawn(move || engine.commits.run(&engine.wal, |bytes| engine.ground.rows_came(bytes)))
         .map_err(|error| Error::io("starting a thread", &error))
@@ -218,7 +219,7 @@ fn spawn(
     run: impl FnOnce(&Engine) + Send + 'static,
 ) -> Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
-    std::thread::Builder::new()
+    tidefall_sync::thread::Builder::new()
         .name(name.into())
         .spawn(move || run(&engine))
         .map_err(|error| Error::io("starting a thread", &error))

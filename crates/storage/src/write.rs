@@ -1,9 +1,6 @@
 //! The two ways in: rows in any order through the log and the key-value model, whole columns of
 //! sensors straight to objects.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError, mpsc};
-
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use roaring::RoaringBitmap;
@@ -17,6 +14,8 @@ use tidefall_series::ingest::{Prepared, coerce, order_series, refuse_long_tags, 
 use tidefall_series::read::Repeats;
 use tidefall_series::rows::{SensorRows, size_bytes};
 use tidefall_series::uncounted::{Uncounted, Watch, rows_of};
+use tidefall_sync::atomic::Ordering;
+use tidefall_sync::{Arc, OnceLock, PoisonError, mpsc};
 use tidefall_types::{
     Error, Result, RowError, Seq, SeriesBatch, TableSchema, WriteBatch, format_time,
 };

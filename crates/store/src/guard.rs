@@ -1,6 +1,6 @@
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
+use tidefall_sync::{Arc, OnceLock};
 use tidefall_types::{Error, ErrorKind, Result};
 
 use super::{Disk, DiskEntry, DiskFile};

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::Result;
 
 use super::limits::files_max;

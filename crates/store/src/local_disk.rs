@@ -4,9 +4,9 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidefall_sync::atomic::{AtomicBool, Ordering};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result};
 
 use super::lock::FileId;

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidefall_sync::atomic::{AtomicU64, Ordering};
 use tidefall_types::{ErrorKind, Result};
 
 use super::handles::Handles;

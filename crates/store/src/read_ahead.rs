@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tidefall_sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result, caught};
 
 use super::{ObjectIo, ObjectWriter};
@@ -286,8 +286,9 @@ impl ObjectIo for ReadAhead {
         state.readers += 1;
         drop(state);
         let reader = Arc::clone(shared);
-        let reader =
-            std::thread::Builder::new().name("tidefall-read".into()).spawn(move || reader.run());
+        let reader = tidefall_sync::thread::Builder::new()
+            .name("tidefall-read".into())
+            .spawn(move || reader.run());
         if reader.is_err() {
             // Whoever asks reads it then.
             shared.lock().readers -= 1;

@@ -1,9 +1,9 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tidefall_sync::{Instant, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, Result};
 
 use super::lock::FileId;
@@ -77,7 +77,7 @@ impl ReadLock {
             match file.try_lock_shared() {
                 Ok(()) => return Ok(Some(Self(file))),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(1));
+                    tidefall_sync::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) => return Err(failed(&error.into())),
             }

@@ -20,12 +20,12 @@
 //! puts it into the state: of a version whose delta was deleted the state still says who made it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidefall_store::ObjectIo;
 use tidefall_store::names;
+use tidefall_sync::Arc;
 use tidefall_types::{Error, ErrorKind, Result};
 
 use crate::drawn::draw;

@@ -6,11 +6,10 @@
 //!    or it would later become part of objects that count as written after this.
 //! 3. Install the objects.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use tidefall_ground::gate::Inside;
 use tidefall_ground::manifest::{Edit, Model};
+use tidefall_sync::Arc;
+use tidefall_sync::atomic::Ordering;
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::{Boundaries, Target};

@@ -1,8 +1,6 @@
 //! Writing segments: from rows of a source, sensor by sensor, by several threads.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ScopedJoinHandle;
 
 use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
@@ -12,6 +10,8 @@ use tidefall_ground::parallel::ordered;
 use tidefall_ground::texts::STRETCH_TEXT_BYTES;
 use tidefall_ground::written::Written;
 use tidefall_store::names;
+use tidefall_sync::thread::ScopedJoinHandle;
+use tidefall_sync::{Arc, Mutex, PoisonError};
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, Seq, TableId, TimeRange};
 
 use super::order::last_seq;
@@ -107,7 +107,7 @@ pub(super) fn write_in_turn<S>(
     let join = |finishing: ScopedJoinHandle<'_, Result<Option<ObjectEntry>>>| {
         finishing.join().map_err(|panic| Error::of_panic(&*panic))?
     };
-    std::thread::scope(|scope| {
+    tidefall_sync::thread::scope(|scope| {
         let mut finishing = VecDeque::new();
         let mut finished = Vec::with_capacity(spans.len());
         for span in spans {
@@ -117,7 +117,7 @@ pub(super) fn write_in_turn<S>(
                 let object = object.lock().unwrap_or_else(PoisonError::into_inner).take();
                 object.map(|object| object.finish(written)).transpose()
             };
-            match std::thread::Builder::new().spawn_scoped(scope, finish.clone()) {
+            match tidefall_sync::thread::Builder::new().spawn_scoped(scope, finish.clone()) {
                 Ok(thread) => finishing.push_back(thread),
                 Err(_) => {
                     // The system has no more threads for us.

@@ -6,10 +6,10 @@
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use roaring::RoaringBitmap;
+use tidefall_sync::{Arc, OnceLock};
 use tidefall_types::{Error, NO_TAG, Result};
 
 use super::stored::{StoredSensors, encode_tags, out_of_order};

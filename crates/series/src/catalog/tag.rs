@@ -2,10 +2,10 @@
 
 use std::hash::BuildHasher;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arrow_array::{Array, StringArray};
 use hashbrown::{DefaultHashBuilder, HashTable};
+use tidefall_sync::{Arc, Mutex, PoisonError, RwLock};
 use tidefall_types::{Error, NO_TAG, Result};
 
 use super::columns::{Keys, Texts};

@@ -1,7 +1,6 @@
 //! What is known of the rows of a run that came late: whether they replace others.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
+use tidefall_sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidefall_types::TimeRange;
 
 /// Those of no rows.

@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_ground::held::{Held, RowBytes};
 use tidefall_ground::search::leading;
 use tidefall_ground::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
+use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
 use super::Late;

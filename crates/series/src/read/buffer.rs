@@ -3,9 +3,9 @@
 //! Clearing everything at once took a quarter of the time of reading ten sensors for a year.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidefall_codec::PageValue;
+use tidefall_sync::atomic::{AtomicUsize, Ordering};
 
 use super::huge::prefer_huge_pages;
 

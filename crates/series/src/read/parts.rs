@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use tidefall_ground::parallel::spread;
+use tidefall_sync::atomic::{AtomicI64, Ordering};
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
 
 use super::chunk::PlacedChunk;

@@ -1,9 +1,8 @@
 //! What a reader asks for, and what it gets.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
+use tidefall_sync::atomic::{AtomicU64, Ordering};
 use tidefall_types::{FieldId, TimeRange};
 
 use super::bin::Bin;

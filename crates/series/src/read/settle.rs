@@ -12,10 +12,10 @@
 //! still have them; so late rows from before such a loss are taken to replace something (`Settling::losses`).
 
 use std::ops::{Range, RangeInclusive};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefall_ground::parallel::spread;
+use tidefall_sync::Arc;
+use tidefall_sync::atomic::{AtomicBool, Ordering};
 use tidefall_types::{Result, TimeRange, caught};
 
 use super::objects::LiveObject;
