@@ -6,13 +6,15 @@
 mod circles;
 mod fuzz;
 mod layering;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The crates below DataFusion, which lint in seconds.
-const LOWER_CRATES: [&str; 9] = [
+const LOWER_CRATES: [&str; 10] = [
     "tidefall-types",
+    "tidefall-sync",
     "tidefall-codec",
     "tidefall-store",
     "tidefall-ground",
@@ -28,7 +30,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   tidy   format, layering, and lints of the crates below DataFusion
   build  the release binary; prints where it is
   bench  Tidefall beside other databases; writes docs/benchmarks.md; takes an hour and more
-  fuzz   [seconds] fuzzers on every target, 60 s each; needs `cargo install cargo-fuzz`";
+  fuzz   [seconds] fuzzers on every target, 60 s each; needs `cargo install cargo-fuzz`
+  threads [seconds] threads in thousands of orders, 8 s for each scenario
+  threads replay FILE SCENARIO  one of these orders again, from the file that a failure has named";
 
 type Outcome = Result<(), String>;
 
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         "build" => xtask.build().map(|binary| println!("{}", binary.display())),
         "bench" => xtask.bench(),
         "fuzz" => fuzz::run_all(&xtask, std::env::args().nth(2).as_deref()),
+        "threads" => threads::run_all(&xtask, &std::env::args().skip(2).collect::<Vec<_>>()),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -86,7 +91,8 @@ impl Xtask {
     fn check_text(&self) -> Outcome {
         run(self.cargo().args(["fmt", "--all", "--check"]))?;
         layering::check(&self.root)?;
-        circles::check(&self.root)
+        circles::check(&self.root)?;
+        threads::check(&self.root)
     }
 
     fn tidy(&self) -> Outcome {
@@ -104,6 +110,7 @@ impl Xtask {
         run(checking(self.cargo().args(["test", "--release", "--workspace"])))?;
         let binary = ["build", "--release", "--workspace", "--bin", "tidefall"];
         run(checking(self.cargo().args(binary)))?;
+        threads::run_all(self, &[])?;
         self.test_package()?;
         self.ask_random_questions()?;
         let binary = self.target.join("release").join("tidefall");

@@ -1,8 +1,8 @@
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidefall_store::{ObjectIo, ObjectWriter};
+use tidefall_sync::{Arc, Instant, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result};
 
 /// Objects of another store as if they lay behind a network: reads take long, may fail, and are counted.
@@ -67,7 +67,7 @@ impl RemoteIo {
 
     fn read<T>(&self, offset: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let delay = self.lock().begin();
-        std::thread::sleep(delay);
+        tidefall_sync::thread::sleep(delay);
         let fails = self.lock().end(offset);
         if fails { Err(Error::new(ErrorKind::Io, "the store is away")) } else { read() }
     }
