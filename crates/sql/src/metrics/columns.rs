@@ -42,6 +42,11 @@ impl Answer<'_> {
             Measure::Value(_, edge, Nulls::Respect) => {
                 self.value_of_row(self.metrics(measure)?, edge)?
             }
+            Measure::CountOfSome(_) => {
+                let count = &self.metrics(measure)?.count;
+                let is_none = count.iter().map(|count| Some(*count == 0)).collect();
+                nullif(&counts(count, data_type)?, &is_none)?
+            }
             Measure::Centre(_) => {
                 derive(self.metrics(measure)?, 0, |at, n| if n > 0.0 { at.sum / n } else { 0.0 })
             }

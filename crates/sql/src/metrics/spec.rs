@@ -67,6 +67,8 @@ pub(crate) enum Measure {
     Deviation(FieldId, Spread),
     /// The value at an end of time.
     Value(FieldId, Edge, Nulls),
+    /// The number of values, or NULL without any: so it is told that there is no mean.
+    CountOfSome(FieldId),
     /// The mean, or 0 without values: accumulators of variances have no NULL.
     Centre(FieldId),
     /// The sum of the squared differences from that.
@@ -92,6 +94,7 @@ impl Measure {
             | Self::Variance(id, _)
             | Self::Deviation(id, _)
             | Self::Value(id, ..)
+            | Self::CountOfSome(id)
             | Self::Centre(id)
             | Self::Squares(id)
             | Self::TimeOf(id, ..)
@@ -118,7 +121,7 @@ impl Measure {
     /// they keep more where these are asked for by an order.
     pub(crate) fn states(self, is_ordered: bool) -> Vec<Self> {
         match self {
-            Self::Mean(id) => vec![Self::Count(id), Self::Sum(id)],
+            Self::Mean(id) => vec![Self::CountOfSome(id), Self::Sum(id)],
             Self::Variance(id, _) | Self::Deviation(id, _) => {
                 vec![Self::Count(id), Self::Centre(id), Self::Squares(id)]
             }
