@@ -10,23 +10,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, ItemUse, UseTree, Visibility};
 
-/// The crates that are checked.
-const CRATES: [&str; 14] = [
-    "types",
-    "sync",
-    "codec",
-    "store",
-    "ground",
-    "series",
-    "simulation",
-    "fuzzing",
-    "storage",
-    "import",
-    "sql",
-    "server",
-    "cli",
-    "bench",
-];
+use super::crates::CRATES;
 
 /// The names from the crate's root to a module.
 type Place = Vec<String>;
@@ -42,10 +26,10 @@ struct Module {
 
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut wrong = Vec::new();
-    for name in CRATES {
-        let modules = modules_of(&root.join("crates").join(name).join("src"))?;
+    for one in &CRATES {
+        let modules = modules_of(&root.join("crates").join(one.name).join("src"))?;
         for circle in circles(&modules) {
-            wrong.push(format!("{name}: {}", circle.join(", ")));
+            wrong.push(format!("{}: {}", one.name, circle.join(", ")));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(format!("circles:\n  {}", wrong.join("\n  "))) }

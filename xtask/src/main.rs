@@ -1,9 +1,10 @@
 //! One entry for building, checking and testing Tidefall: `cargo xtask <task>`.
 //!
-//! All tasks build the whole workspace into one target directory below the home directory's cache,
-//! so that DataFusion is compiled once, with one set of features, for every checkout.
+//! Tasks build the whole workspace into one target directory below the home directory's cache, so that DataFusion is compiled once, with one
+//! set of features, for every checkout. `threads` and `fuzz` compile what they run in ways of their own, and have their own target directories.
 
 mod circles;
+mod crates;
 mod fuzz;
 mod layering;
 mod threads;
@@ -11,19 +12,6 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The crates below DataFusion, which lint in seconds.
-const LOWER_CRATES: [&str; 10] = [
-    "tidefall-types",
-    "tidefall-sync",
-    "tidefall-codec",
-    "tidefall-store",
-    "tidefall-ground",
-    "tidefall-series",
-    "tidefall-simulation",
-    "tidefall-fuzzing",
-    "tidefall-storage",
-    "tidefall-import",
-];
 const USAGE: &str = "usage: cargo xtask <task>
   demo   build Tidefall and run its demo on real data
   ci     everything that must hold: format, lints, layering, all tests
@@ -90,6 +78,7 @@ impl Xtask {
 
     fn check_text(&self) -> Outcome {
         run(self.cargo().args(["fmt", "--all", "--check"]))?;
+        crates::check(&self.root)?;
         layering::check(&self.root)?;
         circles::check(&self.root)?;
         threads::check(&self.root)
@@ -99,8 +88,8 @@ impl Xtask {
         self.check_text()?;
         let mut clippy = self.cargo();
         clippy.arg("clippy").arg("--all-targets");
-        for name in LOWER_CRATES {
-            clippy.args(["--package", name]);
+        for one in crates::CRATES.iter().filter(|one| one.is_below_sql()) {
+            clippy.args(["--package", &format!("tidefall-{}", one.name)]);
         }
         run(clippy.args(["--package", "xtask", "--", "--deny", "warnings"]))
     }

@@ -7,14 +7,13 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 use super::circles::{is_for_tests, list, told};
+use super::crates::CRATES;
 use super::{Outcome, Xtask, checking, run};
 
 /// Seconds for each scenario if nobody says otherwise.
 const SECONDS: u64 = 8;
 
-/// The crates whose locks, atomics, threads and moments are those of `tidefall-sync`.
-const CRATES: [&str; 5] = ["store", "simulation", "ground", "series", "storage"];
-/// Modules and names of the standard library that they must not use.
+/// Modules and names of the standard library that crates which know `tidefall-sync` must not use.
 const FORBIDDEN: [&str; 3] = ["std::sync", "std::thread", "std::time::Instant"];
 /// What is the same in both.
 const ALLOWED: [&str; 3] = ["std::sync::Arc", "std::sync::Weak", "std::sync::PoisonError"];
@@ -41,9 +40,9 @@ pub(crate) fn run_all(xtask: &Xtask, arguments: &[String]) -> Outcome {
 /// Looks for what a scheduler would not see.
 pub(crate) fn check(root: &Path) -> Outcome {
     let mut wrong = Vec::new();
-    for name in CRATES {
+    for one in CRATES.iter().filter(|one| one.leaves_order_to_sync()) {
         let mut files = Vec::new();
-        list(&root.join("crates").join(name).join("src"), &mut files)?;
+        list(&root.join("crates").join(one.name).join("src"), &mut files)?;
         for path in files.iter().filter(|path| !path.ends_with("tests.rs")) {
             let text = fs::read_to_string(path).map_err(|error| told(path, &error))?;
             let file = syn::parse_file(&text).map_err(|error| told(path, &error))?;
