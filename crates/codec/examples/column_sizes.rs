@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
-use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page, page_info, regular_step};
+use tidefall_codec::{ColumnBuilder, MAX_PAGE_ROWS, Profile, encode_page, page_info};
 use tidefall_types::FieldType;
 
 /// Rounds of each measurement last this long together.
@@ -103,10 +103,16 @@ fn array_of(cells: &[&str]) -> ArrayRef {
     Arc::new(texts.collect::<StringArray>())
 }
 
+fn has_one_step(times: &[i64]) -> bool {
+    let [first, second, ..] = times else { return true };
+    let step = second.wrapping_sub(*first);
+    times.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step)
+}
+
 fn report(name: &str, array: &ArrayRef, chunks: &[Range<usize>]) -> Result<usize, Box<dyn Error>> {
     let times = array.as_any().downcast_ref::<Int64Array>().filter(|_| name == "time");
     let has_page = |chunk: &Range<usize>| match times {
-        Some(times) => regular_step(&times.values()[chunk.clone()]).is_none(),
+        Some(times) => !has_one_step(&times.values()[chunk.clone()]),
         None => array.slice(chunk.start, chunk.len()).null_count() < chunk.len(),
     };
     let slices: Vec<ArrayRef> = chunks

@@ -5,7 +5,7 @@
 pub const MAX_PAGE_ROWS: usize = 8192;
 
 /// The most bytes of text in one page, so that a forged page cannot ask for more memory.
-pub const MAX_PAGE_TEXT_BYTES: usize = 256 << 20;
+pub(crate) const MAX_PAGE_TEXT_BYTES: usize = 256 << 20;
 
 /// What a page is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,5 +29,5 @@ mod status;
 mod values;
 mod write;
 
-pub use options::{DEFAULT_PORT, ServerOptions};
+pub use options::ServerOptions;
 pub use server::{Server, listen, serve, termination};

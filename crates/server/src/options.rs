@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// The port that the server listens on unless told otherwise.
-pub const DEFAULT_PORT: u16 = 8527;
+const DEFAULT_PORT: u16 = 8527;
 
 /// How the server is reached, and what it grants its clients.
 #[derive(Debug, Clone)]

@@ -31,10 +31,6 @@ id! {
     TableId(u32)
 }
 id! {
-    /// A sensor of one table: one distinct combination of tag values, numbered by first appearance.
-    SensorId(u32)
-}
-id! {
     /// A tag of one table, numbered by first appearance.
     TagId(u16)
 }

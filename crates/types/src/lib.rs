@@ -21,7 +21,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use decimals::{EXACT_MAX, POWERS_OF_TEN, nearest_floats};
 pub use error::{Error, ErrorKind, Result};
 pub use floats::{OneForm, one_form};
-pub use ids::{FieldId, ObjectId, SensorId, Seq, TableId, TagId};
+pub use ids::{FieldId, ObjectId, Seq, TableId, TagId};
 pub use panics::caught;
 pub use schema::{Column, ColumnKind, Field, FieldType, TableOptions, TableSchema, sql_type_name};
 pub use time::{

@@ -353,12 +353,6 @@ impl TableSchema {
         }
     }
 
-    /// Makes the time column the next one in the order of declaration: moves it behind all
-    /// columns that exist now.
-    pub fn place_time_last(&mut self) {
-        self.columns.sort_by_key(|column| column.kind == ColumnKind::Time);
-    }
-
     /// The Arrow type in which SQL shows a column: nanosecond timestamps in UTC without a zone,
     /// dictionary-encoded text for tags, and the plain type for fields.
     pub fn arrow_type(&self, kind: ColumnKind) -> DataType {
