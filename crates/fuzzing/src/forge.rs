@@ -45,6 +45,9 @@ impl Lie {
 }
 
 /// A whole segment with lies.
+///
+/// # Errors
+/// `Corrupt` when it is no whole segment.
 pub fn forge_segment(segment: &[u8], lies: &[Lie]) -> Result<Vec<u8>> {
     let short = || Error::corrupt("only a whole segment can be forged");
     let (rest, tail) = segment.split_last_chunk::<TAIL_BYTES>().ok_or_else(short)?;

@@ -42,6 +42,9 @@ impl<T: Weight> Cache<T> {
 
     /// The part of an object, made by `load` if it is not there. Two threads may load the same
     /// part at the same time; one of the results stays.
+    ///
+    /// # Errors
+    /// Those of `load`; nothing is kept then.
     pub fn get(
         &self,
         object: ObjectId,
@@ -52,6 +55,9 @@ impl<T: Weight> Cache<T> {
     }
 
     /// As [`Cache::get`], where what is there may not be enough and is then replaced by what `load` makes in view of it.
+    ///
+    /// # Errors
+    /// As [`Cache::get`]; what was there stays.
     pub fn get_enough(
         &self,
         object: ObjectId,

@@ -26,6 +26,9 @@ pub const CASCADE_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 impl DbOptions {
     /// Refuses what a database cannot work with.
+    ///
+    /// # Errors
+    /// `Invalid`, with the least that will do.
     pub fn check(&self) -> Result<()> {
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return Err(Error::invalid(format!(

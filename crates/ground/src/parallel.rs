@@ -81,6 +81,9 @@ pub fn spread<W: Send, S: Default, R: Send>(
 
 /// Calls `work` for each item on `threads` threads, and `consume` with the results in the order of
 /// the items on the calling thread. Stops at the first error.
+///
+/// # Errors
+/// The first one of `work` or `consume`; `Internal` for a panic of `work`.
 pub fn ordered<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

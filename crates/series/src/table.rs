@@ -128,6 +128,9 @@ impl Table {
     }
 
     /// Whether the table can be read and written.
+    ///
+    /// # Errors
+    /// That with which it was found when the database was opened.
     pub fn check_whole(&self) -> Result<()> {
         self.damage.clone().map_or(Ok(()), Err)
     }

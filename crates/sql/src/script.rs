@@ -38,6 +38,9 @@ impl Session {
 impl Script<'_> {
     /// Runs the next statement, as [`Session::query`] does; `None` when there is no other. The answer
     /// before must have been read, and after an error nothing more should be run.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
     pub async fn next(&mut self) -> Option<Result<QueryStream>> {
         let answer = match self.parse().transpose()? {
             Ok(statement) => self.session.run_boxed(statement).await,

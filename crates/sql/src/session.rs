@@ -140,7 +140,8 @@ impl Session {
         Box::pin(async move { self.execute(self.prepare(sql)?, values).await })
     }
 
-    /// Parses statements that are to be run later, once or often. [`Session::describe`] tells what they take and answer.
+    /// Parses statements that are to be run later, once or often. [`Session::describe`] tells what they take and answer. Protocols that
+    /// prepare statements ask for it; as yet there is none.
     ///
     /// # Errors
     /// `Invalid` for what cannot be parsed, `Limit` for what is too large.
@@ -176,7 +177,7 @@ impl Session {
         self.run(last).await
     }
 
-    /// What prepared statements take and answer, as the tables are now, without running them.
+    /// What prepared statements take and answer, as the tables are now, without running them. As yet there is no protocol that asks for it.
     ///
     /// # Errors
     /// As [`Session::query`], as far as they come before a value is known.

@@ -33,6 +33,15 @@ use crate::upkeep::{
 ///
 /// What the database calls when a write is done may drop the last one, too: it closes on another thread then, shortly after
 /// that. Of the methods that write only [`Db::submit`] may be called there; others would wait for themselves, and say so.
+///
+/// # Errors
+/// Whatever changes something is refused
+///
+/// - as `Unsupported` by a database that was opened only for reading, by [`Db::open_shared`] with the reason why it cannot be written,
+/// - as `Closed` once [`Db::close`] was called, or a failure of the disk has ended writes: open it again,
+/// - as `Unsupported` in what the database calls when a write is done, if it would wait there.
+///
+/// The methods tell what comes besides.
 #[derive(Debug, Clone)]
 pub struct Db {
     shared: Arc<Shared>,
@@ -55,8 +64,8 @@ impl Db {
     /// Opens the database in `dir` for reading and writing, and creates it if it is missing.
     ///
     /// # Errors
-    /// `Locked` when another process writes it, `Corrupt` when its manifest or log is damaged,
-    /// `Io` when the disk fails or the directory must not be written, `Invalid` for impossible options.
+    /// `Locked` when another process writes it, `Corrupt` when its manifest or log is damaged, `Unsupported` when a later version has written
+    /// it, `Io` when the disk fails or the directory must not be written, `Full` when no more files can be opened, `Invalid` for impossible options.
     pub fn open(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
         let dir = dir.as_ref();
         Self::open_locked(dir, DirLock::acquire(dir)?, options)
@@ -95,7 +104,7 @@ impl Db {
     /// Opens the database whose log lies on a disk and whose objects lie elsewhere, both of which nobody else writes: the caller sees to
     /// that (for directories [`DirLock`](crate::store::DirLock) does). Who has written the database before and goes on all the same cannot change the manifest any more, which it learns when it tries to; what it
     /// acknowledges until then is in its own log alone, which cannot be opened with these objects again. Where a read of an object takes long, `objects`
-    /// should be a [`ReadAhead`](crate::store::ReadAhead).
+    /// should be a [`ReadAhead`](crate::store::ReadAhead). As yet there is no such store but those of tests, and no command opens a database so.
     ///
     /// # Errors
     /// As [`Db::open`]; `Conflict` for a log with records behind which another writer has begun, with a log of its own.
@@ -201,7 +210,8 @@ impl Db {
     /// Creates a table; the id in `schema` is of no meaning.
     ///
     /// # Errors
-    /// `Conflict` when it exists and `if_exists` is [`IfExists::Fail`].
+    /// `Conflict` when it exists and `if_exists` is [`IfExists::Fail`], `Invalid` without a name or with a block interval that is not above
+    /// 0, `Full` when the disk is. `Io`, or `Conflict` when another process has written the manifest, ends writes.
     pub fn create_table(&self, schema: &TableSchema, if_exists: IfExists) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
@@ -230,7 +240,8 @@ impl Db {
     /// Drops a table with all its readings.
     ///
     /// # Errors
-    /// `NotFound` when there is none.
+    /// `NotFound` when there is none, `Full` when the disk is; all stays then. `Io`, or `Conflict` when another process has written the
+    /// manifest, ends writes.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
@@ -250,7 +261,9 @@ impl Db {
     /// Deletes the readings of some sensors within a stretch of time that were written before.
     ///
     /// # Errors
-    /// `NotFound` without the table or a tag, `Closed` after a failure of the disk.
+    /// `NotFound` without the table or a tag, `Invalid` for a pattern that is none, `Full` when the log finds no room, `Limit` for more
+    /// sensors than a record of the log takes, `Io` when the disk fails, and the damage of a table that cannot be read. Nothing is deleted
+    /// then, but after `Io`, which ends writes, nobody knows until the database is opened again.
     pub fn delete(&self, table: &str, filter: &TagFilter, time: TimeRange) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
@@ -279,7 +292,7 @@ impl Db {
     /// One consistent view of a table as it is now.
     ///
     /// # Errors
-    /// `NotFound` without the table.
+    /// `NotFound` without the table, and the damage of one that cannot be read.
     pub fn snapshot(&self, table: &str) -> Result<TableSnapshot> {
         let table = self.engine().series_table(table)?;
         table.check_whole()?;
@@ -311,7 +324,8 @@ impl Db {
     /// objects, each in the model that owns its time.
     ///
     /// # Errors
-    /// `Io` when the disk fails; the rows stay in memory then.
+    /// `Full` when the disk is, `Io` when it fails; the rows stay in memory then. A commit of the manifest that fails otherwise than by
+    /// `Full` ends writes.
     pub fn flush(&self) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
@@ -351,8 +365,8 @@ impl Db {
     /// Lets readings fall.
     ///
     /// # Errors
-    /// `NotFound` without the table, `Io` and `Corrupt` from storage, `Closed` when the database is closed
-    /// meanwhile; readings that were not moved yet are then where they were.
+    /// `NotFound` without the table, `Io`, `Full` and `Corrupt` from storage: the first of all steps, which are taken all the same unless the
+    /// disk is full or writes have ended. `Closed` also when the database is closed meanwhile; readings that were not moved yet are then where they were.
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
@@ -382,8 +396,8 @@ impl Db {
     /// `Closed`. A second call waits for the first and says the same.
     ///
     /// # Errors
-    /// `Io` when the disk fails; what was acknowledged as durable is so all the same. `Unsupported` in what is called
-    /// when a write is done; nothing is closed then.
+    /// `Io` and `Full` from the disk; what was acknowledged as durable is so all the same, what was acknowledged from memory may be lost.
+    /// `Unsupported` in what is called when a write is done; nothing is closed then.
     pub fn close(&self) -> Result<()> {
         self.engine().commits.check_may_wait()?;
         self.shared.close()

@@ -26,7 +26,7 @@ impl Db {
     /// lack, all at once. One that will be refused gets no table for that; it is told so when it comes.
     ///
     /// # Errors
-    /// `Io` and `Full` from the disk, and `Closed`; nothing is made then.
+    /// `Full` when the disk is; nothing is made then. `Io`, or `Conflict` when another process has written the manifest, ends writes.
     pub fn prepare(&self, writes: &[(&str, &WriteBatch)], options: &WriteOptions) -> Result<()> {
         let _step = self.begin()?;
         if options.unknown == Unknown::Refuse {

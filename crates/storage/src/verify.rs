@@ -11,7 +11,7 @@ impl Db {
     /// read, and checked, whenever a database is opened.
     ///
     /// # Errors
-    /// `Io` when the disk fails; damage is no error but is listed in the report.
+    /// `Io` when the disk fails, `Full` when no more files can be opened; damage is no error but is listed in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let engine = self.engine();

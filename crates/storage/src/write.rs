@@ -33,10 +33,18 @@ impl Db {
     /// Writes rows and waits until they are acknowledged.
     ///
     /// # Errors
-    /// `NotFound` and `Conflict` for columns that do not fit the table, `Invalid` for a malformed
-    /// batch or, with [`BadRows::Reject`], for its first bad row; `Conflict` for a reading that is
-    /// there already, with [`Existing::Refuse`]. Nothing is written then. `Closed` after a failure
-    /// of the disk.
+    /// Nothing is written after
+    ///
+    /// - `NotFound` and `Conflict` for a table or columns that it lacks or has otherwise, `Invalid` for a malformed batch,
+    /// - that of the first bad row, with [`BadRows::Reject`]: `Conflict` for a value that does not fit, `Limit` for a text that is too
+    ///   long, `Invalid` for tags that are,
+    /// - `Conflict` for a reading that is there already, with [`Existing::Refuse`], for which objects may be read: `Io` and `Corrupt`,
+    /// - `Limit` for more than the log takes at once (send it in parts), and for too many columns or sensors,
+    /// - `Full` when the disk is, and the log or memory has no more room: try again later,
+    /// - the damage of a table that cannot be read.
+    ///
+    /// After `Io` and `Conflict` of the disk, which end writes, nobody knows until the database is opened again. Those of all changes are
+    /// told at [`Db`].
     pub fn write(
         &self,
         table: &str,
@@ -62,7 +70,9 @@ impl Db {
     /// it is not, `done` gets what is to be counted, on a thread of its own, as all writes behind it would wait.
     ///
     /// # Errors
-    /// As [`Db::write`]; `done` is not called then.
+    /// As [`Db::write`]; `done` is not called then, and gets those that come later. In what the database calls when a write is done it does
+    /// not wait: `Conflict` there when fields of the table are getting other types, or another write wants to be alone, `Unsupported` when
+    /// new sensors are too many for the log.
     pub fn submit(
         &self,
         table: &str,
@@ -233,8 +243,10 @@ impl Db {
     /// visible at once when it returns; they count as written then.
     ///
     /// # Errors
-    /// `Invalid` for a malformed batch, a sensor that appears twice or one whose tags are too long, `NotFound` and `Conflict`
-    /// for columns that do not fit the table; `Io` when the disk fails. Nothing is written then.
+    /// `Invalid` for a malformed batch, a sensor that appears twice or one whose tags are too long, `Limit` for a text that is and for too many
+    /// columns or sensors, `NotFound` and `Conflict` for columns and values that do not fit the table, `NotFound` when it is dropped meanwhile;
+    /// `Full` when the disk is, `Io` when it fails, and the damage of a table that cannot be read. Nothing is written then, but after a commit
+    /// of the manifest that fails otherwise than by `Full`, which ends writes, nobody knows. Those of all changes are told at [`Db`].
     pub fn load(&self, table: &str, batch: &SeriesBatch, unknown: Unknown) -> Result<WriteReport> {
         let existing = Existing::Count;
         self.load_with(table, batch, &WriteOptions { unknown, existing, ..WriteOptions::default() })
@@ -379,13 +391,13 @@ pub(crate) fn lacks_columns(schema: &TableSchema, batch: &WriteBatch) -> bool {
     tags.chain(fields).any(|name| schema.column(name).is_none())
 }
 
-/// The report of a write that is done, which does not say what was replaced where that is to be counted.
 /// What the rows of a batch will take in memory, or about that.
 fn held_bytes(batch: &WriteBatch) -> usize {
     let values = batch.fields.iter().map(|field| size_bytes(&field.values));
     batch.rows() * (size_of::<i64>() + size_of::<u32>()) + values.sum::<usize>()
 }
 
+/// The report of a write that is done, which does not say what was replaced where that is to be counted.
 fn with_doubts(report: WriteReport, watch: Option<&Watch>) -> (WriteReport, Option<Uncounted>) {
     match watch.and_then(Watch::end) {
         Some(uncounted) => (WriteReport { replaced: None, ..report }, Some(uncounted)),

@@ -10,6 +10,9 @@ pub const ADVICE: &str =
     "restore it from a copy, or let `tidefall repair` tell what can be kept without it";
 
 /// Gives files a second name in a directory of their own, durably. Those that are missing are passed over.
+///
+/// # Errors
+/// `Io` and `Full` from the disk; some files may have their second name then, and all have their first.
 pub fn keep_aside(disk: &dyn Disk, files: impl Iterator<Item = String>) -> Result<String> {
     let mut taken = 0;
     for entry in disk.list(names::DAMAGED_DIR)? {

@@ -88,6 +88,9 @@ pub fn of_needed_object(name: &str, error: Error) -> Error {
 }
 
 /// Checks that an object has as many bytes as the manifest says.
+///
+/// # Errors
+/// `Corrupt` when it is missing or has another length; others as [`ObjectIo::size`].
 pub fn check_size(io: &dyn ObjectIo, name: &str, bytes: u64) -> Result<()> {
     let size = io.size(name).map_err(|error| of_needed_object(name, error))?;
     if size == bytes {

@@ -10,6 +10,7 @@ use super::{ObjectIo, ObjectWriter};
 
 /// Objects on a store on which a read takes long, such as one behind a network. What [`ObjectIo::will_read`] announces is read by a few
 /// threads, and kept until it is asked for. What nobody asks for makes way for what is announced later.
+/// As yet there is no such store but those of tests.
 #[derive(Debug, Clone)]
 pub struct ReadAhead {
     shared: Arc<Shared>,

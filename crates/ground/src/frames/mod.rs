@@ -77,6 +77,9 @@ impl FrameWriter {
     }
 
     /// Puts a column of texts page by page: of all of them there may be more than a column in memory can hold.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::put_column`].
     pub fn put_texts<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<()> {
         let start = self.bytes.len();
         let mut page = StringBuilder::new();
@@ -190,6 +193,9 @@ impl<'a> FrameReader<'a> {
     }
 
     /// As [`FrameReader::take_i64s`]; a page in which all values are the same is not laid out.
+    ///
+    /// # Errors
+    /// As [`FrameReader::take_bytes`].
     pub fn take_i64_column(&mut self) -> Result<Column<i64>> {
         let constant = self.parts.get(..*self.lengths.as_slice().first().unwrap_or(&0));
         let constant = constant.map_or(Ok(None), constant_of)?;
@@ -200,6 +206,9 @@ impl<'a> FrameReader<'a> {
     }
 
     /// Leaves out the next parts.
+    ///
+    /// # Errors
+    /// As [`FrameReader::take_bytes`].
     pub fn pass_over(&mut self, parts: usize) -> Result<()> {
         (0..parts).try_for_each(|_| self.take_part().map(drop))
     }
@@ -218,6 +227,9 @@ impl<'a> FrameReader<'a> {
     }
 
     /// The next part, a column of texts, to be read page by page.
+    ///
+    /// # Errors
+    /// As [`FrameReader::take_bytes`].
     pub fn take_texts(&mut self) -> Result<TextPages<'a>> {
         let rest = self.take_part()?;
         Ok(TextPages { rest, page: StringArray::new_null(0), row: 0 })

@@ -38,6 +38,9 @@ const SCATTERED_SPANS: usize = 3;
 const SCATTERED_ROWS: usize = 256;
 
 /// Writes rows of a table that are in memory to objects.
+///
+/// # Errors
+/// `Io` and `Full` from the disk, and those of the commit; the rows stay in memory then.
 pub fn flush(
     context: &Context,
     table: &Arc<Table>,

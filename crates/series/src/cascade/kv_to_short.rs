@@ -30,6 +30,9 @@ pub enum Effort {
 
 /// Moves run files whose rows have come of age, and folds days that have several parts: all of them, or where much comes together
 /// for what is written.
+///
+/// # Errors
+/// The first one, when no step would get past it: `Full`, or `Closed` when writes have ended. Others are noted in `outcome`.
 pub fn kv_to_short(
     context: &Context,
     table: &Arc<Table>,

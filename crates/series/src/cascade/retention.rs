@@ -18,6 +18,9 @@ use crate::table::{Live, Table};
 
 /// Drops objects that are too old as a whole, and cuts those that reach over the limit by more
 /// than a month: what is younger than a month too old goes with its segment later.
+///
+/// # Errors
+/// The first one; objects that can be read are cut all the same.
 pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut outcome = Outcome::default();
     outcome.note(drop_old(context, table))?;
@@ -48,6 +51,9 @@ pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
 }
 
 /// Drops objects that are too old as a whole, which needs no room on the disk but for a line in the manifest.
+///
+/// # Errors
+/// Those of the commit; all of them stay then.
 pub fn drop_old(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
     let Some(limit_ns) = limit_ns(context, table) else { return Ok(report) };

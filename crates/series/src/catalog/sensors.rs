@@ -51,6 +51,9 @@ impl SensorDictionary {
     }
 
     /// The key of a value of a tag, which is added if it is new.
+    ///
+    /// # Errors
+    /// `Limit` when the tag has too many values.
     pub fn intern_key(&mut self, tag: usize, value: &str) -> Result<u32> {
         self.add_tags(tag + 1);
         // A view that nobody reads must not make the columns be copied as they grow.
@@ -59,6 +62,9 @@ impl SensorDictionary {
     }
 
     /// The sensor with these keys, which is added if it is new.
+    ///
+    /// # Errors
+    /// `Limit` when the table has too many sensors.
     pub fn intern(&mut self, keys: &[u32]) -> Result<u32> {
         self.add_tags(keys.len());
         if let Some(sensor) = self.sensor(keys) {
@@ -90,6 +96,9 @@ impl SensorDictionary {
     }
 
     /// The tag values of some sensors, all of which there are, as bytes for the log and for storage.
+    ///
+    /// # Errors
+    /// `Limit` for more than a frame holds: encode fewer at once.
     pub fn encode(&self, sensors: Range<u32>) -> Result<Vec<u8>> {
         encode_tags(&self.tags, sensors)
     }
@@ -116,6 +125,9 @@ impl SensorDictionary {
 
     /// Adds sensors from [`SensorDictionary::encode`]; those that are there already are
     /// passed over.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged bytes, and for sensors that do not follow those that are there; `Limit` as [`SensorDictionary::intern`].
     pub fn decode(&mut self, bytes: &[u8]) -> Result<()> {
         let mut stored = StoredSensors::open(bytes)?;
         if stored.sensors.start > self.count {
@@ -134,6 +146,9 @@ impl SensorDictionary {
 
     /// Adds sensors from [`SensorDictionary::encode`] whatever their numbers are, as those before them may be lost.
     /// Returns for each number the one that the sensor has here.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged bytes; `Limit` as [`SensorDictionary::intern`].
     pub fn adopt(&mut self, bytes: &[u8]) -> Result<Vec<(u32, u32)>> {
         let mut stored = StoredSensors::open(bytes)?;
         self.add_tags(stored.tags());

@@ -79,6 +79,9 @@ impl Prepared {
 
 /// Brings the fields of a batch into the types and the order of the schema, floats into their one form. Rows whose value does
 /// not fit are added to `bad`; a row may be named more than once.
+///
+/// # Errors
+/// `NotFound` for a field that the table does not have, `Conflict` where it has a tag of that name, `Invalid` for values of a type that no field has.
 pub fn coerce(
     schema: &TableSchema,
     batch: &WriteBatch,
@@ -332,6 +335,9 @@ fn fits(
 
 /// A series ordered by time, of equal times the latest row, with the fields of the schema in their
 /// order.
+///
+/// # Errors
+/// As [`coerce`]; for a value that does not fit its error, with the row.
 pub fn order_series(schema: &TableSchema, names: &[String], series: &Series) -> Result<SensorRows> {
     let fields = names.iter().zip(&series.fields);
     let batch = WriteBatch {
@@ -463,6 +469,9 @@ const DENSE_COMBINATIONS_MAX: u64 = 1 << 16;
 
 /// The sensor of each row. `find` is asked once for each distinct combination of tag values; when
 /// it knows none, the answer is the row at which that happened.
+///
+/// # Errors
+/// Those of `find`.
 pub fn sensors_of_rows(
     schema: &TableSchema,
     batch: &WriteBatch,
@@ -561,6 +570,9 @@ impl SensorDictionary {
     }
 
     /// The sensor with these tag values, added if it is new.
+    ///
+    /// # Errors
+    /// `Limit` when the table has too many sensors, or a tag too many values.
     pub fn find_or_add(&mut self, values: &[Option<&str>]) -> Result<u32> {
         let mut keys = Vec::with_capacity(values.len());
         for (tag, value) in values.iter().enumerate() {

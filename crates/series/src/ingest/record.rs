@@ -63,6 +63,9 @@ impl RecordKind {
 const HEAD_BYTES_MAX: usize = 8;
 
 /// Splits a record into the table it is for and the rest.
+///
+/// # Errors
+/// `Corrupt` when it is too short.
 pub fn split_table(payload: &[u8]) -> Result<(TableId, &[u8])> {
     let (table, rest) = payload
         .split_first_chunk::<4>()
@@ -102,6 +105,9 @@ impl NewSensors {
 
 impl LogRecord {
     /// The record of rows that are to be written to a table, with the sensors that nobody has sent to the log.
+    ///
+    /// # Errors
+    /// `Limit` when rows or sensors are more than a frame holds.
     pub fn of_rows(table: &Table, rows: &Prepared) -> Result<Self> {
         let mut record = Self::alone(rows)?;
         if let Self::Rows { upto, new, .. } = &mut record {
@@ -112,6 +118,9 @@ impl LogRecord {
     }
 
     /// The record of rows alone, which is to be [completed](Self::complete).
+    ///
+    /// # Errors
+    /// `Limit` when the rows are more than a frame holds.
     pub fn alone(rows: &Prepared) -> Result<Self> {
         Ok(Self::Rows { upto: rows.upto(), new: None, rows: encode_rows(rows)? })
     }
@@ -167,6 +176,9 @@ impl LogRecord {
 }
 
 /// The frame of sensors in front of the frame of rows, behind the table, and that.
+///
+/// # Errors
+/// `Corrupt` when it is too short.
 pub fn split_sensors(body: &[u8]) -> Result<(&[u8], &[u8])> {
     let split = body
         .split_first_chunk::<4>()

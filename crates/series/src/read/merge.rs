@@ -123,6 +123,9 @@ impl SensorStream {
     }
 
     /// The next rows; none at the end. Never empty.
+    ///
+    /// # Errors
+    /// `Io` and `Corrupt` from storage.
     pub fn next(&mut self, fetched: &mut Fetched) -> Result<Option<SensorRows>> {
         loop {
             if self.open.is_empty() && !self.open_next(fetched)? {

@@ -40,6 +40,9 @@ impl Repeats {
 
 impl Sources {
     /// Which of some rows, in any order, take the place of readings that lie here or of rows before them.
+    ///
+    /// # Errors
+    /// `Io` and `Corrupt` from storage.
     pub fn repeats_of_rows(&self, sensors: &[u32], times: &[i64]) -> Result<Repeats> {
         let mut repeats = Repeats::default();
         if !times.is_sorted_by(|one, next| one < next) && !ascends(sensors, times) {
@@ -69,6 +72,9 @@ impl Sources {
     }
 
     /// Which rows of some sensors, whose times ascend, take the place of readings that lie here.
+    ///
+    /// # Errors
+    /// `Io` and `Corrupt` from storage.
     pub fn repeats_of_series(&self, series: Vec<(u32, ScalarBuffer<i64>)>) -> Result<Repeats> {
         let mut repeats = Repeats::default();
         let sensors: Vec<u32> = series.iter().map(|(sensor, _)| *sensor).collect();

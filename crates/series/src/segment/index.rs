@@ -187,6 +187,9 @@ impl Chunk<'_> {
 
 impl IndexBlock {
     /// Decodes a frame of a segment with `fields` fields whose pieces end at `data_end`.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged, or names pages that are not there.
     pub fn decode(frame: &[u8], fields: usize, data_end: u64) -> Result<Self> {
         let mut frame = FrameReader::new(frame)?;
         let offset: [u8; 8] = frame

@@ -150,6 +150,9 @@ impl Segment {
     }
 
     /// The fields that it holds, in the order of its pages.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io` and `Corrupt` from storage.
     pub fn fields(&self) -> Result<Vec<(FieldId, FieldType)>> {
         Ok(self.footer()?.description.fields.clone())
     }
@@ -192,11 +195,17 @@ impl Segment {
     }
 
     /// The number of index frames; each is read by [`Segment::index_block_at`].
+    ///
+    /// # Errors
+    /// `NotFound`, `Io` and `Corrupt` from storage.
     pub fn index_block_count(&self) -> Result<usize> {
         Ok(self.footer()?.index.len())
     }
 
     /// The index frame at a position.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io` and `Corrupt` from storage.
     pub fn index_block_at(&self, position: usize) -> Result<Arc<IndexBlock>> {
         let footer = self.footer()?;
         self.announce(&footer.index, position..position + FRAMES_AHEAD, &self.caches.indexes);
@@ -298,11 +307,17 @@ impl Segment {
     }
 
     /// The table that the segment says it is of.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io` and `Corrupt` from storage.
     pub fn table(&self) -> Result<TableId> {
         Ok(self.footer()?.table)
     }
 
     /// Checks that the object has as many bytes as the manifest says.
+    ///
+    /// # Errors
+    /// As [`tidefall_store::check_size`].
     pub fn check_size(&self) -> Result<()> {
         check_size(&*self.io, &self.name, self.bytes)
     }

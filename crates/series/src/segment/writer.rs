@@ -112,6 +112,9 @@ impl SegmentWriter {
     }
 
     /// Appends a piece. Pieces come ordered by sensor, then by time.
+    ///
+    /// # Errors
+    /// `Io` and `Full` from the store, `Limit` for a frame that is too long; there is no segment then.
     pub fn append(&mut self, piece: Piece) -> Result<()> {
         let (Some(first), Some(last)) = (piece.chunks.first(), piece.chunks.last()) else {
             return Ok(());
@@ -163,6 +166,9 @@ impl SegmentWriter {
     }
 
     /// Writes index, metrics and footer; the segment is durable and readable on return.
+    ///
+    /// # Errors
+    /// `Io` and `Full` from the store, `Limit` for a frame that is too long; there is no segment then.
     pub fn finish(mut self) -> Result<SegmentSummary> {
         self.close_index()?;
         self.close_metrics()?;
