@@ -4,7 +4,7 @@
 
 Without --data the small data of the repository is used. For each data set: import into a fresh
 database, compare; fall to short columns, compare; late, corrected and deleted readings on top,
-compare; fall to long columns, compare; more of the same on top of those, compare; fold it all in,
+compare; fall to long columns, compare; more of the same on top of those, compare; make it all one,
 compare. Floats agree within 1e-9, all else exactly. `--check-duckdb` runs DuckDB's half alone, and
 fails on a question that tells nothing. The last line counts: N passed, N failed, N skipped.
 """

@@ -143,7 +143,7 @@ impl<T: Number> Numbers<T> {
         Self { values: vec![T::default(); capacity], len: 0 }
     }
 
-    /// The next `count` places. They count only after [`Numbers::advance`].
+    /// The next `count` places. They count only once `len` is behind them.
     fn room(&mut self, count: usize) -> &mut [T] {
         let end = self.len + count;
         if end > self.values.len() {

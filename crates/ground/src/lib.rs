@@ -1,4 +1,5 @@
-//! The common ground: what every kind of table stands on while a database is open, and that knows none of them.
+//! The common ground: what every kind of table stands on while a database is open. It uses no code of any kind; only the state of the manifest and
+//! the heads of objects name what series tables store.
 //!
 //! From below, on disks and objects (`tidefall-store`): [`wal`] (the log), [`manifest`] (which objects make up the database),
 //! [`frames`] (checksummed parts of objects), caches, and the memory budget.

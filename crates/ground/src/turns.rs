@@ -14,7 +14,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Held by whoever lets readings fall, tends the database or lets a table fall.
+    /// Held by whoever lets readings fall, tends the database, drops a table or gives fields other types.
     pub fn maintain(&self) -> Turn<'_> {
         take(&self.maintenance)
     }
@@ -28,7 +28,7 @@ impl Turns {
         }
     }
 
-    /// Held by whoever lays run files together, a group at a time, and by whoever wants nobody to.
+    /// Held by whoever lays run files or parts of a day together, a group at a time, and by whoever wants nobody to.
     pub fn compact(&self) -> Turn<'_> {
         take(&self.compaction)
     }

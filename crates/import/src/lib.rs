@@ -5,8 +5,8 @@
 //!   [`CsvReader::schema`].
 //! - [`open_columnar`] reads Parquet and Arrow.
 //! - [`look_together`] finds the types that hold the values of several files.
-//! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; SQL `INSERT` and data
-//!   frames come in through it.
+//! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; data frames and
+//!   Arrow over HTTP come in through it.
 //!
 //! Rows that cannot be taken are set aside as [`BadLine`]s and never stop the rows beside them.
 //! Nothing here knows the storage.

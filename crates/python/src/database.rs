@@ -313,7 +313,7 @@ impl Database {
         call(py, || {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.at(&question.sensors, time_ns, question.field)?;
-            question.moments(found)
+            question.points(found)
         })
     }
 
@@ -327,7 +327,7 @@ impl Database {
         call(py, || {
             let question = self.question(table, chosen, field)?;
             let found = question.snapshot.latest(&question.sensors, question.field)?;
-            question.moments(found)
+            question.points(found)
         })
     }
 

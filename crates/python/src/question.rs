@@ -231,7 +231,7 @@ impl Question {
         for_number!(self, read)
     }
 
-    pub(crate) fn moments(&self, found: SensorValues) -> Result<(Tags, Array, Values)> {
+    pub(crate) fn points(&self, found: SensorValues) -> Result<(Tags, Array, Values)> {
         macro_rules! read {
             ($native:ty) => {
                 Ok(Values::Numbers(Array::new(natives::<$native>(&found.values))))

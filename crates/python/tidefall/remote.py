@@ -593,7 +593,7 @@ class Database:
         values, _ = with_gaps(*numbers([pyarrow.chunked_array([values])], asked.dtype))
         return plain(times), values
 
-    def moments(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
+    def points(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
         *tags, times, values = as_asked(found, asked.tags, chosen).columns
         values = plain(values)
         values = values.astype(asked.dtype) if asked.dtype is not None else values
@@ -603,7 +603,7 @@ class Database:
         asked = self.asked(table, field)
         columns = "".join(f"{name(tag)}, " for tag in asked.tags)
         order = f"ORDER BY {columns[:-2]}" if columns else ""
-        return self.moments(asked, chosen, self.ask(
+        return self.points(asked, chosen, self.ask(
             f"SELECT {columns}{name(asked.time)}, {name(asked.field)} FROM {name(table)} "
             f"WHERE {self.where(asked, chosen, (None, None))} AND {name(asked.time)} = {moment(time_ns)} AND {name(asked.field)} IS NOT NULL {order}"))
 
@@ -617,7 +617,7 @@ class Database:
         value, time = name(asked.field), name(asked.time)
         what = f"max({time}), last_value({value} ORDER BY {time})"
         where = f"{self.where(asked, chosen, (None, None))} AND {value} IS NOT NULL"
-        return self.moments(asked, chosen, self.grouped(asked, where, what))
+        return self.points(asked, chosen, self.grouped(asked, where, what))
 
     def extremes(self, table: str, chosen: Chosen, field: str | None, time: Range, is_lowest: bool) -> tuple[Tags, Any, Any]:
         asked = self.asked(table, field)
@@ -626,7 +626,7 @@ class Database:
         order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {time_name}"
         what = f"first_value({time_name} {order}), first_value({value} {order})"
         where += f" AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
-        return self.moments(asked, chosen, self.grouped(asked, where, what))
+        return self.points(asked, chosen, self.grouped(asked, where, what))
 
     def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, question: tuple[Bins, list[str]]) -> tuple[Tags, Any, Any, int]:
         asked = self.asked(table, field)

@@ -34,7 +34,7 @@ fn boundaries(context: &Context, table: &Table) -> Boundaries {
 }
 
 /// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless
-/// the disk is full or writes have ended. Whoever calls holds the turns of maintenance and compaction.
+/// the disk is full or writes have ended. Whoever calls holds the turn of maintenance.
 ///
 /// # Errors
 /// The first one.

@@ -1,9 +1,10 @@
 //! The network protocols of Tidefall, and the only crate that knows any.
 //!
 //! ```text
-//! connection ── server ── routes ─┬─ write ── body ── line_protocol ── Db::submit
-//!                                 ├─ sql ──── answer ── format         (on a runtime of its own)
-//!                                 └─ status   (ping, health, metrics)
+//! connection ── server ── routes ─┬─ write ──── body ── line_protocol ── Db::submit
+//!                                 ├─ batches ── body ── arrow_stream ─── Db::write
+//!                                 ├─ sql ────── answer ── format        (on a runtime of its own)
+//!                                 └─ status     (ping, health, metrics)
 //! ```
 //!
 //! [`Server::bind`] and [`Server::run`], or [`serve`] for both, are the entry. A new endpoint gets

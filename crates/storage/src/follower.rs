@@ -9,7 +9,7 @@
 //! 3. Read what the manifest has become. When the log was cut meanwhile, tables have changed that its records
 //!    may be of, or writes have come to objects, which records behind them may follow, start again with that.
 //!    Otherwise the two say together what there was at the moment of step 2.
-//! 4. Read the sensors and the records. The writer sees that the database is read (`store/readers.rs`), so the objects that the
+//! 4. Read the sensors and the records. The writer sees that the database is read (`store/src/readers.rs`), so the objects that the
 //!    manifest names stay for a minute after they were replaced, and are there unless that takes longer. Records that were not durable yet may go: a writer that
 //!    finds the disk full takes them back. So an error is only believed when it comes twice from the same state.
 

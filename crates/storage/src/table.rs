@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// Lets what is due fall. Whoever calls holds the turns of maintenance and compaction.
+    /// Lets what is due fall. Whoever calls holds the turn of maintenance.
     ///
     /// # Errors
     /// The first one of all steps.

@@ -41,7 +41,7 @@ pub struct FieldColumn {
 }
 
 /// Rows for one table, before their sensors are looked up. Every way in (line protocol, SQL, CSV,
-/// data frames) builds these, and `ingest` takes nothing else.
+/// data frames) builds these, and `ingest` takes nothing else; only loads of whole columns have a [`SeriesBatch`].
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     /// The time of each row in nanoseconds since 1970 UTC, in any order.

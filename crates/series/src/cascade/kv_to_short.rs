@@ -28,7 +28,7 @@ pub enum Effort {
     All,
 }
 
-/// Moves run files whose rows have come of age, and folds days that have several parts: all of them, or where much comes together
+/// Moves run files whose rows have come of age, and makes the parts of a day one: all of them, or where much comes together
 /// for what is written.
 ///
 /// # Errors

@@ -10,7 +10,7 @@
 //!
 //! Each step writes new objects first, then installs them in the manifest and removes their inputs
 //! there in one commit, then shows them to readers in one step. A step that fails takes what it has
-//! written away at once (`written.rs`), and the others are taken without what could not be read
+//! written away at once (`written.rs` of ground), and the others are taken without what could not be read
 //! (`failed.rs`). A crash in between leaves objects that nothing names, which the next open deletes.
 
 mod boundaries;

@@ -15,12 +15,12 @@ use crate::table::Table;
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late.
 const SEGMENT_BYTES: f64 = (128_u64 << 20) as f64;
-/// Parts of one stretch of months beyond which they are folded without being asked.
+/// Parts of one stretch of months beyond which they become one without being asked.
 const PARTS_MAX: usize = 4;
 /// Deletes that may hide something in such a stretch beyond which it is written anew without being asked.
 const DELETES_MAX: usize = 32;
 
-/// Moves months that have come of age, folds parts, and takes out what was deleted.
+/// Moves months that have come of age, makes parts one, and takes out what was deleted.
 pub(crate) fn short_to_long(
     context: &Context,
     table: &Arc<Table>,

@@ -1,4 +1,4 @@
-//! What the database knows of its tables beside their readings: schemas and sensors.
+//! What the database knows of its tables beside their readings and their schemas: sensors.
 
 mod columns;
 mod filter;

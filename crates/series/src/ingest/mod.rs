@@ -1,4 +1,4 @@
-//! The one way in: validate, find sensors, log, make visible.
+//! The way in for rows: validate, find sensors, log, make visible.
 //!
 //! 1. `prepare.rs` turns a [`tidefall_types::WriteBatch`] into rows with sensor ids, and sets bad
 //!    rows aside.

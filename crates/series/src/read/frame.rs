@@ -1,4 +1,4 @@
-//! The row view: readings of several sensors side by side, a row for each time (paper 1).
+//! The row view: readings of several sensors side by side, a row for each time (as in PL-NagareDB).
 //!
 //! 1. The values of every sensor are decoded into its own column of one buffer, by several threads.
 //! 2. Where all sensors have the same times, which is the rule, that buffer is the answer.

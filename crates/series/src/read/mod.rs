@@ -2,7 +2,7 @@
 //!
 //! A reader takes a [`TableSnapshot`]. `parts.rs` finds where a sensor's rows lie, `deletes.rs` what is hidden of
 //! them, `merge.rs` lays them together. Questions are answered by `scan.rs` (rows), `series.rs` (columns of a sensor),
-//! `frame.rs` and `align.rs` (sensors side by side), `moment.rs` and `extreme.rs` (one value a sensor)
+//! `frame.rs` and `align.rs` (sensors side by side), `point.rs` and `extreme.rs` (one value a sensor)
 //! and `aggregate.rs`, which `shares.rs` spreads over threads and for which `sweep.rs` adds what blocks of many sensors
 //! say, and `walk.rs` finds what answers for whole sensors.
 //! `repeats.rs` tells a write which readings it replaces, `settle.rs` whether late rows in memory do. `fetch.rs` reads ahead, `chunk.rs` decodes.

@@ -1,4 +1,4 @@
-//! One value a sensor: at a moment, or the latest (paper 1's key-value view).
+//! One value a sensor: at a moment, or the latest (the key-value view of PL-NagareDB).
 //!
 //! Readings that are still in memory lie in the order of their arrival, which is that of time where
 //! nothing is late. There all sensors at one moment lie side by side, and the latest of all sensors

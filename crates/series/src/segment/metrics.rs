@@ -1,5 +1,5 @@
 //! Block metrics: what is known of the readings of one sensor in one block interval without
-//! reading them (paper 4; the cumulative ones combine upwards).
+//! reading them (as in Peregreen; the cumulative ones combine upwards).
 //!
 //! A block whose metrics cannot speak for its values exactly (it holds NaN or an infinity, or
 //! integers whose sum leaves 2^53) is stored with NaN as its `m2`; it is never answered from and

@@ -5,7 +5,7 @@
 //! history of versions.
 //!
 //! ```text
-//! header   magic "TDFSEGMT", version, table, checksum (see header.rs)
+//! header   magic "TDFSEGMT", version, table, checksum (see frames/header.rs of ground)
 //! pieces   of the first sensor, of the second, ... (see encode.rs)
 //! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
 //! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)

@@ -1,7 +1,7 @@
 //! One NaN and one zero among what is computed.
 //!
 //! Tables hold floats in their one form (`tidefall_types::one_form`), and aggregates answer with it
-//! (`functions/amended.rs`). In between, what computes a float may make another form of it. It is put right where that
+//! (`functions/amended/`). In between, what computes a float may make another form of it. It is put right where that
 //! can be seen: at the end of an expression, and before a comparison, a grouping, a function. Arithmetic upon
 //! arithmetic cannot see it.
 

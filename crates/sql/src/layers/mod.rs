@@ -1,4 +1,4 @@
-//! The other views of a table (paper 1): `rows.plant` has a column for each sensor, `columns.plant` a row
+//! The other views of a table (as in PL-NagareDB): `rows.plant` has a column for each sensor, `columns.plant` a row
 //! for each. Nothing of them is stored; they are made of what a query asks for, in stages that fit into
 //! memory.
 //!

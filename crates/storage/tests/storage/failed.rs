@@ -157,7 +157,7 @@ fn hours(day: i64) -> Vec<i64> {
     (0..24).map(|hour| NOW_NS + day * NS_PER_DAY + hour * NS_PER_HOUR).collect()
 }
 
-/// A day that could not be read kept all others of its table from being folded, and all months from falling.
+/// A day that could not be read kept the parts of all others of its table apart, and all months from falling.
 #[test]
 fn a_damaged_day_keeps_no_other_day_and_no_month() {
     let mut world = World::new();
@@ -169,7 +169,7 @@ fn a_damaged_day_keeps_no_other_day_and_no_month() {
     assert_eq!(world.count(Model::Short), 4);
     for _ in 0..3 {
         world.cascade_fails(Target::ByAge, &damaged);
-        assert_eq!(world.count(Model::Short), 3, "the other day is not folded");
+        assert_eq!(world.count(Model::Short), 3, "the other day is still in parts");
     }
     // In a month of its own.
     world.clock.set(NOW_NS + 30 * NS_PER_DAY);
@@ -207,9 +207,9 @@ fn the_upkeep_leaves_what_is_damaged_alone() {
     });
     let options = DbOptions { cascade_pause: PAUSE, ..options(&world.clock) };
     world.db = Some(Db::open_on(Arc::new(hooked), options).unwrap());
-    let is_folded = || world.count(Model::Short) == 3;
-    let tries = (0..2_000).take_while(|_| !is_folded()).map(|_| sleep(PAUSE)).count();
-    assert!(tries < 2_000, "the other day is not folded");
+    let is_one = || world.count(Model::Short) == 3;
+    let tries = (0..2_000).take_while(|_| !is_one()).map(|_| sleep(PAUSE)).count();
+    assert!(tries < 2_000, "the other day is still in parts");
     let before = reads.load(Ordering::SeqCst);
     sleep(40 * PAUSE);
     assert!(before > 0 && reads.load(Ordering::SeqCst) == before, "it is read again and again");
