@@ -82,40 +82,40 @@ def tags(random):
 def hosts_questions():
     end = "TIMESTAMP '2000-01-02 11:00:00'"
     for width in ("10 seconds", "1 minute", "7 minutes", "1 hour"):
-        yield f"E.1 max by {width}", f"SELECT {BUCKET.format(width)} AS t, max(f0) AS x FROM hosts GROUP BY t"
+        yield f"max by {width}", f"SELECT {BUCKET.format(width)} AS t, max(f0) AS x FROM hosts GROUP BY t"
     minute = BUCKET.format("1 minute")
-    yield "E.1 max by 1 minute and host", f"SELECT {minute} AS t, host, max(f0) AS x FROM hosts GROUP BY t, host"
-    yield "E.1 ten means by 1 minute", f"SELECT {minute} AS t, " + ", ".join(f"avg(f{field}) AS x{field}" for field in range(FIELDS)) + " FROM hosts GROUP BY t"
-    yield "E.1 max by 1 minute, one host", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE host = 'host_7' GROUP BY t"
-    yield "E.1 max by 1 minute, an hour", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE time >= {end} AND time < {end} + INTERVAL '1 hour' GROUP BY t"
-    yield "E.2 newest 10 rows", "SELECT time, host, f0 FROM hosts ORDER BY time DESC, host LIMIT 10"
-    yield "E.2 newest 10 times", "SELECT time FROM hosts ORDER BY time DESC LIMIT 10"
-    yield "E.2 oldest 10 rows", "SELECT time, host, f0 FROM hosts ORDER BY time, host LIMIT 10"
-    yield "E.2 newest 1,000 rows", "SELECT time, host, f0 FROM hosts ORDER BY time DESC, host LIMIT 1000"
-    yield "E.2 newest 10 rows of a host", "SELECT time, f0 FROM hosts WHERE host = 'host_7' ORDER BY time DESC LIMIT 10"
-    yield "E.2 newest 10 rows above 98", "SELECT time, host, f0 FROM hosts WHERE f0 > 98 ORDER BY time DESC, host LIMIT 10"
-    yield "E.2 newest five bins before T", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE time < {end} GROUP BY t ORDER BY t DESC LIMIT 5"
-    yield "E.2 ten largest values", "SELECT f1 FROM hosts ORDER BY f1 DESC LIMIT 10"
-    yield "E.4 distinct times by value", "SELECT f0, count(DISTINCT time) AS n FROM hosts GROUP BY f0"
-    yield "E.4 all rows by value, the last ten", "SELECT f1, time, host FROM hosts ORDER BY f1, time, host LIMIT 10 OFFSET 5000000"
-    yield "E.5 big JOIN small", "SELECT r.room, avg(h.f0) AS x FROM hosts h JOIN rooms r ON h.host = r.host GROUP BY r.room"
-    yield "E.5 small JOIN big", "SELECT r.room, avg(h.f0) AS x FROM rooms r JOIN hosts h ON h.host = r.host GROUP BY r.room"
-    yield "E.5 big JOIN small by value", "SELECT r.room, count(*) AS n FROM hosts h JOIN rooms r ON h.f0 = r.v GROUP BY r.room"
+    yield "max by 1 minute and host", f"SELECT {minute} AS t, host, max(f0) AS x FROM hosts GROUP BY t, host"
+    yield "ten means by 1 minute", f"SELECT {minute} AS t, " + ", ".join(f"avg(f{field}) AS x{field}" for field in range(FIELDS)) + " FROM hosts GROUP BY t"
+    yield "max by 1 minute, one host", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE host = 'host_7' GROUP BY t"
+    yield "max by 1 minute, an hour", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE time >= {end} AND time < {end} + INTERVAL '1 hour' GROUP BY t"
+    yield "newest 10 rows", "SELECT time, host, f0 FROM hosts ORDER BY time DESC, host LIMIT 10"
+    yield "newest 10 times", "SELECT time FROM hosts ORDER BY time DESC LIMIT 10"
+    yield "oldest 10 rows", "SELECT time, host, f0 FROM hosts ORDER BY time, host LIMIT 10"
+    yield "newest 1,000 rows", "SELECT time, host, f0 FROM hosts ORDER BY time DESC, host LIMIT 1000"
+    yield "newest 10 rows of a host", "SELECT time, f0 FROM hosts WHERE host = 'host_7' ORDER BY time DESC LIMIT 10"
+    yield "newest 10 rows above 98", "SELECT time, host, f0 FROM hosts WHERE f0 > 98 ORDER BY time DESC, host LIMIT 10"
+    yield "newest five bins before T", f"SELECT {minute} AS t, max(f0) AS x FROM hosts WHERE time < {end} GROUP BY t ORDER BY t DESC LIMIT 5"
+    yield "ten largest values", "SELECT f1 FROM hosts ORDER BY f1 DESC LIMIT 10"
+    yield "distinct times by value", "SELECT f0, count(DISTINCT time) AS n FROM hosts GROUP BY f0"
+    yield "all rows by value, the last ten", "SELECT f1, time, host FROM hosts ORDER BY f1, time, host LIMIT 10 OFFSET 5000000"
+    yield "big JOIN small", "SELECT r.room, avg(h.f0) AS x FROM hosts h JOIN rooms r ON h.host = r.host GROUP BY r.room"
+    yield "small JOIN big", "SELECT r.room, avg(h.f0) AS x FROM rooms r JOIN hosts h ON h.host = r.host GROUP BY r.room"
+    yield "big JOIN small by value", "SELECT r.room, count(*) AS n FROM hosts h JOIN rooms r ON h.f0 = r.v GROUP BY r.room"
 
 
 def many_questions():
-    yield "E.3 mean by a tag", "SELECT region, avg(v) AS x FROM many GROUP BY region"
-    yield "E.3 count(DISTINCT host)", "SELECT count(DISTINCT host) AS n FROM many"
-    yield "E.3 hosts by region", "SELECT region, count(DISTINCT host) AS n FROM many GROUP BY region"
-    yield "E.3 all rows counted", "SELECT count(v) AS n FROM many"
-    yield "E.3 rows of a region", "SELECT max(v) AS x FROM many WHERE region = 'r7'"
-    yield "E.3 rows of a host", "SELECT time, v FROM many WHERE host = 'm0500000' ORDER BY time"
+    yield "mean by a tag", "SELECT region, avg(v) AS x FROM many GROUP BY region"
+    yield "count(DISTINCT host)", "SELECT count(DISTINCT host) AS n FROM many"
+    yield "hosts by region", "SELECT region, count(DISTINCT host) AS n FROM many GROUP BY region"
+    yield "all rows counted", "SELECT count(v) AS n FROM many"
+    yield "rows of a region", "SELECT max(v) AS x FROM many WHERE region = 'r7'"
+    yield "rows of a host", "SELECT time, v FROM many WHERE host = 'm0500000' ORDER BY time"
 
 
 def long_questions():
-    yield "E.4 median by sensor", "SELECT sensor, median(v) AS x FROM long GROUP BY sensor"
-    yield "E.4 largest step", "SELECT max(d) AS x FROM (SELECT v - lag(v) OVER (PARTITION BY sensor ORDER BY time) AS d FROM long)"
-    yield "E.4 distinct values by sensor", "SELECT sensor, count(DISTINCT v) AS n FROM long GROUP BY sensor"
+    yield "median by sensor", "SELECT sensor, median(v) AS x FROM long GROUP BY sensor"
+    yield "largest step", "SELECT max(d) AS x FROM (SELECT v - lag(v) OVER (PARTITION BY sensor ORDER BY time) AS d FROM long)"
+    yield "distinct values by sensor", "SELECT sensor, count(DISTINCT v) AS n FROM long GROUP BY sensor"
 
 
 ROOMS = pyarrow.table({
@@ -220,7 +220,7 @@ def load_both(systems, name, table, tags, options):
         system.load(name, table, tags)
         os.sync()
         rate = table.num_rows / (time.perf_counter() - start)
-        common.report(f"cliff: E.6 load of {name}", system.name, system.version, system.settings, [rate], "rows/s", state=options.label)
+        common.report(f"cliff: load of {name}", system.name, system.version, system.settings, [rate], "rows/s", state=options.label)
 
 
 def main():

@@ -172,7 +172,7 @@ def machine():
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     memory = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal"))
     cores = len([line for line in open("/proc/cpuinfo") if line.startswith("processor")])
-    return f"{cores} cores of {cpu}, {memory / 2**20:.0f} GiB, Linux {platform.release()}"
+    return f"{cores} cores of {cpu}, {memory / 2**20:.0f} GiB, Linux {'.'.join(platform.release().split('.')[:2])}"
 
 
 def main():

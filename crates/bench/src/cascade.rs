@@ -1,5 +1,5 @@
-//! The papers' benchmark of the cascade: ingest by parallel shippers (papers 1 and 2), the speed of
-//! each fall, bytes per reading, and the twelve queries on each model (paper 1).
+//! The benchmark of the cascade in the papers on PL-NagareDB, which README names: ingest by parallel shippers, the speed of
+//! each fall, bytes per reading, and the twelve queries on each model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct CascadeOptions {
     pub work: PathBuf,
 }
 
-/// Shippers that send at once: those of paper 1, then those of paper 2.
+/// Shippers that send at once: those of the first paper, then those of the second.
 const SHIPPERS: [usize; 7] = [1, 2, 3, 4, 5, 10, 100];
 /// Instances of each query, and runs of each instance.
 const INSTANCES: u64 = 10;

@@ -1,4 +1,4 @@
-//! The papers' workloads and what is measured with them: `tidefall bench` and the program `tidefall-bench`.
+//! The workloads of the papers that README names, and what is measured with them: `tidefall bench` and the program `tidefall-bench`.
 
 pub mod cascade;
 pub mod report;

@@ -1,4 +1,4 @@
-//! The papers' sensor workload: S sensors, a reading a minute, N(mu, sigma) for each sensor with
+//! The sensor workload of the papers on PL-NagareDB: S sensors, a reading a minute, N(mu, sigma) for each sensor with
 //! 3 decimals.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `tidefall generate`: the sensor workload of papers 1 and 2.
+//! `tidefall generate`: the sensor workload of the papers on PL-NagareDB.
 //!
 //! Each sensor reports once a minute; its values are normally distributed around a mean of
 //! 200..400 with a standard deviation of 50..70, both drawn once, and rounded to three decimals.
