@@ -179,9 +179,10 @@ impl Xtask {
         }
     }
 
-    /// The folder of the large data sets, where it lies beside the checkout.
+    /// The folder of the large data sets: `TIDEFALL_DATA`, or one beside the checkout.
     fn large_data(&self) -> Option<PathBuf> {
-        let data = self.root.parent().map(|above| above.join("shared/data"));
+        let beside = || self.root.parent().map(|above| above.join("shared/data"));
+        let data = std::env::var_os("TIDEFALL_DATA").map(PathBuf::from).or_else(beside);
         let data = data.filter(|data| data.is_dir());
         if data.is_none() {
             println!("The large data sets are not here: only the carried ones are used.");
