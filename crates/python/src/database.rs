@@ -9,11 +9,11 @@ use tidefall_sql::{Parameter, Session};
 use tidefall_storage::{
     CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
 };
-use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange};
+use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange, caught};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
-use crate::calls::{call, call_and_look, caught};
+use crate::calls::{call, call_and_look};
 use crate::errors::to_python;
 use crate::process::Owned;
 use crate::question::{Line, Question, Tags, Values, find_field};

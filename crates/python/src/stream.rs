@@ -13,10 +13,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use tidefall_sql::{QueryStream, UniqueValues};
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, Result, caught};
 use tokio::runtime::Runtime;
 
-use crate::calls::{call, call_and_look, caught, caught_here};
+use crate::calls::{call, call_and_look, caught_here};
 use crate::errors::{ClosedError, to_python};
 use crate::process::Owned;
 use crate::wait::wait;

@@ -11,9 +11,8 @@ use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use tidefall_import::{ArrowOptions, batch_from_arrow};
 use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions, WriteReport};
-use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch};
+use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch, caught};
 
-use crate::calls::caught;
 use crate::stream::arrow_error;
 
 /// Rows that are written at once, if their texts are not too long for that.

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use tidefall_types::Error;
+use tracing::field::display;
 
 use crate::app::App;
 use crate::failure::{Dialect, Failure, Reason};
@@ -25,7 +26,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     let start = Instant::now();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let client = request.extensions().get::<Client>().map(|client| client.0);
+    let client = request.extensions().get::<Client>().map(|client| display(client.0));
     let route = Route::of_path(&path);
     let response = match pass(&app, route, request, next).await {
         Ok(response) => response,
@@ -39,7 +40,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
             app.metrics.failed(*kind);
             let (status, kind) = (status.as_u16(), kind.name());
             let reason = message.lines().next().unwrap_or_default();
-            tracing::warn!(%method, path, ?client, status, kind, reason, time_us, "request failed");
+            tracing::warn!(%method, path, client, status, kind, reason, time_us, "request failed");
         }
         None => tracing::debug!(%method, path, status = status.as_u16(), time_us, "request"),
     }

@@ -117,10 +117,6 @@ const SAYINGS: &[(&str, &str)] = &[
     ("table function '{}' not found", "there is no table function {0}"),
     ("Invalid qualifier {}", "there is no table {0} in FROM"),
     ("variable [\"{}\"] has no type information", "there are no variables, such as {0}"),
-    (
-        "Placeholder '{}' was not provided a value for execution.",
-        "there is no value for {0}; write it in its place",
-    ),
 ];
 
 /// How the error of a function that is not there begins, before its name.
