@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, File, Item, ItemUse, UseTree, Visibility};
+use syn::{File, Item, ItemUse, UseTree, Visibility};
 
 use super::crates::CRATES;
 
@@ -152,14 +152,7 @@ impl Reader<'_> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        let attributes = match item {
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Mod(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if !attributes.iter().any(is_for_tests) {
+        if !is_for_tests(item) {
             visit::visit_item(self, item);
         }
     }
@@ -178,9 +171,19 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 }
 
-pub(crate) fn is_for_tests(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("cfg")
-        && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+/// Whether an item is compiled for tests alone.
+pub(crate) fn is_for_tests(item: &Item) -> bool {
+    let attributes = match item {
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => return false,
+    };
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    })
 }
 
 /// The module in which a path ends, whoever hands its name on.

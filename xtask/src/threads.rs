@@ -96,14 +96,7 @@ impl Reader {
 
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast Item) {
-        let attributes = match item {
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Mod(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if !attributes.iter().any(is_for_tests) {
+        if !is_for_tests(item) {
             visit::visit_item(self, item);
         }
     }
