@@ -17,6 +17,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   ci     everything that must hold: format, lints, layering, all tests
   tidy   format, layering, and lints of the crates below DataFusion
   build  the release binary; prints where it is
+  edit   as build, in parts of which only those that an edit has changed are compiled again
   bench  Tidefall beside other databases; writes docs/benchmarks.md; takes an hour and more
   fuzz   [seconds] fuzzers on every target, 60 s each; needs `cargo install cargo-fuzz`
   threads [seconds] threads in thousands of orders, 8 s for each scenario
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         "ci" => xtask.ci(),
         "tidy" => xtask.tidy(),
         "build" => xtask.build().map(|binary| println!("{}", binary.display())),
+        "edit" => xtask.edit(),
         "bench" => xtask.bench(),
         "fuzz" => fuzz::run_all(&xtask, std::env::args().nth(2).as_deref()),
         "threads" => threads::run_all(&xtask, &std::env::args().skip(2).collect::<Vec<_>>()),
@@ -71,6 +73,14 @@ impl Xtask {
         Ok(self.target.join("release").join("tidefall"))
     }
 
+    /// Many small units of our own crates: they take longer from nothing, and run a little slower, but an edit changes few of them.
+    fn edit(&self) -> Outcome {
+        let mut cargo = self.cargo();
+        cargo.args(["build", "--release", "--workspace", "--bin", "tidefall"]);
+        cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "64");
+        run(&mut cargo)
+    }
+
     fn demo(&self) -> Outcome {
         let binary = self.build()?;
         run(Command::new(binary).current_dir(&self.root).arg("demo"))
@@ -88,7 +98,7 @@ impl Xtask {
         self.check_text()?;
         let mut clippy = self.cargo();
         clippy.arg("clippy").arg("--all-targets");
-        for one in crates::CRATES.iter().filter(|one| one.is_below_sql()) {
+        for one in crates::CRATES.iter().filter(|one| one.is_light()) {
             clippy.args(["--package", &format!("tidefall-{}", one.name)]);
         }
         run(clippy.args(["--package", "xtask", "--", "--deny", "warnings"]))

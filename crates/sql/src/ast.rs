@@ -6,11 +6,10 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
     GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr, Statement,
-    Visit,
 };
 use tidefall_types::{Error, Result};
 
-use crate::walk::visit_expressions;
+use crate::walk::{Walked, visit_expressions};
 
 /// The call of a function.
 pub(crate) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
@@ -44,7 +43,7 @@ pub(crate) fn sql_statement_mut(statement: &mut DfStatement) -> Option<&mut Stat
 const VOLATILE: [&str; 5] = ["random", "rand", "uuid", "input_file_name", "file_row_index"];
 
 /// Whether something has another value each time that it is computed.
-pub(crate) fn is_random(within: &impl Visit) -> bool {
+pub(crate) fn is_random(within: &impl Walked) -> bool {
     visit_expressions(within, |expr| match expr {
         Expr::Function(call) if is_volatile(&call.name) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
@@ -58,7 +57,7 @@ fn is_volatile(function: &ObjectName) -> bool {
 }
 
 /// What is written more than once must have the same value each time.
-pub(crate) fn refuse_random(within: &impl Visit) -> Result<()> {
+pub(crate) fn refuse_random(within: &impl Walked) -> Result<()> {
     match is_random(within) {
         true => Err(Error::unsupported(
             "what is random would have another value for each part of this comparison; name it in a subquery: \

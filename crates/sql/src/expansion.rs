@@ -65,7 +65,7 @@ impl Parts {
         for input in &inputs {
             below.push(self.of_plan(input)?);
         }
-        apply_expressions(plan, |expr| {
+        apply_expressions(plan, &mut |expr| {
             self.written = self.written.saturating_add(parts_of_expr(expr, &|_| 1)?);
             self.check_expr(expr, plan)?;
             Ok(TreeNodeRecursion::Continue)
@@ -214,7 +214,7 @@ fn check_type(data_type: &DataType) -> Result<()> {
 /// # Errors
 /// `Limit`.
 pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
-    apply_with_subqueries(plan, |node| {
+    apply_with_subqueries(plan, &mut |node| {
         // Conditions compare constants without repeating them, but for those that are an answer, and `VALUES` are made one by one.
         let repeats = matches!(
             node,
@@ -224,7 +224,7 @@ pub(crate) fn check_repeats(plan: &LogicalPlan) -> Result<()> {
                 | LogicalPlan::Sort(_)
         );
         let mut bytes = 0_usize;
-        apply_expressions(node, |expr| {
+        apply_expressions(node, &mut |expr| {
             bytes = bytes.saturating_add(match repeats {
                 true => constant_bytes(expr)?,
                 false => chosen_bytes(expr)?,

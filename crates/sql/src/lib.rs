@@ -84,7 +84,6 @@ mod statements;
 mod table;
 #[cfg(test)]
 mod testing;
-mod tree;
 mod tuple_keys;
 mod tuples;
 mod types;
@@ -93,9 +92,10 @@ mod unknown;
 mod unnested;
 mod using;
 mod view;
-mod walk;
 mod window_limits;
 mod with_names;
+
+use tidefall_plans::{steps, tree, walk};
 
 pub use csv::{write_csv, write_csv_header};
 pub use json::{UniqueNames, check_times};

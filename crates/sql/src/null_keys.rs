@@ -104,7 +104,7 @@ impl OptimizerRule for OrderJoins {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let mut found = false;
-        apply_with_subqueries(&plan, |node| {
+        apply_with_subqueries(&plan, &mut |node| {
             let is_inner = |join: &Join| join.join_type == JoinType::Inner;
             found |= takes_null(node) && matches!(node, LogicalPlan::Join(join) if is_inner(join));
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

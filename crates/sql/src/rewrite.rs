@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::context::SessionState;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::VisitorMut;
 use tidefall_types::{Error, Result};
 
 use crate::asof::AsOfSyntax;
@@ -20,7 +20,7 @@ use crate::names::{ColumnNames, UniqueNames};
 use crate::quantified::Quantified;
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
-use crate::walk::walk_mut;
+use crate::walk::{Walked, walk_mut};
 use crate::with_names::WithNames;
 
 /// Rewrites a statement, or the one that it explains.
@@ -48,7 +48,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, UniqueNames)
 }
 
-fn visit(statement: &mut impl VisitMut, mut visitor: impl VisitorMut<Break = Error>) -> Result<()> {
+fn visit(statement: &mut impl Walked, mut visitor: impl VisitorMut<Break = Error>) -> Result<()> {
     match walk_mut(statement, &mut visitor) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),

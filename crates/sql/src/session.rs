@@ -36,6 +36,7 @@ use crate::schemas::{CATALOG, READINGS};
 use crate::settings::Settings;
 use crate::size::check_size;
 use crate::statements::{self, Action, Planned};
+use crate::steps::{create_physical_plan, execute_logical_plan, statement_to_plan};
 use crate::unnested::UnnestedRelations;
 use crate::{asof, functions, names, operators, rules};
 
@@ -282,7 +283,7 @@ impl Session {
         let (db, planned) = (self.db.clone(), Arc::clone(&state));
         let plan = apart(&state, async move {
             let plan = logical(&db, &planned, action).await?;
-            planned.create_physical_plan(&plan).await.map_err(from_datafusion)
+            create_physical_plan(&planned, &plan).await.map_err(from_datafusion)
         });
         let plan = plan.await?;
         Ok((state, plan))
@@ -300,8 +301,8 @@ impl Session {
     }
 
     async fn set(&self, statement: Statement) -> Result<QueryStream> {
-        let plan = self.state().statement_to_plan(statement).await.map_err(from_datafusion)?;
-        self.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+        let plan = statement_to_plan(&self.state(), statement).await.map_err(from_datafusion)?;
+        execute_logical_plan(&self.context, plan).await.map_err(from_datafusion)?;
         statements::status("set")
     }
 }
@@ -349,7 +350,7 @@ async fn logical(db: &Db, state: &SessionState, action: Planned) -> Result<Logic
     match action {
         Planned::Insert(insert) => statements::plan_insert(db, state, *insert).await,
         Planned::Plain(statement) => {
-            let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+            let plan = statement_to_plan(state, statement).await.map_err(from_datafusion)?;
             check_harmless(&plan)?;
             Ok(plan)
         }

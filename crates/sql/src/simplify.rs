@@ -54,13 +54,13 @@ impl OptimizerRule for Simplify {
             let name = names.save(&expr);
             Ok(Transformed::yes(name.restore(hide(expr, is_condition)?)))
         };
-        let hidden = map_expressions(plan, |expr| match expr {
+        let hidden = map_expressions(plan, &mut |expr| match expr {
             // Its parts have names, and it has none.
             Expr::GroupingSet(_) => expr.map_children(&mut hide_in),
             expr => hide_in(expr),
         })?;
         let simple = self.0.rewrite(hidden.data, config)?;
-        let shown = map_expressions(simple.data, |expr| Ok(Transformed::yes(show(expr)?)))?;
+        let shown = map_expressions(simple.data, &mut |expr| Ok(Transformed::yes(show(expr)?)))?;
         Ok(Transformed::new_transformed(shown.data, simple.transformed))
     }
 }
@@ -68,7 +68,7 @@ impl OptimizerRule for Simplify {
 /// Whether an expression of a node has conditions that might be combined.
 fn has_lists(plan: &LogicalPlan) -> Result<bool> {
     let mut lists = 0;
-    apply_expressions(plan, |expr| {
+    apply_expressions(plan, &mut |expr| {
         expr.apply(|part| {
             lists += usize::from(match part {
                 Expr::InList(_) => true,

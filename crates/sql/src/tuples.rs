@@ -16,14 +16,14 @@ use std::ops::{ControlFlow, Range};
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, JoinConstraint, JoinOperator, Parens, Query, Select, SetExpr,
-    TableFactor, Visit, VisitorMut,
+    TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_types::{Error, Result};
 
 use crate::ast::{call, put, refuse_random};
-use crate::walk::{visit_expressions, visit_expressions_mut};
+use crate::walk::{Walked, visit_expressions, visit_expressions_mut};
 
 /// Makes `EXISTS` of tuples that are looked for in subqueries.
 pub(crate) struct TuplesAmong<'a>(pub(crate) &'a SessionState);
@@ -313,7 +313,7 @@ fn tuple_of(expr: &Expr) -> Option<(Vec<Expr>, Query, bool)> {
 }
 
 /// Whether a tuple is looked for in a subquery anywhere.
-pub(crate) fn has_tuple(within: &impl Visit) -> bool {
+pub(crate) fn has_tuple(within: &impl Walked) -> bool {
     let found = visit_expressions(within, |expr| match tuple_of(expr) {
         Some(_) => ControlFlow::Break(()),
         None => ControlFlow::Continue(()),

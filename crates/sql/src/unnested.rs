@@ -33,7 +33,7 @@ pub(crate) struct RepeatedKeys;
 impl AnalyzerRule for RepeatedKeys {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let function = Arc::new(ScalarUDF::from(Repeated::new()));
-        let repeated = transform_up_with_subqueries(plan, |plan| {
+        let repeated = transform_up_with_subqueries(plan, &mut |plan| {
             let LogicalPlan::Unnest(unnest) = &plan else { return Ok(Transformed::no(plan)) };
             if !may_be_unique(&unnest.input)? {
                 return Ok(Transformed::no(plan));
@@ -52,7 +52,7 @@ impl AnalyzerRule for RepeatedKeys {
             return Ok(repeated.data);
         }
         // What stands above has been told of unique columns before.
-        let plan = transform_up_with_subqueries(repeated.data, |plan| {
+        let plan = transform_up_with_subqueries(repeated.data, &mut |plan| {
             plan.recompute_schema().map(Transformed::yes)
         });
         plan.map(|plan| plan.data)

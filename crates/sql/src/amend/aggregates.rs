@@ -18,7 +18,7 @@ use crate::tree::apply_with_subqueries;
 
 /// Refuses aggregates of distinct values beside those of the other order, which DataFusion would give to both.
 pub(super) fn check_orders(plan: &LogicalPlan) -> Result<()> {
-    apply_with_subqueries(plan, |node| {
+    apply_with_subqueries(plan, &mut |node| {
         let LogicalPlan::Aggregate(aggregate) = node else {
             return Ok(TreeNodeRecursion::Continue);
         };

@@ -69,7 +69,7 @@ impl Outer {
         if self.around.iter().all(Option::is_none) || !self.is_stale(&node)? {
             return Ok(Transformed::no(node));
         }
-        map_expressions(node, |expr| {
+        map_expressions(node, &mut |expr| {
             expr.transform_up(|part| match self.renewed(&part) {
                 Some(renewed) => Ok(Transformed::yes(renewed)),
                 None => Ok(Transformed::no(part)),
@@ -79,7 +79,7 @@ impl Outer {
 
     fn is_stale(&self, node: &LogicalPlan) -> Result<bool> {
         let mut found = false;
-        apply_expressions(node, |expr| {
+        apply_expressions(node, &mut |expr| {
             found = found || expr.exists(|part| Ok(self.renewed(part).is_some()))?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;

@@ -20,7 +20,7 @@ use super::outer::Outer;
 use super::recursions::{anew, has_same_types, with_step};
 use super::{Stage, schema_below};
 use crate::correlated::{is_subquery, node_has};
-use crate::tree::{Tree, apply_expressions, map_expressions};
+use crate::tree::{Tree, apply_expressions, map_expressions, map_subqueries};
 
 /// Amends a plan.
 pub(super) fn amended(plan: LogicalPlan, stage: Stage) -> Result<LogicalPlan> {
@@ -49,7 +49,7 @@ impl Walk {
             return Ok(Transformed::no(node));
         }
         self.outer.enter(Arc::new(schema_below(&node)?));
-        let walked = node.map_subqueries(|inner| match inner {
+        let walked = map_subqueries(node, &mut |inner| match inner {
             LogicalPlan::Subquery(Subquery { subquery, outer_ref_columns, spans }) => {
                 let plan = Arc::unwrap_or_clone(subquery).rewrite(self)?;
                 let subquery = Subquery { subquery: Arc::new(plan.data), outer_ref_columns, spans };
@@ -143,7 +143,7 @@ fn amend_expressions(node: LogicalPlan, stage: Stage) -> Result<Transformed<Logi
         let name = names.save(&expr);
         Ok(stage.amend(expr, &schema)?.update_data(|expr| name.restore(expr)))
     };
-    let amended = map_expressions(node, |expr| match expr {
+    let amended = map_expressions(node, &mut |expr| match expr {
         // Its parts have names, and it has none.
         Expr::GroupingSet(_) => expr.map_children(named),
         // Its arguments are looked for among those.
@@ -161,7 +161,7 @@ fn amend_expressions(node: LogicalPlan, stage: Stage) -> Result<Transformed<Logi
 /// Whether there is something to be looked at: layers have projections of ten thousand columns.
 fn has_more_than_columns(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    apply_expressions(plan, |expr| {
+    apply_expressions(plan, &mut |expr| {
         let inner = if let Expr::Alias(alias) = expr { &alias.expr } else { expr };
         found |= !matches!(inner, Expr::Column(_));
         Ok(TreeNodeRecursion::Continue)

@@ -51,7 +51,7 @@ pub(super) fn anew(written: Arc<LogicalPlan>, query: &RecursiveQuery) -> Result<
     let (name, now) = (&*query.name, query.static_term.schema());
     let step = without_casts(Arc::unwrap_or_clone(written), &query.schema, now)?;
     let table = work_table(name, now);
-    let step = transform_up_with_subqueries(step, |node| match node {
+    let step = transform_up_with_subqueries(step, &mut |node| match node {
         LogicalPlan::TableScan(scan) if reads(&scan, name) => {
             let source = provider_as_source(Arc::clone(&table) as _);
             let scan = LogicalPlanBuilder::scan(scan.table_name, source, None)?.build()?;

@@ -35,7 +35,7 @@ impl AnalyzerRule for AsOfJoins {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let found = transform_up_with_subqueries(plan, |node| match node {
+        let found = transform_up_with_subqueries(plan, &mut |node| match node {
             LogicalPlan::Join(join) if mark_of(&join).is_some() => {
                 let node = Arc::new(asof_join(join)?);
                 Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))

@@ -25,7 +25,7 @@ pub(super) fn lowered(node: LogicalPlan, names: &mut Names) -> Result<Transforme
     let schemas: Vec<_> = node.inputs().iter().map(|input| Arc::clone(input.schema())).collect();
     let mut computed: Vec<Vec<Expr>> = vec![Vec::new(); schemas.len()];
     let preserver = NamePreserver::new(&node);
-    let node = map_expressions(node, |expr| {
+    let node = map_expressions(node, &mut |expr| {
         let name = preserver.save(&expr);
         let expr = expr.transform_down(|part| {
             if !is_value(&part) {

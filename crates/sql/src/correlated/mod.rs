@@ -58,7 +58,7 @@ impl AnalyzerRule for CorrelatedSubqueries {
             return Ok(plan);
         }
         let mut names = Names::default();
-        let amended = transform_up_with_subqueries(plan, |node| {
+        let amended = transform_up_with_subqueries(plan, &mut |node| {
             let node = amend_lateral(node, &mut names)?;
             let node = node.transform_data(|node| amend_expressions(node, &mut names))?;
             node.transform_data(|node| lowered(node, &mut names))
@@ -75,7 +75,7 @@ fn asks(plan: &LogicalPlan) -> Result<bool> {
 /// Whether the expressions of a node have a part of some kind.
 pub(crate) fn node_has(node: &LogicalPlan, is_kind: fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
-    apply_expressions(node, |expr| {
+    apply_expressions(node, &mut |expr| {
         found = expr.exists(|part| Ok(is_kind(part)))?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -116,7 +116,7 @@ fn outer_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
         if matches!(node, LogicalPlan::Subquery(_)) {
             return Ok(TreeNodeRecursion::Jump);
         }
-        apply_expressions(node, |expr| {
+        apply_expressions(node, &mut |expr| {
             expr.apply(|part| {
                 if let Expr::OuterReferenceColumn(_, column) = part {
                     found.push(column.clone());
@@ -141,7 +141,7 @@ fn amend_expressions(node: LogicalPlan, names: &mut Names) -> Result<Transformed
     }
     check_levels(&node)?;
     let preserver = NamePreserver::new(&node);
-    let amended = map_expressions(node, |expr| {
+    let amended = map_expressions(node, &mut |expr| {
         if !has_subquery(&expr)? {
             return Ok(Transformed::no(expr));
         }
@@ -158,7 +158,7 @@ fn check_levels(node: &LogicalPlan) -> Result<()> {
     let inputs = node.inputs();
     let is_here =
         |column: &Column| inputs.iter().any(|input| input.schema().is_column_from_schema(column));
-    apply_expressions(node, |expr| {
+    apply_expressions(node, &mut |expr| {
         expr.apply(|part| {
             let inner = match part {
                 Expr::Exists(Exists { subquery, .. })

@@ -11,12 +11,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Visit};
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments};
 
 use super::words::{bare, in_sql};
 use crate::ast::plain;
 use crate::nearest::{any_of, joined};
-use crate::walk::visit_expressions;
+use crate::walk::{Walked, visit_expressions};
 
 /// What a place takes, or a type is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -362,7 +362,7 @@ fn split(list: &str) -> Vec<&str> {
 const ARGUMENT_CHARS_MAX: usize = 60;
 
 /// What [`told`] says, with the arguments as they are written in a statement, if there is one call that is meant.
-pub(crate) fn with_arguments(message: &str, statements: &[impl Visit]) -> Option<String> {
+pub(crate) fn with_arguments(message: &str, statements: &[impl Walked]) -> Option<String> {
     let (call, rest) = message.split_once("): ")?;
     let (name, types) = call.split_once('(')?;
     let rest = match rest.split_once(&format!("{name} takes ")) {
@@ -396,7 +396,7 @@ pub(crate) fn with_arguments(message: &str, statements: &[impl Visit]) -> Option
 }
 
 /// The calls of a function with so many arguments, each once: its name and its arguments as they are written.
-fn calls_of(name: &str, count: usize, statements: &[impl Visit]) -> Vec<(String, Vec<String>)> {
+fn calls_of(name: &str, count: usize, statements: &[impl Walked]) -> Vec<(String, Vec<String>)> {
     let short =
         WRITTEN.iter().find(|(other, _)| *other == name).map_or(&[][..], |(_, short)| *short);
     let mut found = Vec::new();

@@ -47,7 +47,7 @@ impl AnalyzerRule for Marks {
             return Ok(plan);
         }
         let mut made = Made::default();
-        let marked = transform_up_with_subqueries(plan, |node| {
+        let marked = transform_up_with_subqueries(plan, &mut |node| {
             // Values may be NULL now where they could not be before.
             Ok(Transformed::yes(mark_node(node, &mut made)?.recompute_schema()?))
         })?;
@@ -58,7 +58,7 @@ impl AnalyzerRule for Marks {
 /// Whether any part of a plan has such a subquery.
 fn asks_for_rows(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    apply_with_subqueries(plan, |node| {
+    apply_with_subqueries(plan, &mut |node| {
         found = node_has(node, is_predicate)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -181,7 +181,7 @@ fn mark_values(input: Arc<LogicalPlan>, node: LogicalPlan, made: &mut Made) -> R
     let columns = node.schema().columns();
     let names = NamePreserver::new(&node);
     let mut maker = Maker::new(input, made);
-    let computed = map_expressions(node, |expr| {
+    let computed = map_expressions(node, &mut |expr| {
         let name = names.save(&expr);
         Ok(Transformed::yes(name.restore(maker.value(expr, false)?)))
     })?;
@@ -209,7 +209,7 @@ struct Made {
 
 impl Made {
     fn copy(&mut self, plan: &LogicalPlan) -> Result<()> {
-        apply_with_subqueries(plan, |_| {
+        apply_with_subqueries(plan, &mut |_| {
             self.copied += 1;
             Ok(match self.copied > COPIED_MAX {
                 true => TreeNodeRecursion::Stop,

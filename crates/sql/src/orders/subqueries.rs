@@ -52,7 +52,7 @@ impl AnalyzerRule for SubqueryOrders {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        transform_up_with_subqueries(plan, |node| match node {
+        transform_up_with_subqueries(plan, &mut |node| match node {
             LogicalPlan::Aggregate(aggregate) => ordered(aggregate),
             LogicalPlan::Distinct(Distinct::On(first)) => first_in_order(once(first)),
             LogicalPlan::Filter(filter) => sorted_behind_filter(filter),

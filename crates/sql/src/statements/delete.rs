@@ -26,6 +26,7 @@ use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::query_stream::QueryStream;
 use crate::simplify;
+use crate::steps::statement_to_plan;
 use crate::table::Table;
 use crate::view::View;
 use crate::walk::visit_expressions_mut;
@@ -42,7 +43,7 @@ pub(crate) async fn delete(
 ) -> Result<QueryStream> {
     drop_alias(&mut statement);
     let written = condition_of(&statement);
-    let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+    let plan = statement_to_plan(state, statement).await.map_err(from_datafusion)?;
     let LogicalPlan::Dml(dml) = &plan else {
         return Err(Error::unsupported("this form of DELETE is not supported"));
     };

@@ -26,6 +26,7 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Fit, Slot, fit};
 use crate::names::named;
 use crate::snapshots::snapshot;
+use crate::steps::statement_to_plan;
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -60,7 +61,7 @@ pub(crate) async fn plan_insert(
             }
             insert.source = Some(source);
             let statement = again(Statement::Insert(insert));
-            let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+            let plan = statement_to_plan(state, statement).await.map_err(from_datafusion)?;
             plan.transform_down(|node| fit_values(node, &slots)).map(|plan| plan.data)
         }
         _ => {
@@ -165,7 +166,7 @@ async fn plan_query(
 ) -> DfResult<LogicalPlan> {
     let slots = table.view().slots();
     let targets = targets(columns, &slots).map_err(to_datafusion)?;
-    let query = state.statement_to_plan(query).await?;
+    let query = statement_to_plan(state, query).await?;
     let given = query.schema().columns();
     if given.len() != targets.len() {
         return Err(to_datafusion(Error::invalid(format!(

@@ -15,8 +15,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -24,7 +23,7 @@ use tidefall_types::{Error, Result};
 
 use crate::ast::{plain, selects};
 use crate::tuples::has_tuple;
-use crate::walk::{visit_expressions, walk_mut};
+use crate::walk::{Walked, visit_expressions, walk_mut};
 use chain::{Chain, column_of};
 
 /// Completes the joins of a statement.
@@ -448,7 +447,7 @@ fn is_same(one: &Ident, other: &Ident) -> bool {
 }
 
 /// Puts values in the place of common columns, but not in queries within, which have tables of their own.
-fn name_values(within: &mut impl VisitMut, common: &[(Ident, Expr)]) {
+fn name_values(within: &mut impl Walked, common: &[(Ident, Expr)]) {
     let ControlFlow::Continue(()) = walk_mut(within, &mut Named { common, depth: 0 });
 }
 

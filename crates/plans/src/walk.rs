@@ -1,51 +1,48 @@
 //! Walks through statements.
 //!
-//! What walks through all kinds of nodes is compiled anew for each visitor, into megabytes each time. So it is compiled once for all visitors
+//! What walks through all kinds of nodes is compiled for each visitor, into megabytes each time. So it is compiled once for all visitors
 //! that look, and once for all that change something, and calls them.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut,
-    Visitor, VisitorMut,
+    Expr, GroupByExpr, ObjectName, OrderBy, OrderByExpr, Query, Select, SelectItem, Statement,
+    TableFactor, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
 };
 
-/// Takes a visitor to all parts of something.
-pub(crate) fn walk<V: Visitor>(within: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
+/// Takes a visitor to all parts of something; what it has ended the walk with, if it did.
+pub fn walk<V: Visitor>(within: &impl Walked, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut ending = Ending { visitor, end: None };
-    let walked = Visit::visit(within, &mut Walk(&mut ending));
+    let walked = within.walked(&mut ending);
     ended(walked, ending.end)
 }
 
 /// As [`walk`], for a visitor that changes something.
-pub(crate) fn walk_mut<V: VisitorMut>(
-    within: &mut impl VisitMut,
-    visitor: &mut V,
-) -> ControlFlow<V::Break> {
+pub fn walk_mut<V: VisitorMut>(within: &mut impl Walked, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut ending = Ending { visitor, end: None };
-    let walked = VisitMut::visit(within, &mut WalkMut(&mut ending));
+    let walked = within.walked_mut(&mut ending);
     ended(walked, ending.end)
 }
 
 /// Looks at all expressions within something, each before its parts.
-pub(crate) fn visit_expressions<B>(
-    within: &impl Visit,
+pub fn visit_expressions<B>(
+    within: &impl Walked,
     look: impl FnMut(&Expr) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     walk(within, &mut Expressions(look))
 }
 
 /// Changes all expressions within something, each behind its parts.
-pub(crate) fn visit_expressions_mut<B>(
-    within: &mut impl VisitMut,
+pub fn visit_expressions_mut<B>(
+    within: &mut impl Walked,
     change: impl FnMut(&mut Expr) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     walk_mut(within, &mut Expressions(change))
 }
 
 /// Looks at the names of all tables within something.
-pub(crate) fn visit_relations<B>(
-    within: &impl Visit,
+pub fn visit_relations<B>(
+    within: &impl Walked,
     look: impl FnMut(&ObjectName) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     walk(within, &mut Relations(look))
@@ -104,10 +101,41 @@ impl<V, B> Ending<'_, V, B> {
     }
 }
 
-/// What is compiled once.
+/// Where a walk can begin.
+#[expect(missing_docs, reason = "these are `walk` and `walk_mut` as they are compiled")]
+pub trait Walked {
+    fn walked(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()>;
+    fn walked_mut(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()>;
+}
+
+macro_rules! walked {
+    ($($node:ty),*) => {$(
+        impl Walked for $node {
+            fn walked(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+                Visit::visit(self, &mut Walk(visitor))
+            }
+
+            fn walked_mut(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+                VisitMut::visit(self, &mut WalkMut(visitor))
+            }
+        }
+    )*};
+}
+walked!(
+    Statement,
+    Query,
+    Select,
+    SelectItem,
+    GroupByExpr,
+    OrderBy,
+    OrderByExpr,
+    Expr,
+    Box<Query>,
+    Vec<OrderByExpr>
+);
+
 struct Walk<'a>(&'a mut dyn Visitor<Break = ()>);
 
-/// What is compiled once, too.
 struct WalkMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
 macro_rules! hand_on {
