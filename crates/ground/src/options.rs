@@ -16,6 +16,19 @@ pub struct DbOptions {
     pub cascade_pause: Duration,
     /// Where "now" comes from.
     pub clock: Arc<dyn Clock>,
+    /// What becomes of a database that is opened with another log than the last one.
+    pub missing_log: MissingLog,
+}
+
+/// What becomes of a database that is opened with another log than the one that was written last, if it is not known that nothing in that is
+/// needed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingLog {
+    /// It is not opened.
+    #[default]
+    Refuse,
+    /// It is opened with an empty log, without what only the last one holds, which is refused from then on: for a log whose disk is lost.
+    GiveUp,
 }
 
 /// The least memory that a database works with. Where a test chooses the order of threads, a few rows shall fill it.
@@ -54,6 +67,7 @@ impl Default for DbOptions {
             threads: crate::parallel::cores(),
             cascade_pause: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
+            missing_log: MissingLog::Refuse,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tidefall_ground::failure::Failure;
-use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::{CascadeReport, DbOptions};
 use tidefall_ground::steps::Step;
 use tidefall_ground::wal::Wal;
@@ -17,15 +17,16 @@ use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
+use crate::begin::{Beginning, Place};
 use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
 use crate::options::{CascadeRequest, IfExists};
-use crate::recovery::{check_log, delete_strays, load_tables, open_manifest, replay, seq_behind};
+use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::table::{Change, Snapshot, Table};
 use crate::upkeep::{
     close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
-    spawn_maintenance,
+    spawn_maintenance, spend_log,
 };
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -65,7 +66,8 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` when another process writes it, `Corrupt` when its manifest or log is damaged, `Unsupported` when a later version has written
-    /// it, `Io` when the disk fails or the directory must not be written, `Full` when no more files can be opened, `Invalid` for impossible options.
+    /// it, `Io` when the disk fails or the directory must not be written, `Full` when no more files can be opened, `Invalid` for impossible
+    /// options, `Conflict` when it was written last with a log that lies elsewhere, as by [`Db::open_apart`].
     pub fn open(dir: impl AsRef<Path>, options: DbOptions) -> Result<Self> {
         let dir = dir.as_ref();
         Self::open_locked(dir, DirLock::acquire(dir)?, options)
@@ -106,8 +108,11 @@ impl Db {
     /// acknowledges until then is in its own log alone, which cannot be opened with these objects again. Where a read of an object takes long, `objects`
     /// should be a [`ReadAhead`](crate::store::ReadAhead). As yet there is no such store but those of tests, and no command opens a database so.
     ///
+    /// The log has to be the one that was written last. An empty one may take its place when that was closed in order with all of its rows in objects
+    /// ([`Db::flush`], then [`Db::close`]), or when [`DbOptions::missing_log`] gives up what only the last one holds.
+    ///
     /// # Errors
-    /// As [`Db::open`]; `Conflict` for a log with records behind which another writer has begun, with a log of its own.
+    /// As [`Db::open`]; `Conflict` for another log than the last one, and when another writer begins meanwhile.
     pub fn open_apart(
         log: Arc<dyn Disk>,
         objects: Arc<dyn ObjectIo>,
@@ -120,8 +125,8 @@ impl Db {
         Self::open_written(&log, objects, None, options, failure)
     }
 
-    /// Opens a database for writing. What nothing names, though it is not known whether anything should, is kept aside on `objects_disk`, or
-    /// stays where it is.
+    /// Opens a database for writing. What nothing names, though it is not known whether anything should, is kept aside: on `objects_disk`, or
+    /// where objects lie.
     fn open_written(
         disk: &Arc<dyn Disk>,
         io: Arc<dyn ObjectIo>,
@@ -129,22 +134,21 @@ impl Db {
         options: DbOptions,
         failure: Failure,
     ) -> Result<Self> {
-        let (mut manifest, reached) = open_manifest(&io, disk)?;
+        let (manifest, reached) = open_manifest(&io, disk)?;
+        let place = if objects_disk.is_some() { Place::Together } else { Place::Apart };
+        let beginning = Beginning::check(disk, place, &manifest, options.missing_log)?;
         // What comes there later is of a writer that has begun behind this one.
         let found = io.list(names::OBJECTS_DIR)?;
-        if objects_disk.is_none() {
-            // Nothing else keeps a writer out that does not know of this one.
-            let log = check_log(disk, manifest.state())?;
-            manifest.begin(log)?;
-        }
-        let state: State = (**manifest.state()).clone();
+        let state = beginning.state(&manifest);
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
         let (wal, records) = Wal::open(Arc::clone(disk), state.wal_from, salt)?;
         let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
         let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
         let tables = load_tables(&engine, &state)?;
-        delete_strays(&engine, objects_disk, &state, found)?;
         let (rows, _) = replay(&tables, &state, records)?;
+        // Nothing else keeps a writer out that does not know of this one.
+        beginning.begin(&**disk, &mut engine.ground.manifest())?;
+        delete_strays(&engine, objects_disk, &state, found)?;
         if rows > 0 {
             tracing::info!(rows, "brought rows back from the log");
         }
@@ -448,6 +452,9 @@ impl Shared {
             false => Ok(()),
         };
         let swept = engine.sweep();
+        if let Err(error) = spend_log(engine) {
+            tracing::warn!(%error, "the log is still needed");
+        }
         let wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = wal.map_or(Ok(()), |wal| close_log(engine, wal));
         flushed.and(closed).and(swept).and_then(|()| {

@@ -19,11 +19,12 @@ use tidefall_ground::manifest::State;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::obsolete::Watched;
-use tidefall_ground::wal::{LogTail, Replay};
+use tidefall_ground::wal::{self, LogTail, Replay};
 use tidefall_store::Disk;
 use tidefall_sync::{Arc, Mutex, PoisonError, Weak};
 use tidefall_types::{Error, ObjectId, Result, Seq};
 
+use crate::begin::check_together;
 use crate::engine::Engine;
 use crate::recovery::{check_new, load_tables, replay, seq_behind};
 use crate::table::Table;
@@ -146,9 +147,12 @@ impl Follower {
         let mut last_error = None;
         for _ in 0..MOMENT_TRIES {
             let records = Replay::open(&self.disk, manifest.state().wal_from);
+            // A writer takes the number of a log away once the manifest has another.
+            let ids = wal::ids(&*self.disk)?;
             let mut newer = manifest.clone();
             newer.refresh()?;
             if newer.state().reads_log_as(manifest.state()) {
+                check_together(&self.disk, newer.state(), &ids)?;
                 match records {
                     Ok(records) => return Ok((manifest, records)),
                     // A file may be gone between being listed and being opened, but not twice.

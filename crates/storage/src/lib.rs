@@ -3,6 +3,7 @@
 //! [`Db`] is the entry. Below it stand the kinds of tables, each a crate of its own (`tidefall-series`), the common ground
 //! (`tidefall-ground`): the log, the manifest, the memory budget; and disks and objects ([`store`]).
 
+mod begin;
 mod commit;
 mod db;
 mod engine;
@@ -29,7 +30,7 @@ pub use repair::{Loss, Repair, RepairReport};
 pub use table::Snapshot;
 pub use tidefall_ground::manifest::Model;
 pub use tidefall_ground::options::{
-    CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, VerifyReport,
+    CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, MissingLog, VerifyReport,
 };
 pub use tidefall_ground::parallel::{cores, spread, threads_for};
 pub use tidefall_series::cascade::Target;

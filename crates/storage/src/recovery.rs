@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{State, TableState};
-use tidefall_ground::wal::{self, Record, Replay};
+use tidefall_ground::wal::{Record, Replay};
 use tidefall_series::ingest::record::{RecordKind, split_table};
 use tidefall_store::{ADVICE, Disk, ObjectIo, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
@@ -65,29 +65,16 @@ pub(crate) fn check_new(io: &dyn ObjectIo, disk: &Arc<dyn Disk>) -> Result<()> {
 }
 
 /// Whether there is a record in the log, or something that may be one.
-fn is_logged(disk: &Arc<dyn Disk>) -> Result<bool> {
+///
+/// # Errors
+/// `Io` and `Full` when that cannot be read now.
+pub(crate) fn is_logged(disk: &Arc<dyn Disk>) -> Result<bool> {
     let first = Replay::open(disk, Seq(0)).and_then(|mut records| records.next().transpose());
     match first {
         Ok(first) => Ok(first.is_some()),
         Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Full) => Err(error),
         Err(_) => Ok(true),
     }
-}
-
-/// The number of a log that lies apart from the manifest, if its records go with what that has become.
-///
-/// # Errors
-/// `Conflict` when somebody has written since whose log is another one: numbers of writes and of sensors may mean something else by now.
-pub(crate) fn check_log(disk: &Arc<dyn Disk>, state: &State) -> Result<u32> {
-    let (last, known) = (state.writers.last_log(), wal::known_id(&**disk)?);
-    if last.is_some() && known != last && is_logged(disk)? {
-        return Err(Error::conflict(
-            "this log has records, but the objects were written by others since, with a log of their own: the records may not go with what \
-             the objects are now. Nothing was changed; open the database with the log that was written last, or with an empty one in place of \
-             this, which keeps what was never flushed",
-        ));
-    }
-    wal::id(&**disk)
 }
 
 /// Makes tables of a state, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that tables of an

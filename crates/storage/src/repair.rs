@@ -19,7 +19,7 @@ use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::options::DbOptions;
-use tidefall_ground::wal::{Found, Gap, NewLog, Record, salvage};
+use tidefall_ground::wal::{self, Found, Gap, NewLog, Record, salvage};
 use tidefall_series::Table as SeriesTable;
 use tidefall_series::ingest::record::{
     LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
@@ -30,6 +30,7 @@ use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, k
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId, TimeRange};
 
 use crate::Db;
+use crate::begin::check_together;
 use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::recovery::{check_new, check_table, load_tables, seq_behind, strays};
@@ -80,7 +81,8 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound` without a database, `Locked` when a process writes it, `Corrupt` when its manifest is damaged,
-    /// which cannot be mended; `Io` when the disk fails, `Full` when it is full. Another try goes on from there.
+    /// which cannot be mended, `Conflict` when its log lies elsewhere; `Io` when the disk fails, `Full` when it is full. Another try goes on from
+    /// there.
     pub fn repair(dir: impl AsRef<Path>, options: DbOptions, how: Repair) -> Result<RepairReport> {
         let dir = dir.as_ref();
         if !Self::exists(dir) {
@@ -166,6 +168,7 @@ impl Look {
             check_new(&*io, disk)?;
         }
         let state = Arc::clone(manifest.state());
+        check_together(disk, &state, &wal::ids(&**disk)?)?;
         let commits = CommitQueue::new(seq_behind(&state), Failure::default());
         let engine = Engine::new(io, options, (manifest, reached), commits);
         engine.show_tables(load_tables(&engine, &state)?);

@@ -311,7 +311,16 @@ fn make_room(engine: &Engine) {
     }
 }
 
-/// Ends the log, and notes where if readings are only there: so a file that goes missing is noticed.
+/// Cuts a log that lies apart when no readings are only there, so that another one may take its place. Readings that are there stay there.
+pub(crate) fn spend_log(engine: &Engine) -> Result<()> {
+    let is_apart = engine.ground.manifest().log() != 0;
+    match is_apart && engine.tables().iter().all(|table| table.oldest_seq().is_none()) {
+        true => engine.cut_log(),
+        false => Ok(()),
+    }
+}
+
+/// Ends the log, and notes where if readings are only there, so that a file that goes missing is noticed, or if the log lies apart and none are.
 pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
     let end = wal.next_seq();
     let is_as_found = wal.is_as_found();
@@ -322,7 +331,11 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
     }
     let mut manifest = engine.ground.manifest();
     let state = manifest.state();
-    if end <= state.wal_from || end == state.log_end {
+    let is_known = match end <= state.wal_from {
+        true => manifest.log() == 0 || state.has_spent_log,
+        false => end == state.log_end,
+    };
+    if is_known {
         return Ok(());
     }
     engine.ground.commit(&mut manifest, &[Edit::LogEnd(end)])

@@ -51,7 +51,7 @@ pub struct Writer {
     pub number: u32,
     /// The first version that it made.
     pub from_version: u64,
-    /// The number of its log, if that lies apart from what is here; else 0.
+    /// The number that its log had when it began, if that lies apart from what is here; else 0.
     #[serde(default, skip_serializing_if = "is_none")]
     pub log: u32,
 }
@@ -74,9 +74,9 @@ impl Writers {
         }
     }
 
-    /// The number of the log of the last one, if that lies apart.
-    pub fn last_log(&self) -> Option<u32> {
-        self.0.last().map(|writer| writer.log).filter(|log| *log != 0)
+    /// The number of the log of the last one, if that lies apart; else 0.
+    pub fn last_log(&self) -> u32 {
+        self.0.last().map_or(0, |writer| writer.log)
     }
 
     /// Who made a version, if that is known.
@@ -168,6 +168,11 @@ impl<S: LogState> ManifestLog<S> {
         self.writer
     }
 
+    /// The number that its writer's log had when that began, if it lies apart; else 0.
+    pub fn log(&self) -> u32 {
+        self.log
+    }
+
     /// The number of commits that led to the state.
     pub fn version(&self) -> u64 {
         self.version
@@ -200,15 +205,15 @@ impl<S: LogState> ManifestLog<S> {
         self.put_edits(edits)
     }
 
-    /// Commits that this writer has begun, whose log lies apart and has a number. That ends all earlier writers: their next version is
-    /// taken.
+    /// Commits that this writer has begun, whose log has a number if it lies apart, else 0, and `edits`. That ends all earlier writers: their
+    /// next version is taken.
     ///
     /// # Errors
     /// As [`ManifestLog::commit`].
-    pub fn begin(&mut self, log: u32) -> Result<()> {
+    pub fn begin(&mut self, log: u32, edits: &[S::Edit]) -> Result<()> {
         self.check_open()?;
         self.log = log;
-        self.put_edits(&[]).map(drop)
+        self.put_edits(edits).map(drop)
     }
 
     fn put_edits(&mut self, edits: &[S::Edit]) -> Result<u64> {

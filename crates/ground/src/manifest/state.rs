@@ -133,6 +133,11 @@ fn is_nobody(writer: &u32) -> bool {
     *writer == 0
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_not(is: &bool) -> bool {
+    !*is
+}
+
 const fn all_times() -> i64 {
     i64::MIN
 }
@@ -230,6 +235,9 @@ pub struct State {
     /// file of it is missing.
     #[serde(default)]
     pub log_end: Seq,
+    /// Whether the last log, if it lies apart, was closed in order when nothing in it was needed any more.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub has_spent_log: bool,
     /// When objects were last replaced: nanoseconds since 1970 UTC.
     #[serde(default)]
     pub at_ns: i64,
@@ -266,7 +274,7 @@ pub enum Edit {
     Flushed(TableId, Flushed),
     /// The log is needed only from here on.
     WalFrom(Seq),
-    /// The log reaches up to here.
+    /// The log was closed in order and reaches up to here.
     LogEnd(Seq),
     /// A process begins to write the manifest.
     Begun(Writer),
@@ -366,8 +374,14 @@ impl State {
                 state.flushed.retain(|other| !flushed.covers_all_of(other));
                 state.flushed.push(*flushed);
             }),
-            Edit::LogEnd(seq) => self.log_end = *seq,
-            Edit::Begun(writer) => self.writers.add(*writer),
+            Edit::LogEnd(seq) => {
+                self.log_end = *seq;
+                self.has_spent_log = *seq <= self.wal_from && self.writers.last_log() != 0;
+            }
+            Edit::Begun(writer) => {
+                self.writers.add(*writer);
+                self.has_spent_log = false;
+            }
             Edit::At(now_ns) => {
                 self.at_ns = *now_ns;
                 self.replaced.retain(|_, since_ns| {

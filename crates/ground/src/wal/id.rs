@@ -1,4 +1,4 @@
-//! Which log it is: a number, by which a manifest that lies elsewhere knows the log that goes with it.
+//! The numbers of a log, by which a manifest that lies elsewhere knows the log that goes with it.
 
 use tidefall_store::names::{self, parse_wal_id};
 use tidefall_store::{Disk, DiskEntry};
@@ -6,30 +6,37 @@ use tidefall_types::Result;
 
 use crate::drawn::draw;
 
-/// The number of the log on a disk; nothing if it has none as yet.
+/// The numbers of the log on a disk. An open that was cut short leaves it with those of the open before as well.
 ///
 /// # Errors
 /// `Io` when the disk fails.
-pub fn known_id(disk: &dyn Disk) -> Result<Option<u32>> {
+pub fn ids(disk: &dyn Disk) -> Result<Vec<u32>> {
     let found = disk.list(names::WAL_DIR)?.into_iter();
-    let mut ids = found.filter_map(|entry| match entry {
+    let ids = found.filter_map(|entry| match entry {
         DiskEntry::File { name, .. } => parse_wal_id(&name),
         DiskEntry::Dir(_) => None,
     });
-    Ok(ids.next())
+    Ok(ids.collect())
 }
 
-/// The number of the log on a disk, which is drawn if it has none as yet.
+/// Draws another number for the log on a disk, durably.
 ///
 /// # Errors
-/// `Io` and `Full` from the disk.
-pub fn id(disk: &dyn Disk) -> Result<u32> {
-    if let Some(id) = known_id(disk)? {
-        return Ok(id);
-    }
+/// `Io` from the disk, and `Full` when there is no room for the name; it has the numbers that it had then.
+pub fn add_id(disk: &dyn Disk) -> Result<u32> {
     let id = draw();
     disk.create_dir(names::WAL_DIR)?;
     disk.create(&names::wal_id(id))?;
     disk.sync_dir(names::WAL_DIR)?;
     Ok(id)
+}
+
+/// Takes all numbers from the log on a disk but one, if that is given. They may be back after power loss.
+///
+/// # Errors
+/// `Io` when the disk fails.
+pub fn remove_ids(disk: &dyn Disk, but: Option<u32>) -> Result<()> {
+    let ids = ids(disk)?;
+    let others = ids.iter().filter(|id| Some(**id) != but);
+    others.map(|id| names::wal_id(*id)).try_for_each(|name| disk.remove(&name))
 }

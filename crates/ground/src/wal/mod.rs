@@ -32,7 +32,7 @@ use tidefall_store::{Disk, DiskFile, final_error};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
-pub use id::{id, known_id};
+pub use id::{add_id, ids, remove_ids};
 pub use replay::LogTail;
 pub use replay::{Record, Replay};
 pub use salvage::{Found, Gap, NewLog, salvage};

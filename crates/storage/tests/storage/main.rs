@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on should stop.
 //! Tests of the engine through its public face.
 
+mod apart;
 mod asking;
 mod bins;
 mod blocks;

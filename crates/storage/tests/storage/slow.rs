@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use arrow_array::Float64Array;
 use tidefall_simulation::{MemDisk, Reads, RemoteIo};
 use tidefall_storage::store::{Disk, DiskEntry, LocalIo, ObjectIo, ReadAhead};
-use tidefall_storage::{CascadeRequest, Db, DbOptions, ScanRequest, Target, Unknown, WriteOptions};
+use tidefall_storage::{
+    CascadeRequest, Db, DbOptions, MissingLog, ScanRequest, Target, Unknown, WriteOptions,
+};
 use tidefall_types::{
     ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,
 };
@@ -32,8 +34,13 @@ fn objects_on(disk: impl Disk + 'static) -> Arc<dyn ObjectIo> {
 fn open(log: &MemDisk, store: Arc<dyn ObjectIo>) -> Db {
     let clock = Arc::new(ManualClock::new(FIRST_NS + 400 * NS_PER_DAY));
     let objects = Arc::new(ReadAhead::new(store, PARALLEL, 64 << 20));
-    let options = DbOptions { clock, threads: 1, ..DbOptions::default() };
+    let options = options(clock);
     Db::open_apart(Arc::new(log.clone()), objects, options).unwrap()
+}
+
+/// A writer that takes the place of another one, whatever only that one's log holds.
+fn options(clock: Arc<ManualClock>) -> DbOptions {
+    DbOptions { clock, threads: 1, missing_log: MissingLog::GiveUp, ..DbOptions::default() }
 }
 
 /// A month of minutes of each sensor.
@@ -157,8 +164,8 @@ fn a_new_writer_ends_the_earlier_one() {
     let objects = MemDisk::new();
     let clock = Arc::new(ManualClock::new(FIRST_NS));
     let open = |log: &MemDisk| {
-        let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
-        Db::open_apart(Arc::new(log.clone()), objects_on(objects.clone()), options).unwrap()
+        Db::open_apart(Arc::new(log.clone()), objects_on(objects.clone()), options(clock.clone()))
+            .unwrap()
     };
     let names = || {
         let found = objects.list("objects").unwrap().into_iter();
@@ -199,8 +206,11 @@ fn the_log_of_an_overtaken_writer_is_refused() {
         let objects = MemDisk::new();
         let clock = Arc::new(ManualClock::new(FIRST_NS));
         let open = |log: &MemDisk| {
-            let options = DbOptions { clock: clock.clone(), threads: 1, ..DbOptions::default() };
-            Db::open_apart(Arc::new(log.clone()), objects_on(objects.clone()), options)
+            Db::open_apart(
+                Arc::new(log.clone()),
+                objects_on(objects.clone()),
+                options(clock.clone()),
+            )
         };
         let logs = [MemDisk::new(), MemDisk::new()];
         let first = open(&logs[0]).unwrap();

@@ -258,6 +258,7 @@ fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
         memory_bytes: MEMORY_BYTES_MIN,
         threads: 1,
         cascade_pause: Duration::from_secs(600),
+        ..DbOptions::default()
     };
     let mut schema = TableSchema::new(TableId::default(), TABLE, "time");
     schema.add_field("value", FieldType::I64).unwrap();

@@ -348,7 +348,7 @@ impl World {
 fn options(plan: &Plan, clock: &Arc<ManualClock>) -> DbOptions {
     let clock: Arc<ManualClock> = Arc::clone(clock);
     let (memory_bytes, cascade_pause) = (plan.memory_bytes, plan.pause);
-    DbOptions { memory_bytes, threads: 2, cascade_pause, clock }
+    DbOptions { memory_bytes, threads: 2, cascade_pause, clock, ..DbOptions::default() }
 }
 
 /// Some of today, of another day, and of other months.

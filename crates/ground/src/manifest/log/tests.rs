@@ -131,8 +131,8 @@ fn a_writer_that_begins_ends_those_before_it() {
     let mut first = Log::open(mem(&disk)).unwrap();
     first.commit(&[Change::Put(1, "first".into())]).unwrap();
     let mut second = Log::open(mem(&disk)).unwrap();
-    second.begin(7).unwrap();
-    assert_eq!(second.state().writers().last_log(), Some(7));
+    second.begin(7, &[]).unwrap();
+    assert_eq!(second.state().writers().last_log(), 7);
     assert_eq!((second.version(), second.writer() == first.writer()), (2, false));
     let error = first.commit(&[Change::Put(1, "late".into())]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
