@@ -8,7 +8,7 @@ use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{State, TableState};
 use tidefall_ground::wal::{Record, Replay};
 use tidefall_series::ingest::record::{RecordKind, split_table};
-use tidefall_store::{ADVICE, Disk, ObjectIo, keep_aside, names};
+use tidefall_store::{ADVICE, Disk, ObjectIo, copy_aside, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
 use crate::engine::Engine;
@@ -89,7 +89,7 @@ pub(crate) fn load_tables(engine: &Engine, state: &State) -> Result<Vec<Table>> 
 
 /// Deletes objects that the state does not name: a crash left them between being written and being
 /// installed, or they were replaced some time ago. Those that were replaced just now stay as long as they would
-/// if the database had not been closed. When a commit that named them may be lost they are kept aside on `disk`, or stay where none is given.
+/// if the database had not been closed. When a commit that named them may be lost they are kept aside, by a second name on `disk`, or as a copy where none is given.
 ///
 /// `found` are the objects that lay there before anybody else could begin to write.
 pub(crate) fn delete_strays(
@@ -107,9 +107,13 @@ pub(crate) fn delete_strays(
     let mark = engine.ground.manifest().mark();
     let knows_all = engine.ground.reached().knows_all_objects(mark);
     if !knows_all && !strays.is_empty() {
-        let kept = disk.map(|disk| keep_aside(disk, strays.iter().map(|(name, _)| name.clone())));
-        let stay = |why: &dyn std::fmt::Display| {
-            tracing::warn!(%why, "objects that nothing names stay where they are");
+        let names = strays.iter().map(|(name, _)| name.clone());
+        let kept = match disk {
+            Some(disk) => keep_aside(disk, names),
+            None => copy_aside(&*engine.ground.io, names),
+        };
+        let stay = |error: &Error| {
+            tracing::warn!(%error, "objects that nothing names stay where they are");
             let ids = strays.iter().filter_map(|(name, _)| names::parse_object(name));
             ids.for_each(|id| engine.ground.skip_objects(id));
             // The next open must not take them for what it knows.
@@ -117,15 +121,15 @@ pub(crate) fn delete_strays(
             Ok(())
         };
         match kept {
-            Some(Ok(kept_in)) => tracing::warn!(
+            Ok(kept_in) => tracing::warn!(
                 objects = strays.len(),
                 kept_in,
                 "the manifest does not name some objects, and it is not known whether it ever did: they are kept aside; \
                  when no readings are missing they may be deleted"
             ),
-            Some(Err(error)) if error.kind() == ErrorKind::Full => return stay(&error),
-            Some(Err(error)) => return Err(error),
-            None => return stay(&"they cannot be kept aside there"),
+            // A store that is away for a moment.
+            Err(error) if disk.is_none() || error.kind() == ErrorKind::Full => return stay(&error),
+            Err(error) => return Err(error),
         }
     }
     for (name, bytes) in strays {

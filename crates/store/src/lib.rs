@@ -26,7 +26,7 @@ mod object;
 mod read_ahead;
 mod readers;
 
-pub use aside::{ADVICE, keep_aside};
+pub use aside::{ADVICE, copy_aside, keep_aside};
 pub use disk::{Disk, DiskEntry, DiskFile};
 pub use guard::final_error;
 pub use guard::{GuardedDisk, SyncFailure};

@@ -116,6 +116,12 @@ pub fn parse_damaged_dir(name: &str) -> Option<u64> {
     parse_digits(name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?)
 }
 
+/// The number of the repair that made the directory in which something lies.
+pub fn parse_below_damaged_dir(name: &str) -> Option<u64> {
+    let (number, _) = name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?.split_once('/')?;
+    parse_digits(number)
+}
+
 /// The directory part of a name; empty for names at the top.
 pub fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(dir, _)| dir)
@@ -145,6 +151,8 @@ mod tests {
             let mark = Mark { version: number, next_object: number / 2 };
             assert_eq!(parse_reached(&reached(mark)), Some(mark));
             assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
+            let below = format!("{}/objects/1.kv", damaged_dir(number));
+            assert_eq!(parse_below_damaged_dir(&below), Some(number));
             for writer in [0, 1, 0xabc, u32::MAX] {
                 assert_eq!(parse_wal_id(&wal_id(writer)), Some(writer));
                 let name = object(ObjectId(number), writer, "run");

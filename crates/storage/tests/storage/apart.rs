@@ -56,13 +56,19 @@ fn write(db: &Db, rows: &[(i64, i64)]) {
     small::write(db, TABLE, rows);
 }
 
-/// The numbers that a log has.
-fn ids(log: &MemDisk) -> Vec<String> {
-    let names = log.list("wal").unwrap().into_iter().filter_map(|entry| match entry {
-        DiskEntry::File { name, .. } => name.ends_with(".id").then_some(name),
+fn names_in(disk: &MemDisk, dir: &str) -> Vec<String> {
+    let names = disk.list(dir).unwrap().into_iter().filter_map(|entry| match entry {
+        DiskEntry::File { name, .. } => Some(name),
         DiskEntry::Dir(_) => None,
     });
     names.collect()
+}
+
+/// The numbers that a log has.
+fn ids(log: &MemDisk) -> Vec<String> {
+    let mut names = names_in(log, "wal");
+    names.retain(|name| name.ends_with(".id"));
+    names
 }
 
 /// The number of another log was in the manifest before that had been read, and the log with the rows was refused from then on.
@@ -229,12 +235,8 @@ fn files_of_a_log_that_were_moved_without_its_number_can_be_given_it() {
     write(&db, &[(1, 1)]);
     let (log, objects) = killed(db, &log, &objects);
     let moved = MemDisk::new();
-    for entry in log.list("wal").unwrap() {
-        if let DiskEntry::File { name, .. } = entry
-            && name.ends_with(".log")
-        {
-            moved.place(&name, &log.contents(&name).unwrap());
-        }
+    for name in names_in(&log, "wal").iter().filter(|name| name.ends_with(".log")) {
+        moved.place(name, &log.contents(name).unwrap());
     }
     for missing_log in [MissingLog::Refuse, MissingLog::GiveUp] {
         let error = refused(&moved, &objects, missing_log);
@@ -286,10 +288,8 @@ fn a_log_that_lay_apart_may_come_to_its_objects() {
     let db = open(&log, &objects);
     write(&db, &[(1, 1)]);
     let (log, objects) = killed(db, &log, &objects);
-    for entry in log.list("wal").unwrap() {
-        if let DiskEntry::File { name, .. } = entry {
-            objects.place(&name, &log.contents(&name).unwrap());
-        }
+    for name in names_in(&log, "wal") {
+        objects.place(&name, &log.contents(&name).unwrap());
     }
     let read_only = Db::open_read_only_on(Arc::new(objects.clone()), options(MissingLog::Refuse));
     assert_eq!(rows(&read_only.unwrap()), [(1, 1)]);
@@ -387,4 +387,34 @@ fn power_that_is_lost_while_a_log_is_given_up_leaves_one_of_both() {
             return;
         }
     }
+}
+
+/// They stayed where they were for ever, and with them all that came later, as it was not said any more how far the manifest had come.
+#[test]
+fn objects_that_may_have_been_named_are_kept_aside_and_later_ones_deleted() {
+    const STRAYS: [&str; 2] = ["objects/0000000000000099.long", "objects/0000000000000100.long"];
+    let (log, objects) = (MemDisk::new(), MemDisk::new());
+    let db = open(&log, &objects);
+    write(&db, &[(1, 1)]);
+    db.flush().unwrap();
+    let before = names_in(&objects, "reached");
+    write(&db, &[(2, 2)]);
+    db.flush().unwrap();
+    let (log, objects) = killed(db, &log, &objects);
+    // The process was killed before it could say so.
+    names_in(&objects, "reached").iter().for_each(|name| objects.remove(name).unwrap());
+    before.iter().for_each(|name| objects.place(name, &[]));
+    let large = vec![7; 5 << 20];
+    objects.place(STRAYS[0], &large);
+    let db = open(&log, &objects);
+    assert_eq!(rows(&db), [(1, 1), (2, 2)]);
+    assert_eq!(objects.contents(STRAYS[0]), None);
+    assert_eq!(objects.contents(&format!("damaged/1/{}", STRAYS[0])), Some(large));
+    assert_ne!(names_in(&objects, "reached"), before);
+    let (log, objects) = killed(db, &log, &objects);
+    objects.place(STRAYS[1], b"left behind");
+    let db = open(&log, &objects);
+    assert_eq!(rows(&db), [(1, 1), (2, 2)]);
+    assert_eq!(objects.contents(STRAYS[1]), None);
+    assert!(names_in(&objects, "damaged/2/objects").is_empty());
 }
