@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
 use tidefall_sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use tidefall_types::{Error, Result, caught};
+use tidefall_types::{Error, ErrorKind, Result, caught};
 
 use super::{ObjectIo, ObjectWriter};
 
@@ -117,10 +117,14 @@ impl Shared {
         let bytes = self.io.read_range(name, range)?;
         match bytes.len() as u64 == wanted {
             true => Ok(bytes),
-            false => Err(Error::corrupt(format!(
-                "{name}: the store gave {} bytes where {wanted} were asked for, from byte {start} on",
-                bytes.len()
-            ))),
+            // What is damaged, or ends before, is an error of the store already.
+            false => Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "{name}: the store gave {} bytes where {wanted} were asked for, from byte {start} on; try again",
+                    bytes.len()
+                ),
+            )),
         }
     }
 
@@ -319,7 +323,6 @@ impl ObjectIo for ReadAhead {
 mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
-    use tidefall_types::ErrorKind;
 
     use super::*;
 
