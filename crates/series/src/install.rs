@@ -11,7 +11,7 @@ use tidefall_types::Result;
 
 use crate::catalog::SensorDictionary;
 use crate::context::Context;
-use crate::read::{LiveObject, Objects};
+use crate::read::{LiveObject, Objects, Version};
 use crate::table::{Live, Table};
 
 /// Sensor objects of a table beyond which they are written anew, as one unless that would be too large.
@@ -75,13 +75,18 @@ pub fn show(
     };
     table.note_stored(state);
     let open = |entry: &_| context.live_object(entry);
+    let following = |version: &Version| {
+        let next = version.following(stored, state.wal_from, open);
+        // What is in the manifest and not shown here must not be built on.
+        next.inspect_err(|error| context.ground.failure.set(error))
+    };
     let before = table.version();
-    let mut next = before.following(stored, state.wal_from, open)?;
+    let mut next = following(&before)?;
     let mut live = table.live();
     let now = table.version();
     if !Arc::ptr_eq(&now, &before) {
         // A delete has come. Nothing else comes while the manifest is held.
-        next = now.following(stored, state.wal_from, open)?;
+        next = following(&now)?;
     }
     change(&mut live);
     let (version, replaced) = next;
