@@ -8,4 +8,4 @@ mod remote;
 
 pub use fault::{Fault, FaultDisk, Times};
 pub use mem_disk::MemDisk;
-pub use remote::{Reads, RemoteIo};
+pub use remote::{Leaves, Reads, RemoteIo};

@@ -5,11 +5,20 @@ use tidefall_store::{ObjectIo, ObjectWriter};
 use tidefall_sync::{Arc, Instant, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result};
 
-/// Objects of another store as if they lay behind a network: reads take long, may fail, and are counted.
+/// Objects of another store as if they lay behind a network: reads take long, may fail, and are counted; what is put may fail, too.
 #[derive(Debug)]
 pub struct RemoteIo {
     io: Arc<dyn ObjectIo>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a put leaves that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// Nothing.
+    Nothing,
+    /// The object: only the answer was lost.
+    Object,
 }
 
 /// What was read.
@@ -28,16 +37,24 @@ struct State {
     delay: Duration,
     fails_at: Option<u64>,
     cuts_at: Option<u64>,
+    failing: Option<Failing>,
     reads: Reads,
     /// Those that go on, and since when any does.
     now: usize,
     since: Option<Instant>,
 }
 
+#[derive(Debug)]
+struct Failing {
+    prefix: &'static str,
+    times: usize,
+    leaves: Leaves,
+}
+
 impl RemoteIo {
     /// Objects of `io`, which takes no longer and does not fail as yet.
     pub fn new(io: Arc<dyn ObjectIo>) -> Self {
-        Self { io, state: Mutex::default() }
+        Self { io, state: Arc::default() }
     }
 
     /// Makes each read take this long.
@@ -55,25 +72,81 @@ impl RemoteIo {
         self.lock().cuts_at = Some(offset);
     }
 
+    /// Makes the next so many puts of objects fail whose names begin so, in the place of what was to fail before.
+    pub fn fail_puts(&self, prefix: &'static str, times: usize, leaves: Leaves) {
+        self.lock().failing = Some(Failing { prefix, times, leaves });
+    }
+
     /// What was read since this was asked last.
     pub fn take_reads(&self) -> Reads {
         std::mem::take(&mut self.lock().reads)
     }
 
-    // A test that panics must not turn every later access into a second panic.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn read<T>(&self, offset: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let delay = self.lock().begin();
         tidefall_sync::thread::sleep(delay);
         let fails = self.lock().end(offset);
-        if fails { Err(Error::new(ErrorKind::Io, "the store is away")) } else { read() }
+        if fails { Err(away()) } else { read() }
+    }
+}
+
+// A test that panics must not turn every later access into a second panic.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn away() -> Error {
+    Error::new(ErrorKind::Io, "the store is away")
+}
+
+/// Puts an object, unless that is to fail.
+fn put(state: &Mutex<State>, name: &str, put: impl FnOnce() -> Result<()>) -> Result<()> {
+    let failing = lock(state).fail(name);
+    match failing {
+        None => put(),
+        Some(Leaves::Nothing) => Err(away()),
+        Some(Leaves::Object) => put().and(Err(away())),
+    }
+}
+
+/// An object on its way to the store.
+#[derive(Debug)]
+struct RemoteWriter {
+    writer: Box<dyn ObjectWriter>,
+    name: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl ObjectWriter for RemoteWriter {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.append(bytes)
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.writer.bytes_written()
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Self { writer, name, state } = *self;
+        put(&state, &name, || writer.finish())
     }
 }
 
 impl State {
+    /// What a put leaves, if it is to fail.
+    fn fail(&mut self, name: &str) -> Option<Leaves> {
+        let failing = self.failing.as_mut()?;
+        if failing.times == 0 || !name.starts_with(failing.prefix) {
+            return None;
+        }
+        failing.times -= 1;
+        Some(failing.leaves)
+    }
+
     /// A read begins, and takes as long as is returned.
     fn begin(&mut self) -> Duration {
         self.now += 1;
@@ -97,11 +170,12 @@ impl State {
 
 impl ObjectIo for RemoteIo {
     fn put_new(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        self.io.put_new(name, parts)
+        put(&self.state, name, || self.io.put_new(name, parts))
     }
 
     fn writer(&self, name: &str) -> Result<Box<dyn ObjectWriter>> {
-        self.io.writer(name)
+        let (writer, state) = (self.io.writer(name)?, Arc::clone(&self.state));
+        Ok(Box::new(RemoteWriter { writer, name: name.to_owned(), state }))
     }
 
     fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
@@ -118,6 +192,10 @@ impl ObjectIo for RemoteIo {
 
     // Each read takes its time, whether it was announced or not.
     fn will_read(&self, _name: &str, _range: Range<u64>) {}
+
+    fn recovers(&self) -> bool {
+        true
+    }
 
     fn size(&self, name: &str) -> Result<u64> {
         self.io.size(name)

@@ -249,7 +249,7 @@ fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl Fn
 /// Notes how a flush ended.
 fn note(engine: &Engine, flushed: Result<()>) {
     let was_blocked = engine.ground.memory.blocked().is_some();
-    match flushed {
+    match flushed.map_err(|error| of_a_moment(engine, error)) {
         Ok(()) if was_blocked => {
             engine.ground.memory.set_blocked(None);
             tracing::info!("there is room again: readings are moved, and writes taken");
@@ -266,6 +266,17 @@ fn note(engine: &Engine, flushed: Result<()>) {
             // Memory cannot be freed: writers must learn why instead of waiting.
             engine.commits.fail(&error);
         }
+    }
+}
+
+/// A store that is away for a moment is as one that is full, unless it is for a commit or the log, whose failures end writes.
+fn of_a_moment(engine: &Engine, error: Error) -> Error {
+    let may_pass = error.kind() == ErrorKind::Io && engine.ground.io.recovers();
+    match may_pass && engine.commits.failure().is_none() {
+        true => error
+            .context("readings cannot leave memory while the store of the objects fails")
+            .with_kind(ErrorKind::Full),
+        false => error,
     }
 }
 

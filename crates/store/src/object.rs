@@ -43,6 +43,12 @@ pub trait ObjectIo: Send + Sync + Debug {
         false
     }
 
+    /// Whether an `Io` may pass by itself, as behind a network, and what can be read is durable: then what was to be written may be written again. On a
+    /// disk it is not so, where a failed fsync may have lost what can still be read.
+    fn recovers(&self) -> bool {
+        false
+    }
+
     /// The length of `name` in bytes.
     ///
     /// # Errors

@@ -282,6 +282,10 @@ impl ObjectIo for ReadAhead {
         true
     }
 
+    fn recovers(&self) -> bool {
+        self.shared.io.recovers()
+    }
+
     fn will_read(&self, name: &str, range: Range<u64>) {
         let shared = &self.shared;
         let mut state = shared.lock();

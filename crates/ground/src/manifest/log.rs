@@ -28,6 +28,7 @@ use tidefall_store::names;
 use tidefall_sync::Arc;
 use tidefall_types::{Error, ErrorKind, Result};
 
+use super::certain::put_for_certain;
 use crate::drawn::draw;
 
 /// Deltas between two checkpoints: with fewer, checkpoints cost more than the commits; with more,
@@ -195,8 +196,8 @@ impl<S: LogState> ManifestLog<S> {
     ///
     /// # Errors
     /// `Full` when the disk is full: the edits are not in the manifest then, and may be committed when there is
-    /// room again. `Conflict` when another process has written this version, `Io` when the disk fails. Nobody
-    /// knows then whether the edits are in the manifest: every further commit is `Closed`.
+    /// room again. `Conflict` when another process has written this version, `Io` when the disk fails, or a store for longer than
+    /// a moment. Nobody knows then whether the edits are in the manifest: every further commit is `Closed`.
     pub fn commit(&mut self, edits: &[S::Edit]) -> Result<u64> {
         self.check_open()?;
         if edits.is_empty() {
@@ -382,11 +383,12 @@ impl<S: LogState> ManifestLog<S> {
     }
 
     fn put(&self, kind: Kind, version: u64, body: &[u8]) -> Result<()> {
-        let name = match kind {
-            Kind::Delta => names::manifest_delta(version),
-            Kind::Checkpoint => names::manifest_checkpoint(version),
-        };
-        self.io.put_new(&name, &[&header(kind, self.writer, version, body), body])
+        let header = header(kind, self.writer, version, body);
+        let (io, object) = (&*self.io, [&header[..], body]);
+        match kind {
+            Kind::Delta => put_for_certain(io, &names::manifest_delta(version), &object),
+            Kind::Checkpoint => io.put_new(&names::manifest_checkpoint(version), &object),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which objects make up the database: a numbered log of changes on storage.
 
+mod certain;
 pub mod log;
 pub mod reached;
 mod state;

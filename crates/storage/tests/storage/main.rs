@@ -3,6 +3,7 @@
 
 mod apart;
 mod asking;
+mod away;
 mod bins;
 mod blocks;
 mod closing;
