@@ -12,7 +12,8 @@
 //! 5. The earlier numbers go.
 //!
 //! A crash before 4 leaves the earlier number in the log and in the manifest, one behind it the new one in both: the same log is opened again
-//! either way, and until 4 so is the one before. Copies of a log part ways when the first of them is opened. Where log and objects lie in one place, the commit and
+//! either way, and until 4 so is the one before. Copies of a log part ways when the first of them is opened, unless a full disk keeps it from
+//! getting another number. Where log and objects lie in one place, the commit and
 //! the number are left out: opening changes nothing in the manifest then, and works on a full disk.
 
 use std::sync::Arc;

@@ -8,10 +8,9 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
 use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::{Effort, Take, Target};
-use tidefall_sync::Arc;
-use tidefall_sync::Instant;
 use tidefall_sync::atomic::Ordering;
 use tidefall_sync::thread::JoinHandle;
+use tidefall_sync::{Arc, Instant, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result, caught};
 
 use crate::engine::Engine;
@@ -325,10 +324,15 @@ fn make_room(engine: &Engine) {
 /// Cuts a log that lies apart when no readings are only there, so that another one may take its place. Readings that are there stay there.
 pub(crate) fn spend_log(engine: &Engine) -> Result<()> {
     let is_apart = engine.ground.manifest().log() != 0;
-    match is_apart && engine.tables().iter().all(|table| table.oldest_seq().is_none()) {
-        true => engine.cut_log(),
-        false => Ok(()),
+    let needs_log = |table: &Table| table.oldest_seq().is_some() || table.damage().is_some();
+    if !is_apart || engine.tables().iter().any(needs_log) {
+        return Ok(());
     }
+    engine.cut_log()?;
+    // Also files that a crash left behind: it would be taken for the log of an overtaken writer when it comes back.
+    let from = engine.ground.manifest().state().wal_from;
+    let mut wal = engine.wal.lock().unwrap_or_else(PoisonError::into_inner);
+    wal.as_mut().map_or(Ok(()), |wal| wal.cut(from).map(drop))
 }
 
 /// Ends the log, and notes where if readings are only there, so that a file that goes missing is noticed, or if the log lies apart and none are.

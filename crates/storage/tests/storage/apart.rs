@@ -164,6 +164,22 @@ fn a_log_of_which_nothing_is_needed_gives_way() {
     refused(&logs[0], &objects, MissingLog::Refuse);
 }
 
+/// Files that a crash had left were there still, and looked like those of a writer that was overtaken.
+#[test]
+fn a_log_that_gives_way_has_no_records() {
+    let (log, objects) = (MemDisk::new(), MemDisk::new());
+    let db = open(&log, &objects);
+    write(&db, &[(1, 1)]);
+    // Killed behind the commit of a flush, before the log was cut.
+    let uncut = log.crash(1);
+    db.flush().unwrap();
+    let (_, objects) = killed(db, &log, &objects);
+    open(&uncut, &objects).close().unwrap();
+    let other = MemDisk::new();
+    open(&other, &objects).close().unwrap();
+    assert_eq!(rows(&open(&uncut, &objects)), [(1, 1)]);
+}
+
 /// A row of a sensor of its own.
 fn row_of(sensor: u32) -> WriteBatch {
     WriteBatch { tags: vec![sensor_tag(100, vec![sensor])], ..batch_of(&[(i64::from(sensor), 1)]) }
