@@ -6,7 +6,7 @@
 //! filters that change while such a query runs.
 //!
 //! A semi-join shows the columns of one side, and hands conditions on its keys to the other one too: to the column of the
-//! same name, which need not be the key there.
+//! same name, which need not be the key there. So does an aggregate with conditions on its groups.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 
 use crate::instead::{PhysicalRule, known_as_inner};
@@ -44,7 +45,10 @@ impl PhysicalOptimizerRule for PushNamedFilters {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        match plan.exists(|node| Ok(has_ambiguous_names(&**node) || has_ambiguous_keys(&**node)))? {
+        let is_ambiguous = |node: &dyn ExecutionPlan| {
+            has_ambiguous_names(node) || has_ambiguous_keys(node) || has_ambiguous_groups(node)
+        };
+        match plan.exists(|node| Ok(is_ambiguous(&**node)))? {
             true => Ok(plan),
             false => self.0.optimize(plan, config),
         }
@@ -74,5 +78,15 @@ fn has_ambiguous_keys(node: &dyn ExecutionPlan) -> bool {
         let Some(shown) = shown.downcast_ref::<Column>() else { return false };
         let key = hidden.downcast_ref::<Column>().map(Column::name);
         hidden_schema.index_of(shown.name()).is_ok() && key != Some(shown.name())
+    })
+}
+
+/// Whether a group has the name of something else below its aggregate.
+fn has_ambiguous_groups(node: &dyn ExecutionPlan) -> bool {
+    let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
+    let below = aggregate.input().schema();
+    aggregate.group_expr().expr().iter().any(|(group, name)| {
+        let group = group.downcast_ref::<Column>().map(Column::index);
+        below.index_of(name).is_ok_and(|place| group != Some(place))
     })
 }

@@ -18,7 +18,8 @@ use datafusion::logical_expr::{
     Aggregate, Expr, LogicalPlan, Union, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
-use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::union::UnionExec;
@@ -173,7 +174,7 @@ impl MergeNode {
         context: &PhysicalPlanningContext,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let input = rest.map_or_else(|| Arc::clone(self.columns.inner()), |rest| rest.schema());
-        let groups = self.group_by(session, context)?;
+        let Groups { first: groups, last: last_groups } = self.groups(rest, session, context)?;
         let mut aggregates = self.accumulators(&input, session, context)?;
         let filters = vec![None; aggregates.len()];
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::with_capacity(self.questions.len() + 1);
@@ -205,24 +206,45 @@ impl MergeNode {
             true => AggregateMode::FinalPartitioned,
             false => AggregateMode::Final,
         };
-        let (groups, parts) = (groups.as_final(), UnionExec::try_new(parts)?);
-        Ok(Arc::new(AggregateExec::try_new(last, groups, aggregates, filters, parts, input)?))
+        let parts = UnionExec::try_new(parts)?;
+        Ok(Arc::new(AggregateExec::try_new(last, last_groups, aggregates, filters, parts, input)?))
     }
 
-    fn group_by(
+    fn groups(
         &self,
+        rest: Option<&Arc<dyn ExecutionPlan>>,
         session: &dyn Session,
         context: &PhysicalPlanningContext,
-    ) -> Result<PhysicalGroupBy> {
+    ) -> Result<Groups> {
         if self.groups.is_empty() {
-            return Ok(PhysicalGroupBy::new(vec![], vec![], vec![], false));
+            let none = PhysicalGroupBy::new(vec![], vec![], vec![], false);
+            return Ok(Groups { last: none.as_final(), first: none });
         }
-        let named = self.groups.iter().zip(self.schema.fields());
-        let named = named.map(|(expr, field)| {
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for (place, (expr, field)) in self.groups.iter().zip(self.schema.fields()).enumerate() {
             let props = session.execution_props();
-            Ok((create_physical_expr(expr, &self.columns, props, context)?, field.name().clone()))
-        });
-        Ok(PhysicalGroupBy::new_single(named.collect::<Result<_>>()?))
+            let expr = create_physical_expr(expr, &self.columns, props, context)?;
+            let name = match rest {
+                Some(rest) if !is_named(&expr, field.name(), &rest.schema()) => {
+                    self.free_name(place, &rest.schema())
+                }
+                _ => field.name().clone(),
+            };
+            let between: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&name, place));
+            first.push((expr, name));
+            last.push((between, field.name().clone()));
+        }
+        let (first, last) = (PhysicalGroupBy::new_single(first), PhysicalGroupBy::new_single(last));
+        Ok(Groups { first, last })
+    }
+
+    /// A name that no column has which goes into the first stage or comes out of the last.
+    fn free_name(&self, place: usize, rest: &SchemaRef) -> String {
+        let mut name = format!("__group_{place}");
+        while rest.index_of(&name).is_ok() || self.schema.has_column_with_unqualified_name(&name) {
+            name.push('_');
+        }
+        name
     }
 
     fn accumulators(
@@ -239,6 +261,21 @@ impl MergeNode {
         });
         lowered.collect()
     }
+}
+
+/// The groups of both stages.
+///
+/// A filter on a column of a stage is handed down to the column of the same name below it, whatever that is. So a group has its
+/// name between the stages only where it is the column that has it below them.
+struct Groups {
+    first: PhysicalGroupBy,
+    last: PhysicalGroupBy,
+}
+
+/// Whether an expression is the column that is called so.
+fn is_named(expr: &Arc<dyn PhysicalExpr>, name: &str, columns: &SchemaRef) -> bool {
+    let column = expr.downcast_ref::<Column>();
+    column.is_some_and(|column| columns.index_of(name).ok() == Some(column.index()))
 }
 
 /// The columns of what is kept between the stages.

@@ -20,7 +20,7 @@ use tidefall_types::{NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, format_time};
 use crate::{TestDb, lines};
 
 /// Questions for each placement of the rows.
-const QUESTIONS: usize = 60;
+const QUESTIONS: usize = 75;
 
 /// 2024-01-28, so that the rows cross a month.
 const START_NS: i64 = 1_706_400_000 * 1_000_000_000;
@@ -308,6 +308,7 @@ fn random_table(rng: &mut SmallRng) -> String {
                 "*",
                 "time, a, b, x * 1.0 AS x, f, i, u, s, o, w",
                 "time, upper(a) AS a, 'same' AS b, x, f, i, u, s, o, w",
+                "time, coalesce(a, 'none') AS a, 'same' AS b, x, f, i, u, s, o, w",
             ],
         );
         let kept = pick(
@@ -327,7 +328,58 @@ fn random_table(rng: &mut SmallRng) -> String {
     format!("({}) AS t", parts.collect::<Vec<_>>().join(" UNION ALL "))
 }
 
+/// Columns that have names of others, the one by which rows are grouped, and what that is in terms of the table.
+const RENAMED: [(&str, &str, &str); 5] = [
+    (
+        "date_bin(INTERVAL '1 hour', time) AS time, a, b",
+        "time",
+        "date_bin(INTERVAL '1 hour', time)",
+    ),
+    ("time, b AS a, a AS b", "a", "b"),
+    ("time, upper(a) AS a, b", "a", "upper(a)"),
+    ("time, 'same' AS a, a AS b", "b", "a"),
+    ("time, a || coalesce(b, '-') AS b, a", "b", "a || coalesce(b, '-')"),
+];
+
+/// Joins and sorts that tell, while they run, which groups they want: by names, which are those of other columns below.
+fn random_wish(rng: &mut SmallRng) -> String {
+    let (condition, table) = (random_condition(rng), random_table(rng));
+    let (columns, group, key) = RENAMED[rng.random_range(0..RENAMED.len())];
+    let measures = pick(
+        rng,
+        &[
+            "count(*)",
+            "count(*), sum(x)",
+            "max(u), avg(i)",
+            "stddev(x), min(w)",
+            "count(s), min(f)",
+        ],
+    );
+    let groups = format!(
+        "(SELECT {group}, {measures} FROM (SELECT {columns}, x, f, i, u, s, o, w FROM {table} WHERE {condition}) GROUP BY {group}) AS q"
+    );
+    let wanted = format!(
+        "SELECT {key} AS k FROM t WHERE {} GROUP BY 1",
+        pick(
+            rng,
+            &["a = 'a1'", "b = 'b2' AND x > 0", "time < '2024-01-29'", "s = 's1' AND i > 50"]
+        )
+    );
+    match rng.random_range(0..4) {
+        0 => format!("SELECT q.* FROM {groups} JOIN ({wanted}) AS o ON q.{group} = o.k"),
+        1 => format!("SELECT o.k, q.* FROM ({wanted}) AS o LEFT JOIN {groups} ON q.{group} = o.k"),
+        2 => format!("SELECT * FROM {groups} WHERE {group} IN ({wanted})"),
+        _ => {
+            let (order, count) = (pick(rng, &["", " DESC"]), rng.random_range(1..4));
+            format!("SELECT * FROM {groups} ORDER BY {group}{order} LIMIT {count}")
+        }
+    }
+}
+
 fn random_question(rng: &mut SmallRng) -> String {
+    if rng.random_bool(0.2) {
+        return random_wish(rng);
+    }
     let (condition, table) = (random_condition(rng), random_table(rng));
     if rng.random_bool(0.2) {
         let columns = pick(rng, &["*", "time, x", "a, b, s", "b, i, o, time"]);
