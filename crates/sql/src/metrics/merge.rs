@@ -173,7 +173,8 @@ impl MergeNode {
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = rest.map_or_else(|| Arc::clone(self.columns.inner()), |rest| rest.schema());
+        // Of all inputs: what one of them never has as NULL may be so in another.
+        let input = Arc::clone(self.columns.inner());
         let Groups { first: groups, last: last_groups } = self.groups(rest, session, context)?;
         let mut aggregates = self.accumulators(&input, session, context)?;
         let filters = vec![None; aggregates.len()];
