@@ -172,7 +172,8 @@ impl Answers {
         self.parts.len()
     }
 
-    /// Which groups are in which partition: ranges of the first columns that tell apart what lies on both sides of each cut.
+    /// Which groups are in which partition: ranges of the first columns that tell apart what lies on both sides of each cut. Of
+    /// values that DataFusion cannot compare, as lists and what has NULLs within it, nothing is said.
     pub(super) fn partitioning(&self) -> Result<Partitioning> {
         let firsts: Vec<u32> = self.parts.iter().skip(1).map(|part| part.groups.start).collect();
         let lasts: Vec<u32> = firsts.iter().map(|first| first - 1).collect();
@@ -197,10 +198,10 @@ impl Answers {
             }
         }
         let points = points.into_iter().map(SplitPoint::new).collect();
-        match LexOrdering::new(sorts) {
-            Some(ordering) => RangePartitioning::try_new(ordering, points).map(Partitioning::Range),
-            None => Ok(Partitioning::UnknownPartitioning(self.parts.len())),
-        }
+        let ranges = LexOrdering::new(sorts)
+            .and_then(|ordering| RangePartitioning::try_new(ordering, points).ok());
+        let unknown = Partitioning::UnknownPartitioning(self.parts.len());
+        Ok(ranges.map_or(unknown, Partitioning::Range))
     }
 
     /// A line for each bin of each group, or one for each row where there are fewer.

@@ -317,3 +317,43 @@ async fn groups_from_metrics_say_in_which_partition_they_are() {
     let found = normal(&test_db.run(cut).await.expect("an answer")).join("\n");
     assert_eq!(found, expected);
 }
+
+/// DataFusion compares neither lists nor what has NULLs within it, and is told nothing of such groups.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_cannot_be_compared_are_in_any_partition() {
+    let test_db = TestDb::new();
+    test_db
+        .text(
+            "CREATE TABLE m (time TIMESTAMP, region TEXT, host TEXT, v DOUBLE, PRIMARY KEY (region, host, time));
+             INSERT INTO m SELECT to_timestamp(1704067200 + n), CASE WHEN n % 3 > 0 THEN 'r' || (n % 3) END, \
+               'h' || (n % 200), n % 7 FROM (SELECT value::BIGINT AS n FROM generate_series(0, 1199))",
+        )
+        .await;
+    let plain = test_db.session.fork();
+    plain.collect("SET tidefall.metrics = off").await.expect("a setting");
+    for key in [
+        "[host]",
+        "[[host]]",
+        "[[region]]",
+        "named_struct('r', region, 'h', host)",
+        "[named_struct('h', host)]",
+        "CASE WHEN host < 'h15' THEN named_struct('r', region, 'h', host) END",
+        "[region, host]",
+    ] {
+        for above in ["", "SELECT k, count(*), max(s) FROM ("] {
+            let mut sql =
+                format!("{above}SELECT {key} AS k, host AS h, sum(v) AS s FROM m GROUP BY 1, 2");
+            if !above.is_empty() {
+                sql += ") GROUP BY k";
+            }
+            let expected = normal(&plain.collect(&sql).await.expect("an answer"));
+            for threads in [3, 4, 8] {
+                let options = DbOptions { threads, ..DbOptions::default() };
+                let session = Session::with_options(test_db.db.clone(), &options);
+                let found = session.collect(&sql).await;
+                let found = found.unwrap_or_else(|error| panic!("{threads}: {sql}\n{error}"));
+                assert_eq!(normal(&found), expected, "{threads}: {sql}");
+            }
+        }
+    }
+}
