@@ -26,7 +26,7 @@ use crate::reads::Tally;
 use crate::source::sliced;
 use crate::view::View;
 
-/// Bytes of metrics that all threads of a question have at once: enough to keep the cost of a call small beside its
+/// Bytes of metrics that all threads of a plan node have at once: enough to keep the cost of a call small beside its
 /// work, few enough to be a small part of the default memory budget.
 const METRICS_BYTES: usize = 64 << 20;
 /// What a line takes beside its fields: its group, bin, rows and times, and its place in a table of lines.
@@ -35,6 +35,8 @@ const LINE_BYTES: usize = 80;
 const FIELD_BYTES: usize = 80;
 /// A call is for so many lines even where there are many threads and fields.
 const LINES_MIN: usize = 8 * 1024;
+/// Where many questions are asked at once, a call may be for as few lines as this.
+const SHARED_LINES_MIN: usize = 1024;
 /// A call is for so many lines at most: they are also the rows of an answer that waits to be taken.
 const LINES_MAX: usize = 512 * 1024;
 
@@ -71,6 +73,39 @@ struct Piece {
     time: TimeRange,
 }
 
+/// What a question may take of the machine, beside others that are asked at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Threads, and partitions, at most.
+    pub(super) threads: usize,
+    /// Bytes of metrics that a thread has at once.
+    thread_bytes: usize,
+    lines_min: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub(super) fn whole(threads: usize) -> Self {
+        let threads = threads.max(1);
+        Self { threads, thread_bytes: METRICS_BYTES / threads, lines_min: LINES_MIN }
+    }
+
+    /// For each of some questions as many threads as it has of their rows, and memory for these.
+    pub(super) fn among(questions: &[Arc<Question>], threads: usize) -> Vec<Self> {
+        let rows: Vec<usize> = questions.iter().map(|question| question.rows_about()).collect();
+        shares(&rows, threads.max(1))
+    }
+}
+
+fn shares(rows: &[usize], threads: usize) -> Vec<Share> {
+    let all = rows.iter().map(|rows| *rows as f64).sum::<f64>().max(1.0);
+    let threads = |rows: &usize| (threads as f64 * *rows as f64 / all).ceil().max(1.0) as usize;
+    let threads: Vec<usize> = rows.iter().map(threads).collect();
+    let thread_bytes = METRICS_BYTES / threads.iter().sum::<usize>().max(1);
+    let lines_min = (LINES_MIN / rows.len().max(1)).max(SHARED_LINES_MIN);
+    threads.into_iter().map(|threads| Share { threads, thread_bytes, lines_min }).collect()
+}
+
 /// Shares groups out, of which `groups` has one for each sensor in their order, in at most `partitions_max` parts with
 /// about as many sensors for each thread. A group stays whole: where one is larger than a share, its part has more threads.
 fn parts(groups: &[u32], partitions_max: usize) -> Vec<Part> {
@@ -103,10 +138,10 @@ fn has_few_lines(question: &Question, grouped: &Grouped, lines_max: i128) -> boo
 }
 
 /// Lines that each call may have, so that all that run at once keep to their memory.
-fn lines_max(question: &Question, threads: usize) -> i128 {
+fn lines_max(question: &Question, share: Share) -> i128 {
     let fields = fields(question).len();
-    let lines = METRICS_BYTES / threads / (LINE_BYTES + FIELD_BYTES * fields);
-    lines.clamp(LINES_MIN, LINES_MAX) as i128
+    let lines = share.thread_bytes / (LINE_BYTES + FIELD_BYTES * fields);
+    lines.clamp(share.lines_min, LINES_MAX) as i128
 }
 
 /// The fields whose metrics are needed.
@@ -122,14 +157,10 @@ impl Answers {
     /// The name of their node in `EXPLAIN`.
     pub(super) const NAME: &str = "TidefallMetrics";
 
-    /// Answers to `question` with the columns of `arrow`, in at most `partitions_max` partitions.
-    pub(super) fn of(
-        question: Arc<Question>,
-        arrow: SchemaRef,
-        partitions_max: usize,
-    ) -> Result<Self> {
+    /// Answers to `question` with the columns of `arrow`.
+    pub(super) fn of(question: Arc<Question>, arrow: SchemaRef, share: Share) -> Result<Self> {
         let grouped = Grouped::of(&question)?;
-        let lines_max = lines_max(&question, partitions_max);
+        let (lines_max, partitions_max) = (lines_max(&question, share), share.threads);
         let (grouped, parts) = if has_few_lines(&question, &grouped, lines_max) {
             let all = Part { groups: 0..grouped.count, threads: partitions_max };
             (grouped, vec![all])
@@ -447,6 +478,27 @@ mod tests {
 
     fn part(groups: Range<u32>, threads: usize) -> Part {
         Part { groups, threads }
+    }
+
+    #[test]
+    fn questions_share_threads_and_memory() {
+        let threads = |rows: &[usize], threads| -> Vec<usize> {
+            shares(rows, threads).iter().map(|share| share.threads).collect()
+        };
+        assert_eq!(threads(&[7], 4), [4]);
+        assert_eq!(threads(&[1000, 10, 0], 4), [4, 1, 1]);
+        assert_eq!(threads(&[500, 500], 8), [4, 4]);
+        assert_eq!(threads(&[0, 0], 2), [1, 1]);
+        assert_eq!(shares(&[5], 8), [Share::whole(8)]);
+        for questions in [1, 2, 40, 300] {
+            for cores in [1, 2, 8, 64] {
+                let shares = shares(&vec![1000; questions], cores);
+                let bytes: usize =
+                    shares.iter().map(|share| share.threads * share.thread_bytes).sum();
+                assert!(bytes <= METRICS_BYTES, "{questions} {cores}");
+                assert!(shares.iter().all(|share| (1..=cores).contains(&share.threads)));
+            }
+        }
     }
 
     #[test]

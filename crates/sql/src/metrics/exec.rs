@@ -9,7 +9,7 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSor
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::TimeOrder;
 
-use super::answers::Answers;
+use super::answers::{Answers, Share};
 use super::by_time::ByTime;
 use super::distinct;
 use super::question::Question;
@@ -20,18 +20,17 @@ use crate::live::Live;
 use crate::reads::Tally;
 use crate::source::{Source, SourceNode};
 
-/// A plan for `question`, whose answer has the columns of `arrow`, in at most `partitions_max` partitions.
+/// A plan for `question`, whose answer has the columns of `arrow`.
 pub(super) fn plan(
     question: Arc<Question>,
     arrow: SchemaRef,
-    partitions_max: usize,
+    share: Share,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let equivalence = ordered(&question, &arrow);
-    let threads = partitions_max.max(1);
     if let Some(tag) = question.counted {
-        return distinct::plan(question, tag, arrow, equivalence, threads);
+        return distinct::plan(question, tag, arrow, equivalence, share.threads);
     }
-    let answers = Arc::new(Answers::of(question, arrow, threads)?);
+    let answers = Arc::new(Answers::of(question, arrow, share)?);
     let partitioning = answers.partitioning()?;
     let node = SourceNode::new(Arc::new(ByGroup { answers }), equivalence, None);
     Ok(Arc::new(node.with_partitioning(partitioning)))

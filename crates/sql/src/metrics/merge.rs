@@ -25,6 +25,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
+use super::answers::Share;
 use super::ask::{Meaning, leaf_below, question, replace_columns};
 use super::exec;
 use super::question::Question;
@@ -195,11 +196,12 @@ impl MergeNode {
         }
         let (states, partitions) =
             (states(&groups, &aggregates, &input)?, session.config().target_partitions());
-        for question in &self.questions {
+        let shares = Share::among(&self.questions, partitions);
+        for (question, share) in self.questions.iter().zip(shares) {
             if question.groups.len() + question.measures.len() != states.fields().len() {
                 return internal_err!("what is kept between the stages has other columns");
             }
-            parts.push(exec::plan(Arc::clone(question), Arc::clone(&states), partitions)?);
+            parts.push(exec::plan(Arc::clone(question), Arc::clone(&states), share)?);
         }
         let is_parted =
             !groups.is_empty() && partitions > 1 && session.config().repartition_aggregations();

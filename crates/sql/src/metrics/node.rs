@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
+use super::answers::Share;
 use super::exec;
 use super::question::Question;
 
@@ -90,7 +91,7 @@ impl ExtensionPlanner for MetricsPlanner {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(node) = node.as_any().downcast_ref::<MetricsNode>() else { return Ok(None) };
         let schema = Arc::clone(node.schema.inner());
-        let partitions = session.config().target_partitions();
-        exec::plan(Arc::clone(&node.question), schema, partitions).map(Some)
+        let share = Share::whole(session.config().target_partitions());
+        exec::plan(Arc::clone(&node.question), schema, share).map(Some)
     }
 }

@@ -34,6 +34,12 @@ impl Question {
         })
     }
 
+    /// About how many rows there are at the times that are asked for, of all sensors.
+    pub(super) fn rows_about(&self) -> usize {
+        let snapshot = self.view.snapshot();
+        snapshot.rows_about(snapshot.sensor_count() as usize, &self.time_with_rows())
+    }
+
     /// The times that are asked for, without those at which there are surely no rows.
     pub(super) fn time_with_rows(&self) -> TimeRange {
         let (bounds, wanted) = (self.view.snapshot().time_bounds(), self.conditions.time);
