@@ -729,6 +729,8 @@ def test_parameters(both):
         moment.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))), pandas.Timestamp("2024-02-29T12:00:00.123456789"),
         pandas.Timestamp("1901-01-01T00:00:00.000000001", tz="Europe/Berlin"), numpy.datetime64("2024-02-29T12:00:00.123456789"),
         pandas.NaT, numpy.datetime64("NaT"), decimal.Decimal("1.25"), datetime.date(2024, 2, 29),
+        decimal.Decimal("NaN"), decimal.Decimal("sNaN"), datetime.date.min, datetime.date.max, datetime.timedelta(days=-1, microseconds=1), numpy.timedelta64(5, "ns"),
+        numpy.timedelta64("NaT"), pandas.Timedelta("1h 30m"),
     ]
     sql = "SELECT " + ", ".join(f"${number} AS c{number}, arrow_typeof(${number}) AS t{number}" for number in range(1, len(values) + 1))
     here, there = (db.sql(sql, values).to_arrow() for db in both)
@@ -738,7 +740,10 @@ def test_parameters(both):
     assert [found[f"c{number}"] for number in (1, 2, 5, 6, 8, 9, 17)] == [None, True, -7, 2**63 - 1, 2**64 - 1, 1.5, "it's; -- $1 ?"]
     assert here.column("c25")[0].value == pandas.Timestamp("2024-02-29T12:00:00.123456789").value
     assert here.column("c26")[0].value == pandas.Timestamp("1901-01-01T00:00:00.000000001", tz="Europe/Berlin").value
+    kinds = ["Float64", "Float64", "Date32", "Date32", *["Interval(MonthDayNano)"] * 2, "Null", "Interval(MonthDayNano)"]
+    assert [found[f"t{number}"] for number in range(32, 40)] == kinds
     for db in both:
+        assert db.sql("SELECT DATE $1 + $2 AS t", ["2024-02-28", datetime.timedelta(1, 1)]).to_arrow().to_pylist() == [{"t": datetime.datetime(2024, 2, 29, 0, 0, 1)}]
         db.write("plant", {"time": [moment, moment + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
         assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", moment]).to_arrow().column(0).to_pylist() == [1.0]
         # Decimals are numbers, whose digits all count.
@@ -753,7 +758,8 @@ def test_parameters(both):
         assert [column[0].as_py() for column in db.sql("SELECT " + ", ".join("?" for _ in random), random).to_arrow().columns] == list(random)
         assert db.sql("SELECT value FROM plant ORDER BY time LIMIT $1", (1,)).to_arrow().column(0).to_pylist() == [1.0]
         assert db.sql("SELECT $1", ["x" * 100_000]).to_arrow().column(0).to_pylist() == ["x" * 100_000]
-        for values, told in [([], "the parameter $1"), ([1, 2], "2 values are given"), ("a", "a list"), ({"a": 1}, "a list"), ([object()], "parameter 1"), ([2**64], "parameter 1"), ([numpy.timedelta64(5, "ns")], "parameter 1"), ({1}, "a list"),
+        for values, told in [([], "the parameter $1"), ([1, 2], "2 values are given"), ("a", "a list"), ({"a": 1}, "a list"), ([object()], "parameter 1"), ([2**64], "parameter 1"), ([numpy.timedelta64(5)], "no unit"), ({1}, "a list"),
+                             ([["a", "b"]], "write IN"), ([numpy.arange(3)], "write IN"), ([numpy.timedelta64(10**6, "D")], "64 bits of nanoseconds"),
                              ([numpy.datetime64("3000-01-01")], "3000-01-01"), ([datetime.datetime(3000, 1, 1)], "3000-01-01")]:
             with pytest.raises(tidefall.InvalidError, match=told.replace("$", r"\$")):
                 db.sql("SELECT $1", values)

@@ -393,6 +393,8 @@ fn parameter(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Parameter> {
         "float" => Parameter::Float(value.extract()?),
         "text" => Parameter::Text(value.extract()?),
         "time" => Parameter::Time(value.extract()?),
+        "date" => Parameter::Date(value.extract()?),
+        "interval" => Parameter::Interval(value.extract()?),
         _ => Parameter::Null,
     })
 }

@@ -2,13 +2,14 @@
 
 import datetime
 import decimal
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from . import _tidefall
-from .times import moment
+from .times import moment, nanoseconds
 
 Parameter = tuple[str, Any]
 
@@ -43,18 +44,39 @@ def _parameter(number: int, value: Any) -> Parameter:
         case numpy.datetime64() | datetime.datetime():
             return "time", moment(value)
         case datetime.date():
-            return "text", value.isoformat()
+            return "date", value.isoformat()
+        case datetime.timedelta() | numpy.timedelta64():
+            return _interval(number, value)
         case decimal.Decimal():
             return _decimal(number, value)
-    raise _tidefall.InvalidError(f"parameter {number}: {value!r} of {type(value).__name__} is no value of SQL; give a number, a text, a time, a bool or None")
+        case list() | tuple() | set() | frozenset() | numpy.ndarray():
+            raise _tidefall.InvalidError(f"parameter {number}: a {type(value).__name__} is more than a value; give each of its values alone, and write IN ($1, $2, ...)")
+    raise _tidefall.InvalidError(
+        f"parameter {number}: {value!r} of {type(value).__name__} is no value of SQL; give a number, a text, a time, a date, a timedelta, a bool or None"
+    )
+
+
+def _interval(number: int, value: datetime.timedelta | numpy.timedelta64) -> Parameter:
+    """A length of time, which has days of 24 hours and no months."""
+    try:
+        length = numpy.array([value.to_timedelta64() if hasattr(value, "to_timedelta64") else numpy.timedelta64(value)])
+        if numpy.isnat(length[0]):
+            return "null", None
+        if length.dtype == numpy.dtype("m8"):
+            raise ValueError("it has no unit")
+        return "interval", f"{int(nanoseconds(length)[0].astype(numpy.int64))} nanoseconds"
+    except (OverflowError, ValueError) as error:
+        raise _tidefall.InvalidError(f"parameter {number}: {value!r} is no interval: {error}") from None
 
 
 def _decimal(number: int, value: decimal.Decimal) -> Parameter:
     """A decimal as a whole number or a DOUBLE, which must have all of its digits."""
+    if value.is_nan():  # of both kinds; float() takes one
+        return "float", math.nan
     if value.is_finite() and value == value.to_integral_value() and -(2**63) <= value < 2**64:
         return _parameter(number, int(value))
     near = float(value)
-    if value.is_nan() or decimal.Decimal(repr(near)) == value:
+    if decimal.Decimal(repr(near)) == value:
         return "float", near
     raise _tidefall.InvalidError(f"parameter {number}: {value!r} has more digits than a DOUBLE; give str(value), and write $1::DECIMAL(38, 10) or the like")
 
@@ -70,6 +92,8 @@ def _as_json(kind: str, value: Any) -> Any:
             seconds, ns = divmod(value, 1_000_000_000)
             at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
             return {"timestamp": f"{at.isoformat()}.{ns:09}Z"}
+        case "date" | "interval":
+            return {kind: value}
         case "float":
             return {"double": repr(value)}
     return value

@@ -10,10 +10,10 @@ use tidefall_types::parse_time;
 
 /// As many as a statement may have.
 const VALUES_MAX: usize = 65_535;
-const KINDS: &str =
-    r#"null, true, false, a number, a text, {"timestamp": "..."} or {"double": "NaN"}"#;
+const KINDS: &str = r#"null, true, false, a number, a text, {"timestamp": "..."}, {"date": "..."}, {"interval": "..."} or {"double": "NaN"}"#;
 
-/// A list of values: what JSON knows, `{"timestamp": "2024-01-31T12:00:00Z"}`, and `{"double": "NaN"}` for floats that it does not know.
+/// A list of values: what JSON knows, `{"timestamp": "2024-01-31T12:00:00Z"}`, `{"date": "2024-01-31"}`, `{"interval": "90 seconds"}`, and
+/// `{"double": "NaN"}` for floats that it does not know.
 #[derive(Debug, Default)]
 pub(crate) struct Values(pub Vec<Parameter>);
 
@@ -58,6 +58,8 @@ impl<'de> Deserialize<'de> for One {
 #[serde(rename_all = "lowercase")]
 enum Named {
     Timestamp(String),
+    Date(String),
+    Interval(String),
     Double(String),
 }
 
@@ -75,6 +77,8 @@ fn parameter(written: &str) -> Result<Parameter, String> {
             Ok(Named::Timestamp(time)) => {
                 parse_time(&time).map(Parameter::Time).map_err(|error| error.to_string())
             }
+            Ok(Named::Date(date)) => Ok(Parameter::Date(date)),
+            Ok(Named::Interval(interval)) => Ok(Parameter::Interval(interval)),
             Ok(Named::Double(number)) => float(&number),
             Err(_) => Err(format!("an object of another kind, expected {KINDS}")),
         },
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn values_are_what_json_says() {
-        let json = r#"[null, true, 1, -1, 9223372036854775807, 18446744073709551615, 1.0, -2e3, "1.5 \" 2.5", "\\", {"timestamp": "1970-01-01T00:00:01Z"}, {"double": "-inf"}]"#;
+        let json = r#"[null, true, 1, -1, 9223372036854775807, 18446744073709551615, 1.0, -2e3, "1.5 \" 2.5", "\\", {"timestamp": "1970-01-01T00:00:01Z"}, {"date": "1970-01-02"}, {"interval": "1 month"}, {"double": "-inf"}]"#;
         let text = |text: &str| Parameter::Text(text.to_owned());
         let expected = [
             Parameter::Null,
@@ -143,6 +147,8 @@ mod tests {
             text("1.5 \" 2.5"),
             text("\\"),
             Parameter::Time(1_000_000_000),
+            Parameter::Date("1970-01-02".to_owned()),
+            Parameter::Interval("1 month".to_owned()),
             Parameter::Float(f64::NEG_INFINITY),
         ];
         assert_eq!(values(json).as_deref(), Ok(&expected[..]));

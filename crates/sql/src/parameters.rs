@@ -4,16 +4,21 @@
 //! numbers, what is pushed down, what a `LIMIT` may be.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Statement, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, GroupByExpr, OrderBy, OrderByKind, Query, Select, Statement, TypedString,
+    Value, ValueWithSpan, Visitor, VisitorMut,
+};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use tidefall_types::{Error, Result, format_time};
 
 use crate::ast::sql_statement_mut;
+use crate::names::named;
 use crate::parse::parse_expression;
-use crate::walk::{visit_expressions, visit_expressions_mut};
+use crate::walk::{visit_expressions, visit_expressions_mut, walk, walk_mut};
 
 /// A value for a parameter of a statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +37,10 @@ pub enum Parameter {
     Text(String),
     /// A `TIMESTAMP`: nanoseconds since 1970 UTC.
     Time(i64),
+    /// A `DATE`, as in `2024-01-31`.
+    Date(String),
+    /// An `INTERVAL`, as in `1 month` or `90 seconds`.
+    Interval(String),
 }
 
 impl Parameter {
@@ -50,6 +59,8 @@ impl Parameter {
             Self::Float(number) => format!("CAST('{number:?}' AS DOUBLE)"),
             Self::Text(text) => quoted(text),
             Self::Time(time_ns) => format!("TIMESTAMP {}", quoted(&format_time(*time_ns))),
+            Self::Date(text) => format!("DATE {}", quoted(text)),
+            Self::Interval(text) => format!("INTERVAL {}", quoted(text)),
         }
     }
 }
@@ -126,10 +137,29 @@ fn placeholder(expr: &Expr) -> Option<(&str, Location)> {
     }
 }
 
+/// Writes `DATE $1` as `CAST($1 AS DATE)`: the parser makes no expression of what stands behind the name of a type.
+fn read_typed(expr: &mut Expr) {
+    if let Expr::TypedString(TypedString { data_type, value, .. }) = expr
+        && let Value::Placeholder(_) = value.value
+    {
+        *expr = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(Expr::Value(value.clone())),
+            data_type: data_type.clone(),
+            array: false,
+            format: None,
+        };
+    }
+}
+
 impl Places {
     fn of(statements: &mut VecDeque<DfStatement>) -> Result<Self> {
         let (mut unnumbered, mut last, mut times) = (Vec::new(), 0, Vec::new());
         for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let _ = visit_expressions_mut(statement, |expr| {
+                read_typed(expr);
+                ControlFlow::<()>::Continue(())
+            });
             let is_setting = matches!(statement, Statement::Set(_));
             let found = visit_expressions(statement, |expr| {
                 let Some((name, at)) = placeholder(expr) else { return ControlFlow::Continue(()) };
@@ -157,6 +187,9 @@ impl Places {
             if let ControlFlow::Break(why) = found {
                 return Err(Error::invalid(why));
             }
+            if let ControlFlow::Break(why) = walk(statement, &mut Orders) {
+                return Err(Error::invalid(why));
+            }
         }
         if last > 0 && !unnumbered.is_empty() {
             return Err(Error::invalid(
@@ -173,7 +206,9 @@ impl Places {
     /// Checks that values are no larger where they stand than statements may be: a text may stand in many places.
     fn check_bytes(&self, values: &[Parameter]) -> Result<()> {
         let bytes = |(value, times): (&Parameter, &usize)| match value {
-            Parameter::Text(text) => text.len().saturating_mul(*times),
+            Parameter::Text(text) | Parameter::Date(text) | Parameter::Interval(text) => {
+                text.len().saturating_mul(*times)
+            }
             _ => 0,
         };
         let bytes: usize = values.iter().zip(&self.times).map(bytes).fold(0, usize::saturating_add);
@@ -188,6 +223,7 @@ impl Places {
     /// Puts a value in the places of each parameter.
     fn fill(&self, statements: &mut VecDeque<DfStatement>, values: &[Expr]) {
         for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let _ = walk_mut(statement, &mut Groups);
             let _ = visit_expressions_mut(statement, |expr| {
                 if let Some(number) = placeholder(expr).and_then(|place| self.number(place)) {
                     *expr = values[number].clone();
@@ -207,6 +243,41 @@ impl Places {
             true => number(name).map(|number| number - 1),
             false => self.unnumbered.binary_search(&at).ok(),
         }
+    }
+}
+
+/// Refuses parameters in the place of columns that order rows: a whole number would be the place of one.
+struct Orders;
+
+impl Visitor for Orders {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        let Some(OrderBy { kind: OrderByKind::Expressions(exprs), .. }) = &query.order_by else {
+            return ControlFlow::Continue(());
+        };
+        match exprs.iter().find_map(|order| placeholder(&order.expr)) {
+            Some((name, _)) => ControlFlow::Break(format!(
+                "ORDER BY {name}: a parameter is a value, by which no rows are ordered; write the name of the column, or its place"
+            )),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Rows that are grouped by a parameter are so by its value: a whole number would be the place of a column.
+struct Groups;
+
+impl VisitorMut for Groups {
+    type Break = Infallible;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            for expr in exprs.iter_mut().filter(|expr| placeholder(expr).is_some()) {
+                *expr = named(expr.clone());
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 

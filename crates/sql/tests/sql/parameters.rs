@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::DataType;
 use futures::TryStreamExt;
-use tidefall_sql::Parameter::{self, Bool, Float, Int, Null, Text, Time, UInt};
+use tidefall_sql::Parameter::{self, Bool, Date, Float, Int, Interval, Null, Text, Time, UInt};
 use tidefall_types::{ErrorKind, NS_PER_SECOND, sql_type_name};
 
 use crate::TestDb;
@@ -20,7 +20,7 @@ fn text(text: &str) -> Parameter {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_are_what_is_written_in_their_place() {
     let db = TestDb::new();
-    let cases: [(Parameter, &str); 22] = [
+    let cases: [(Parameter, &str); 26] = [
         (Null, "NULL"),
         (Bool(true), "TRUE"),
         (Bool(false), "FALSE"),
@@ -43,6 +43,10 @@ async fn values_are_what_is_written_in_their_place() {
         (Time(0), "TIMESTAMP '1970-01-01'"),
         (Time(-1), "TIMESTAMP '1969-12-31 23:59:59.999999999'"),
         (Time(i64::MAX), "TIMESTAMP '2262-04-11 23:47:16.854775807'"),
+        (Date("0001-01-01".to_owned()), "DATE '0001-01-01'"),
+        (Date("9999-12-31".to_owned()), "DATE '9999-12-31'"),
+        (Interval("9223372036854775807 ns".to_owned()), "INTERVAL '9223372036854775807 ns'"),
+        (Interval("-1 month 5 days".to_owned()), "INTERVAL '-1 month 5 days'"),
     ];
     for (value, written) in cases {
         let form = |what: &str| format!("SELECT {what} AS v, arrow_typeof({what}) AS t");
@@ -68,7 +72,7 @@ async fn parameters_stand_wherever_a_value_may() {
     let at = |second: i64| Time(second * NS_PER_SECOND);
     let inserted = lines(&db, insert, &[at(1), text("a; --"), Float(0.5), Int(7), at(2)]).await;
     assert_eq!(inserted, ["2 0"]);
-    let cases: [(&str, &[Parameter], &[&str]); 12] = [
+    let cases: [(&str, &[Parameter], &[&str]); 19] = [
         ("SELECT v FROM plant WHERE sensor = $1", &[text("a; --")], &["0.5"]),
         ("SELECT v FROM plant WHERE sensor = ?", &[text("it's")], &["1.0"]),
         ("SELECT n FROM plant WHERE time >= $1", &[at(2)], &["-7"]),
@@ -94,6 +98,30 @@ async fn parameters_stand_wherever_a_value_may() {
         ),
         ("SELECT 1; SELECT ?", &[Int(2)], &["2"]),
         (
+            "SELECT DATE $1, TIMESTAMP $1",
+            &[text("2024-01-31")],
+            &["2024-01-31 2024-01-31T00:00:00"],
+        ),
+        (
+            "SELECT DATE ? + INTERVAL ?",
+            &[text("2024-01-31"), text("1 day")],
+            &["2024-02-01T00:00:00"],
+        ),
+        ("SELECT n FROM plant WHERE time < TIMESTAMP $1", &[text("1970-01-01 00:00:02")], &["7"]),
+        (
+            "SELECT n FROM plant WHERE time < $1 ORDER BY 1",
+            &[Date("1970-01-02".to_owned())],
+            &["-7", "7"],
+        ),
+        (
+            "SELECT n FROM plant WHERE time - $1 = TIMESTAMP '1970-01-01' AND n > $2",
+            &[Interval("1 second".to_owned()), Int(0)],
+            &["7"],
+        ),
+        // A number is a value, not the place of a column.
+        ("SELECT count(*), max(n) FROM plant GROUP BY $1", &[Int(2)], &["2 7"]),
+        ("SELECT $1 AS k, count(*) FROM plant GROUP BY $1", &[text("x")], &["x 2"]),
+        (
             "DELETE FROM plant WHERE sensor = $1; SELECT count(*) FROM plant",
             &[text("it's")],
             &["1"],
@@ -112,7 +140,7 @@ async fn parameters_stand_wherever_a_value_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_and_parameters_must_fit() {
     let db = TestDb::new();
-    let cases: [(&str, &[Parameter], &str); 11] = [
+    let cases: [(&str, &[Parameter], &str); 14] = [
         ("SET datafusion.execution.batch_size = $1", &[Int(1)], "SET takes no parameters"),
         ("SELECT 1; SET tidefall.metrics = ?", &[text("on")], "SET takes no parameters"),
         ("SELECT $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
@@ -121,6 +149,9 @@ async fn values_and_parameters_must_fit() {
         ("SELECT 1", &[Int(1)], "1 values are given, but the statement has 0 parameters"),
         ("SELECT $1", &[Int(1), Int(2)], "2 values are given, but the statement has 1 parameters"),
         ("SELECT $1, ?", &[Int(1), Int(2)], "either have numbers ($1) or have none (?), not both"),
+        ("SELECT 1 AS a ORDER BY $1", &[Int(1)], "ORDER BY $1: a parameter is a value"),
+        ("SELECT (SELECT 1 AS a ORDER BY a, ? DESC)", &[text("a")], "ORDER BY ?: a parameter is"),
+        ("SELECT DATE $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
         ("SELECT $0", &[Int(1)], "$0: parameters are called $1, $2 and so on"),
         ("SELECT $name", &[Int(1)], "$name: parameters are called $1, $2 and so on"),
         ("SELECT $99999999999", &[Int(1)], "$99999999999: parameters are called $1"),
