@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use tidefall_types::{Error, Result, format_time};
 
 use crate::ast::sql_statement_mut;
-use crate::names::named;
+use crate::names::{ColumnNames, named};
 use crate::parse::parse_expression;
 use crate::walk::{visit_expressions, visit_expressions_mut, walk, walk_mut};
 
@@ -220,9 +220,10 @@ impl Places {
         }
     }
 
-    /// Puts a value in the places of each parameter.
+    /// Puts a value in the places of each parameter. Columns without a name are called by what is written, whatever the values.
     fn fill(&self, statements: &mut VecDeque<DfStatement>, values: &[Expr]) {
         for statement in statements.iter_mut().filter_map(sql_statement_mut) {
+            let _ = walk_mut(statement, &mut ColumnNames);
             let _ = walk_mut(statement, &mut Groups);
             let _ = visit_expressions_mut(statement, |expr| {
                 if let Some(number) = placeholder(expr).and_then(|place| self.number(place)) {

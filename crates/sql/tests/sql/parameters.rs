@@ -1,6 +1,6 @@
 //! Values for the parameters of statements mean what is written in their place, and never more.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use futures::TryStreamExt;
 use tidefall_sql::Parameter::{self, Bool, Date, Float, Int, Interval, Null, Text, Time, UInt};
 use tidefall_types::{ErrorKind, NS_PER_SECOND, sql_type_name};
@@ -245,4 +245,23 @@ async fn what_was_prepared_is_run_often() {
     db.text("INSERT INTO plant VALUES ('2024-01-01', 'new', 1.0)").await;
     assert_eq!(run("new").await, ["1"]);
     assert_eq!(run("old").await, ["0"]);
+}
+
+/// What is described is what comes: columns have the names of what is written, whatever the values.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_are_called_by_what_is_written() {
+    let db = plant().await;
+    db.text("INSERT INTO plant VALUES ('2024-01-01', 'x', 1.0)").await;
+    let sql = "SELECT v + $1, $1, v::TEXT || $2, (SELECT $1), v FROM plant";
+    let prepared = db.session.prepare(sql).expect("a statement");
+    let described = db.session.describe(&prepared).await.expect("a description");
+    let values = [Float(1.5), text("a")];
+    let answer = db.session.execute(prepared, &values).await.expect("an answer");
+    let batches = answer.try_collect::<Vec<_>>().await.expect("rows");
+    let names = |schema: &Schema| -> Vec<String> {
+        schema.fields().iter().map(|field| field.name().clone()).collect()
+    };
+    let expected = ["v + $1", "$1", "CAST(v AS TEXT) || $2", "(SELECT $1)", "v"];
+    assert_eq!(names(&batches[0].schema()), expected);
+    assert_eq!(names(&described.columns.expect("columns")), expected);
 }
