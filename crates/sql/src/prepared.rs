@@ -7,7 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result as DfResult;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use tidefall_types::{Result, sql_type_name};
 
@@ -27,7 +30,8 @@ pub struct Description {
     /// The type of each parameter, where its place tells; elsewhere it is that of its value.
     pub parameters: Vec<Option<DataType>>,
     /// The columns of the answer of the last statement, where all other parameters are taken for texts. Nothing where this is
-    /// not known before it is run: of statements that define or show tables, and of those that need a value to be planned.
+    /// not known before it is run: of statements that define or show tables, of those that need a value to be planned, and of those about tables
+    /// that statements before them make.
     pub columns: Option<SchemaRef>,
 }
 
@@ -73,14 +77,27 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// Takes note of what the places in a plan tell.
-    pub(crate) fn add(&mut self, plan: &LogicalPlan) {
-        // An error says that two places of one plan differ.
-        let told = plan.get_parameter_types().unwrap_or_default();
-        for (name, told) in told.into_iter().filter_map(|(name, told)| Some((name, told?))) {
-            let known = self.found.entry(name).or_insert_with(|| Some(told.clone()));
-            if *known != Some(told) {
-                *known = None;
+    /// Takes note of what the places in a plan tell; some tell nothing.
+    pub(crate) fn add(&mut self, plan: &LogicalPlan) -> DfResult<()> {
+        let told = plan.apply_with_subqueries(|plan| {
+            plan.apply_expressions(|expr| {
+                expr.apply(|part| {
+                    if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = part {
+                        self.note(id, field.data_type());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        });
+        told.map(|_| ())
+    }
+
+    fn note(&mut self, name: &str, told: &DataType) {
+        match self.found.get_mut(name) {
+            Some(known) if known.as_ref() != Some(told) => *known = None,
+            Some(_) => {}
+            None => {
+                self.found.insert(name.to_owned(), Some(told.clone()));
             }
         }
     }

@@ -190,27 +190,31 @@ impl Session {
     }
 
     async fn description(&self, prepared: &Prepared) -> Result<Description> {
-        let mut parameters = Types::default();
+        let (mut parameters, mut tables) = (Types::default(), Tables::AsTheyAre);
         for statement in prepared.numbered()? {
-            let (action, state) = (self.action(statement)?, Arc::new(self.state()));
+            let action = plannable(self.action(statement), tables)?;
+            if action.as_ref().is_none_or(|action| matches!(action, Action::Table(_))) {
+                tables = Tables::Other;
+            }
+            let Some(action) = action.and_then(Action::planned) else { continue };
+            let state = Arc::new(self.state());
             let (db, planned) = (self.db.clone(), Arc::clone(&state));
-            let Some(action) = action.planned() else { continue };
             let plan = apart(&state, async move { logical(&db, &planned, action).await });
-            if let Some(plan) = plannable(plan.await)? {
-                parameters.add(&plan);
+            if let Some(plan) = plannable(plan.await, tables)? {
+                parameters.add(&plan).map_err(from_datafusion)?;
             }
         }
         let parameters = parameters.of(prepared.parameter_count()?);
         let mut statements = prepared.with_nulls(&parameters)?;
         let last = match statements.pop_back() {
-            Some(last) => self.action(last)?.planned(),
+            Some(last) => plannable(self.action(last), tables)?.and_then(Action::planned),
             None => None,
         };
-        let columns = match last {
-            Some(action) => plannable(self.physical(action).await)?.map(|(_, plan)| plan.schema()),
+        let plan = match last {
+            Some(action) => plannable(self.physical(action).await, tables)?,
             None => None,
         };
-        Ok(Description { parameters, columns })
+        Ok(Description { parameters, columns: plan.map(|(_, plan)| plan.schema()) })
     }
 
     /// Runs statements like [`Session::query`] and collects the whole answer; for small ones.
@@ -338,11 +342,21 @@ fn config(options: &DbOptions) -> SessionConfig {
     config
 }
 
-/// A plan without values for parameters, if there is one: some have to be constants of a certain kind.
-fn plannable<T>(planned: Result<T>) -> Result<Option<T>> {
+/// The tables that a statement finds when it is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tables {
+    AsTheyAre,
+    /// Statements before it may make or change some.
+    Other,
+}
+
+/// What is planned without values for parameters, if it can be: some have to be constants of a certain kind.
+fn plannable<T>(planned: Result<T>, tables: Tables) -> Result<Option<T>> {
     match planned {
-        Err(error) if error.kind() != ErrorKind::NotFound => Ok(None),
-        planned => planned.map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound && tables == Tables::AsTheyAre => {
+            Err(error)
+        }
+        planned => Ok(planned.ok()),
     }
 }
 

@@ -221,6 +221,31 @@ async fn statements_tell_what_they_take_and_answer() {
         ),
         ("SHOW TABLES", "", "unknown"),
         ("SELECT 1; SELECT v FROM plant WHERE v = $1", "DOUBLE", "v DOUBLE"),
+        // Places that tell different types of one parameter say nothing of others, and those that tell nothing take nothing back.
+        ("SELECT v FROM plant WHERE (v > $1 OR $1 = 5) AND host = $2", "any, TEXT", "v DOUBLE"),
+        ("SELECT v > $1 AS more FROM plant WHERE $1 IS NOT NULL", "DOUBLE", "more BOOLEAN"),
+        ("SELECT v FROM plant WHERE time > DATE $1", "any", "v DOUBLE"),
+        // Columns are called by what is written.
+        ("SELECT v + $1, $1, $1 FROM plant", "DOUBLE", "v + $1 DOUBLE, $1 DOUBLE, $1:1 DOUBLE"),
+        ("SELECT v * ? FROM plant", "DOUBLE", "v * ? DOUBLE"),
+        // Some need a value before they are planned.
+        (
+            "SELECT moving_average(v, $1) OVER (PARTITION BY host ORDER BY time) FROM plant WHERE host = $2",
+            "any, any",
+            "unknown",
+        ),
+        ("CREATE TABLE made (time TIMESTAMP) WITH (block = $1)", "any", "unknown"),
+        // So do tables that are there by then.
+        (
+            "CREATE TABLE made (time TIMESTAMP, v DOUBLE); INSERT INTO made VALUES ($1, $2)",
+            "any, any",
+            "unknown",
+        ),
+        (
+            "DROP TABLE plant; CREATE TABLE plant (time TIMESTAMP, w DOUBLE); SELECT w FROM plant",
+            "",
+            "unknown",
+        ),
     ] {
         assert_eq!(described(sql).await, (parameters.to_owned(), columns.to_owned()), "{sql}");
     }
