@@ -16,7 +16,7 @@ pub struct DbOptions {
     pub cascade_pause: Duration,
     /// Where "now" comes from.
     pub clock: Arc<dyn Clock>,
-    /// What becomes of a database that is opened with another log than the last one.
+    /// What becomes of a database that is opened for writing with another log than the last one.
     pub missing_log: MissingLog,
 }
 

@@ -65,11 +65,14 @@ impl Beginning {
             return Ok(Self { place, known: Some(last), edits: Vec::new() });
         }
         if is_logged(disk)? {
-            return Err(another_log(last, "it has records, which may mean something else by now"));
+            return Err(another_log(
+                last,
+                "this one has records, which may mean something else by now",
+            ));
         }
         if !state.has_spent_log {
             match missing {
-                MissingLog::Refuse => return Err(another_log(last, "it is empty")),
+                MissingLog::Refuse => return Err(another_log(last, "this one is empty")),
                 MissingLog::GiveUp => tracing::warn!("what only the last log holds is given up"),
             }
         }
@@ -125,7 +128,7 @@ pub(crate) fn check_together(disk: &Arc<dyn Disk>, state: &State, ids: &[u32]) -
     if last == 0 || ids.contains(&last) || (state.has_spent_log && !is_logged(disk)?) {
         return Ok(());
     }
-    Err(another_log(last, "it lies beside the objects, and the last one does not"))
+    Err(another_log(last, "this one lies beside the objects, where the last one did not"))
 }
 
 fn another_log(last: u32, why: &str) -> Error {
