@@ -56,6 +56,26 @@ fn write(db: &Db, rows: &[(i64, i64)]) {
     small::write(db, TABLE, rows);
 }
 
+/// A database with some rows in its objects, and others in its log alone.
+fn begun(in_objects: &[(i64, i64)], in_log: &[(i64, i64)]) -> (Db, MemDisk, MemDisk) {
+    let (log, objects) = (MemDisk::new(), MemDisk::new());
+    let db = open(&log, &objects);
+    if !in_objects.is_empty() {
+        write(&db, in_objects);
+        db.flush().unwrap();
+    }
+    if !in_log.is_empty() {
+        write(&db, in_log);
+    }
+    (db, log, objects)
+}
+
+/// The same, behind the kill of its process.
+fn left(in_objects: &[(i64, i64)], in_log: &[(i64, i64)]) -> (MemDisk, MemDisk) {
+    let (db, log, objects) = begun(in_objects, in_log);
+    killed(db, &log, &objects)
+}
+
 fn names_in(disk: &MemDisk, dir: &str) -> Vec<String> {
     let names = disk.list(dir).unwrap().into_iter().filter_map(|entry| match entry {
         DiskEntry::File { name, .. } => Some(name),
@@ -74,9 +94,7 @@ fn ids(log: &MemDisk) -> Vec<String> {
 /// The number of another log was in the manifest before that had been read, and the log with the rows was refused from then on.
 #[test]
 fn a_log_that_is_needed_is_not_burnt_by_another() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1), (2, 2)]);
+    let (db, log, objects) = begun(&[], &[(1, 1), (2, 2)]);
     db.close().unwrap();
     let other = MemDisk::new();
     let error = refused(&other, &objects, MissingLog::Refuse);
@@ -89,11 +107,7 @@ fn a_log_that_is_needed_is_not_burnt_by_another() {
 fn a_store_that_fails_a_read_of_an_open_leaves_the_log_before() {
     let mut failures = 0;
     for skip in 0.. {
-        let (log, objects) = (MemDisk::new(), MemDisk::new());
-        let db = open(&log, &objects);
-        write(&db, &[(1, 1)]);
-        db.flush().unwrap();
-        write(&db, &[(2, 2)]);
+        let (db, log, objects) = begun(&[(1, 1)], &[(2, 2)]);
         db.close().unwrap();
         let failing = FaultDisk::new(Arc::new(objects.clone()), 1);
         failing.arm(Fault::ReadError, skip, Times::Once);
@@ -117,14 +131,8 @@ fn a_store_that_fails_a_read_of_an_open_leaves_the_log_before() {
 #[test]
 fn an_empty_log_does_not_stand_for_one_that_may_be_needed() {
     for flushes in [false, true] {
-        let (log, objects) = (MemDisk::new(), MemDisk::new());
-        let db = open(&log, &objects);
-        write(&db, &[(1, 1)]);
-        db.flush().unwrap();
-        if !flushes {
-            write(&db, &[(2, 2)]);
-        }
-        let (log, objects) = killed(db, &log, &objects);
+        let in_log: &[(i64, i64)] = if flushes { &[] } else { &[(2, 2)] };
+        let (log, objects) = left(&[(1, 1)], in_log);
         let other = MemDisk::new();
         refused(&other, &objects, MissingLog::Refuse);
         let expected: &[(i64, i64)] = if flushes { &[(1, 1)] } else { &[(1, 1), (2, 2)] };
@@ -167,9 +175,7 @@ fn a_log_of_which_nothing_is_needed_gives_way() {
 /// Files that a crash had left were there still, and looked like those of a writer that was overtaken.
 #[test]
 fn a_log_that_gives_way_has_no_records() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
+    let (db, log, objects) = begun(&[], &[(1, 1)]);
     // Killed behind the commit of a flush, before the log was cut.
     let uncut = log.crash(1);
     db.flush().unwrap();
@@ -211,12 +217,7 @@ fn copies_of_a_log_part_ways_when_they_are_opened() {
 
 #[test]
 fn power_that_is_lost_while_a_log_is_opened_takes_it_nothing() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    db.flush().unwrap();
-    write(&db, &[(2, 2)]);
-    let (log, objects) = killed(db, &log, &objects);
+    let (log, objects) = left(&[(1, 1)], &[(2, 2)]);
     let mut are_done = [false; 2];
     for steps in 0.. {
         for seed in 0..6 {
@@ -246,10 +247,7 @@ fn power_that_is_lost_while_a_log_is_opened_takes_it_nothing() {
 
 #[test]
 fn files_of_a_log_that_were_moved_without_its_number_can_be_given_it() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    let (log, objects) = killed(db, &log, &objects);
+    let (log, objects) = left(&[], &[(1, 1)]);
     let moved = MemDisk::new();
     for name in names_in(&log, "wal").iter().filter(|name| name.ends_with(".log")) {
         moved.place(name, &log.contents(name).unwrap());
@@ -300,10 +298,7 @@ fn a_database_in_one_place_is_not_opened_with_another_log() {
 /// A log that comes to its objects goes with them again, and nowhere else.
 #[test]
 fn a_log_that_lay_apart_may_come_to_its_objects() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    let (log, objects) = killed(db, &log, &objects);
+    let (log, objects) = left(&[], &[(1, 1)]);
     for name in names_in(&log, "wal") {
         objects.place(&name, &log.contents(&name).unwrap());
     }
@@ -320,10 +315,7 @@ fn a_log_that_lay_apart_may_come_to_its_objects() {
 
 #[test]
 fn a_full_log_disk_keeps_nobody_from_opening() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    let (log, objects) = killed(db, &log, &objects);
+    let (log, objects) = left(&[], &[(1, 1)]);
     let full = FaultDisk::new(Arc::new(log.clone()), 1);
     full.arm(Fault::DiskFull, 0, Times::Always);
     let store = objects_on(objects.clone()).unwrap();
@@ -339,11 +331,7 @@ fn a_full_log_disk_keeps_nobody_from_opening() {
 
 #[test]
 fn a_writer_that_begins_while_another_is_opened_is_the_only_one() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    db.flush().unwrap();
-    let (log, objects) = killed(db, &log, &objects);
+    let (log, objects) = left(&[(1, 1)], &[]);
     let (other, later) = (MemDisk::new(), Arc::new(Mutex::new(None)));
     let overtake = {
         let (other, objects, later) = (other.clone(), objects.clone(), Arc::clone(&later));
@@ -372,11 +360,7 @@ fn a_writer_that_begins_while_another_is_opened_is_the_only_one() {
 
 #[test]
 fn power_that_is_lost_while_a_log_is_given_up_leaves_one_of_both() {
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
-    db.flush().unwrap();
-    write(&db, &[(2, 2)]);
+    let (db, log, objects) = begun(&[(1, 1)], &[(2, 2)]);
     db.close().unwrap();
     let mut were_taken = [0; 2];
     for steps in 0.. {
@@ -409,9 +393,7 @@ fn power_that_is_lost_while_a_log_is_given_up_leaves_one_of_both() {
 #[test]
 fn objects_that_may_have_been_named_are_kept_aside_and_later_ones_deleted() {
     const STRAYS: [&str; 2] = ["objects/0000000000000099.long", "objects/0000000000000100.long"];
-    let (log, objects) = (MemDisk::new(), MemDisk::new());
-    let db = open(&log, &objects);
-    write(&db, &[(1, 1)]);
+    let (db, log, objects) = begun(&[], &[(1, 1)]);
     db.flush().unwrap();
     let before = names_in(&objects, "reached");
     write(&db, &[(2, 2)]);
