@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -16,6 +16,7 @@ use tidefall_types::{Result, sql_type_name};
 
 use crate::parameters::{Parameter, count, put_in, put_texts_in};
 use crate::parse::parse;
+use crate::tree::{Tree, apply_expressions, apply_with_subqueries};
 
 /// Statements as they were parsed.
 #[derive(Debug, Clone)]
@@ -79,8 +80,8 @@ pub(crate) struct Types {
 impl Types {
     /// Takes note of what the places in a plan tell; some tell nothing.
     pub(crate) fn add(&mut self, plan: &LogicalPlan) -> DfResult<()> {
-        let told = plan.apply_with_subqueries(|plan| {
-            plan.apply_expressions(|expr| {
+        let told = apply_with_subqueries(plan, &mut |node| {
+            apply_expressions(node, &mut |expr| {
                 expr.apply(|part| {
                     if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = part {
                         self.note(id, field.data_type());
