@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tidefall_store::{ObjectIo, ObjectWriter};
-use tidefall_sync::{Arc, Instant, Mutex, MutexGuard, PoisonError};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result};
 
 /// Objects of another store as if they lay behind a network: reads take long, may fail, and are counted; what is put may fail, too.
@@ -28,8 +28,8 @@ pub struct Reads {
     pub count: usize,
     /// How many of them went on at once, at most.
     pub most: usize,
-    /// For how long any of them went on.
-    pub busy: Duration,
+    /// The most of them of which each began when the one before had ended: rounds, however long a busy machine makes one.
+    pub rounds: usize,
 }
 
 #[derive(Debug, Default)]
@@ -39,14 +39,16 @@ struct State {
     cuts_at: Option<u64>,
     failing: Option<Failing>,
     reads: Reads,
-    /// Those that go on, and since when any does.
+    /// Those that go on.
     now: usize,
-    since: Option<Instant>,
+    /// The rounds that have ended, and those of them that were asked for before.
+    ended: usize,
+    told: usize,
 }
 
 #[derive(Debug)]
 struct Failing {
-    prefix: &'static str,
+    part: &'static str,
     times: usize,
     leaves: Leaves,
 }
@@ -72,14 +74,17 @@ impl RemoteIo {
         self.lock().cuts_at = Some(offset);
     }
 
-    /// Makes the next so many puts of objects fail whose names begin so, in the place of what was to fail before.
-    pub fn fail_puts(&self, prefix: &'static str, times: usize, leaves: Leaves) {
-        self.lock().failing = Some(Failing { prefix, times, leaves });
+    /// Makes the next so many puts of objects fail whose names have this part, in the place of what was to fail before.
+    pub fn fail_puts(&self, part: &'static str, times: usize, leaves: Leaves) {
+        self.lock().failing = Some(Failing { part, times, leaves });
     }
 
     /// What was read since this was asked last.
     pub fn take_reads(&self) -> Reads {
-        std::mem::take(&mut self.lock().reads)
+        let mut state = self.lock();
+        let rounds = state.ended - state.told;
+        state.told = state.ended;
+        Reads { rounds, ..std::mem::take(&mut state.reads) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,9 +92,9 @@ impl RemoteIo {
     }
 
     fn read<T>(&self, offset: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
-        let delay = self.lock().begin();
+        let (delay, round) = self.lock().begin();
         tidefall_sync::thread::sleep(delay);
-        let fails = self.lock().end(offset);
+        let fails = self.lock().end(offset, round);
         if fails { Err(away()) } else { read() }
     }
 }
@@ -140,30 +145,25 @@ impl State {
     /// What a put leaves, if it is to fail.
     fn fail(&mut self, name: &str) -> Option<Leaves> {
         let failing = self.failing.as_mut()?;
-        if failing.times == 0 || !name.starts_with(failing.prefix) {
+        if failing.times == 0 || !name.contains(failing.part) {
             return None;
         }
         failing.times -= 1;
         Some(failing.leaves)
     }
 
-    /// A read begins, and takes as long as is returned.
-    fn begin(&mut self) -> Duration {
+    /// A read begins, takes as long as is returned, and is of this round.
+    fn begin(&mut self) -> (Duration, usize) {
         self.now += 1;
-        self.since.get_or_insert_with(Instant::now);
         self.reads.count += 1;
         self.reads.most = self.reads.most.max(self.now);
-        self.delay
+        (self.delay, self.ended + 1)
     }
 
-    /// A read ends; whether it fails.
-    fn end(&mut self, offset: u64) -> bool {
+    /// A read of a round ends; whether it fails.
+    fn end(&mut self, offset: u64, round: usize) -> bool {
         self.now -= 1;
-        if self.now == 0
-            && let Some(since) = self.since.take()
-        {
-            self.reads.busy += since.elapsed();
-        }
+        self.ended = self.ended.max(round);
         self.fails_at == Some(offset)
     }
 }
