@@ -21,6 +21,7 @@ pub mod parallel;
 pub mod search;
 pub mod steps;
 pub mod texts;
+pub mod tries;
 pub mod turns;
 pub mod wal;
 pub mod worked;

@@ -25,8 +25,8 @@ use crate::options::{CascadeRequest, IfExists};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::table::{Change, Snapshot, Table};
 use crate::upkeep::{
-    close_log, flush, flush_some, for_all, forget, spawn_committer, spawn_compactor, spawn_flusher,
-    spawn_maintenance, spend_log,
+    close_log, flush, flush_at_last, flush_some, for_all, forget, may_pass, spawn_committer,
+    spawn_compactor, spawn_flusher, spawn_maintenance, spend_log,
 };
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -448,7 +448,7 @@ impl Shared {
     fn close_storage(&self) -> Result<()> {
         let engine = &self.engine;
         let flushed = match engine.has_unlogged.load(Ordering::Acquire) {
-            true => flush(engine).map(drop),
+            true => flush_at_last(engine),
             false => Ok(()),
         };
         let swept = engine.sweep();
@@ -461,7 +461,7 @@ impl Shared {
             let mut manifest = engine.ground.manifest();
             match manifest.checkpoint() {
                 // It only makes the next open faster.
-                Err(error) if error.kind() == ErrorKind::Full => {}
+                Err(error) if error.kind() == ErrorKind::Full || may_pass(engine, &error) => {}
                 written => written?,
             }
             let mark = manifest.mark();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidefall_ground::alarms::Alarm;
 use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
+use tidefall_ground::tries::pauses;
 use tidefall_ground::wal::Wal;
 use tidefall_series::cascade::{Effort, Take, Target};
 use tidefall_sync::atomic::Ordering;
@@ -23,6 +24,18 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 /// Writes all rows in memory to objects, each in the model that owns its time. Whoever calls holds [`Engine::begin_flush`], or is alone.
 pub(crate) fn flush(engine: &Engine) -> Result<CascadeReport> {
     flush_while(engine, Take::All, || Ok(()))
+}
+
+/// As [`flush`] when the database closes, which nobody can try again: a store that fails for a moment is waited for.
+pub(crate) fn flush_at_last(engine: &Engine) -> Result<()> {
+    let mut pauses = pauses();
+    loop {
+        let flushed = flush(engine).map(drop);
+        let Err(error) = &flushed else { return flushed };
+        let Some(pause) = pauses.next().filter(|_| may_pass(engine, error)) else { return flushed };
+        tracing::warn!(%error, "rows that only memory has are flushed again");
+        tidefall_sync::thread::sleep(pause);
+    }
 }
 
 /// Writes rows in memory to objects, as many as make room for others. Whoever calls holds [`Engine::begin_flush`].
@@ -268,15 +281,20 @@ fn note(engine: &Engine, flushed: Result<()>) {
     }
 }
 
-/// A store that is away for a moment is as one that is full, unless it is for a commit or the log, whose failures end writes.
+/// A store that is away for a moment is as one that is full.
 fn of_a_moment(engine: &Engine, error: Error) -> Error {
-    let may_pass = error.kind() == ErrorKind::Io && engine.ground.io.recovers();
-    match may_pass && engine.commits.failure().is_none() {
+    match may_pass(engine, &error) {
         true => error
             .context("readings cannot leave memory while the store of the objects fails")
             .with_kind(ErrorKind::Full),
         false => error,
     }
+}
+
+/// Whether an error is that of a store that is away for a moment, and not of a commit or the log, whose failures end writes.
+pub(crate) fn may_pass(engine: &Engine, error: &Error) -> bool {
+    let is_of_store = error.kind() == ErrorKind::Io && engine.ground.io.recovers();
+    is_of_store && engine.commits.failure().is_none()
 }
 
 fn flush_all(engine: &Engine) -> Result<()> {

@@ -95,6 +95,35 @@ fn the_commit_of_another_writer_is_none_that_was_made() {
     assert_eq!(small::read(&second, TABLE), [(1, 1), (3, 2)]);
 }
 
+/// Rows that were acknowledged from memory were lost with the close, which cannot be tried again.
+#[test]
+fn a_close_loses_nothing_in_a_store_that_fails_for_a_moment() {
+    for leaves in [Leaves::Nothing, Leaves::Object] {
+        let world = World::new();
+        let db = world.open();
+        small::write(&db, TABLE, &[(0, 0)]);
+        let memory = WriteOptions { ack: Ack::Memory, ..WriteOptions::default() };
+        db.write(TABLE, &batch(1..4), &memory).unwrap();
+        world.store.fail_puts("objects/", 2, leaves);
+        db.close().unwrap();
+        let db = world.open();
+        assert_eq!(small::read(&db, TABLE).len(), 4, "{leaves:?}");
+        assert_eq!(db.verify().unwrap().damages, []);
+    }
+}
+
+/// It only makes the next open faster.
+#[test]
+fn a_close_needs_no_checkpoint() {
+    let world = World::new();
+    let db = world.open();
+    small::write(&db, TABLE, &[(1, 1)]);
+    db.flush().unwrap();
+    world.store.fail_puts(".checkpoint", usize::MAX, Leaves::Nothing);
+    db.close().unwrap();
+    assert_eq!(small::read(&world.open(), TABLE), [(1, 1)]);
+}
+
 /// The first object that could not be written ended all writes until the database was opened again.
 #[test]
 fn writers_wait_for_a_store_that_takes_no_objects() {
