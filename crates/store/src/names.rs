@@ -116,10 +116,10 @@ pub fn parse_damaged_dir(name: &str) -> Option<u64> {
     parse_digits(name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?)
 }
 
-/// The number of the repair that made the directory in which something lies.
-pub fn parse_below_damaged_dir(name: &str) -> Option<u64> {
-    let (number, _) = name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?.split_once('/')?;
-    parse_digits(number)
+/// The number of the repair that made the directory in which something lies, and the name of that before.
+pub fn parse_below_damaged_dir(name: &str) -> Option<(u64, &str)> {
+    let (number, name) = name.strip_prefix(DAMAGED_DIR)?.strip_prefix('/')?.split_once('/')?;
+    Some((parse_digits(number)?, name))
 }
 
 /// The directory part of a name; empty for names at the top.
@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(parse_reached(&reached(mark)), Some(mark));
             assert_eq!(parse_damaged_dir(&damaged_dir(number)), Some(number));
             let below = format!("{}/objects/1.kv", damaged_dir(number));
-            assert_eq!(parse_below_damaged_dir(&below), Some(number));
+            assert_eq!(parse_below_damaged_dir(&below), Some((number, "objects/1.kv")));
             for writer in [0, 1, 0xabc, u32::MAX] {
                 assert_eq!(parse_wal_id(&wal_id(writer)), Some(writer));
                 let name = object(ObjectId(number), writer, "run");

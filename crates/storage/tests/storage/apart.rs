@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, RemoteIo, Times};
 use tidefall_storage::store::{Disk, DiskEntry, LocalIo, ObjectIo};
 use tidefall_storage::{Db, DbOptions, MissingLog, Repair, Unknown, WriteOptions};
 use tidefall_types::{Error, ErrorKind, ManualClock, NS_PER_DAY, Result, WriteBatch};
@@ -415,4 +415,41 @@ fn objects_that_may_have_been_named_are_kept_aside_and_later_ones_deleted() {
     assert_eq!(rows(&db), [(1, 1), (2, 2)]);
     assert_eq!(objects.contents(STRAYS[1]), None);
     assert!(names_in(&objects, "damaged/2/objects").is_empty());
+}
+
+/// Each open copied again what comes before an object that cannot be read.
+#[test]
+fn objects_are_kept_aside_once_however_often_that_fails() {
+    const STRAYS: [&str; 2] = ["objects/0000000000000099.long", "objects/0000000000000100.long"];
+    let (db, log, objects) = begun(&[(1, 1)], &[]);
+    let (log, objects) = killed(db, &log, &objects);
+    names_in(&objects, "reached").iter().for_each(|name| objects.remove(name).unwrap());
+    let large = vec![7; 5 << 20];
+    objects.place(STRAYS[0], b"small");
+    objects.place(STRAYS[1], &large);
+    let store = Arc::new(RemoteIo::new(objects_on(objects.clone()).unwrap()));
+    // The second read of the large one.
+    store.fail_reads_at(4 << 20);
+    let copies = |of: &str| -> Vec<String> {
+        let names = (1..9).map(|number| format!("damaged/{number}/{of}"));
+        names.filter(|name| objects.contents(name).is_some()).collect()
+    };
+    let open_and_close = || {
+        let options = options(MissingLog::Refuse);
+        let db = Db::open_apart(Arc::new(log.clone()), store.clone(), options).unwrap();
+        assert_eq!(rows(&db), [(1, 1)]);
+        db.close().unwrap();
+    };
+    for _ in 0..3 {
+        open_and_close();
+        assert!(objects.contents(STRAYS[0]).is_some() && objects.contents(STRAYS[1]).is_some());
+        assert_eq!(copies(STRAYS[0]).len(), 1, "{:?}", copies(STRAYS[0]));
+        assert!(copies(STRAYS[1]).is_empty());
+    }
+    store.fail_reads_at(u64::MAX);
+    open_and_close();
+    assert!(objects.contents(STRAYS[0]).is_none() && objects.contents(STRAYS[1]).is_none());
+    let [small, whole] = STRAYS.map(copies);
+    assert!(small.len() == 1 && whole.len() == 1, "{small:?} {whole:?}");
+    assert_eq!(objects.contents(&whole[0]), Some(large));
 }
