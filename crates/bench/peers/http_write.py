@@ -50,6 +50,9 @@ bind-address = "127.0.0.1:{rpc}"
   store-enabled = false
 """
 
+QUESTDB = "9.3.4"
+QUESTDB_CONFIG = "http.bind.to=127.0.0.1:{port}\nhttp.min.enabled=false\npg.enabled=false\nline.tcp.enabled=false\ntelemetry.enabled=false\n"
+
 
 def free_port():
     with socket.socket() as free:
@@ -93,6 +96,20 @@ def start_influxdb(folder, index="inmem", cold="10m", shard="7d"):
     query = urllib.parse.urlencode({"q": f"CREATE DATABASE bench WITH DURATION INF SHARD DURATION {shard}"})
     get(f"{server.url}/query?{query}", data=b"")
     return server
+
+
+def start_questdb(folder, more=""):
+    """QuestDB, whose jar comes from Maven."""
+    jar = pathlib.Path.home() / f".m2/repository/org/questdb/questdb/{QUESTDB}/questdb-{QUESTDB}.jar"
+    if not jar.exists():
+        fetch = ["mvn", "-q", "dependency:get", "-Dtransitive=false", f"-Dartifact=org.questdb:questdb:{QUESTDB}"]
+        subprocess.run(fetch, check=True, stdout=sys.stderr)  # Standard output is for figures.
+    port = free_port()
+    conf = pathlib.Path(folder) / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "server.conf").write_text(QUESTDB_CONFIG.format(port=port) + more)
+    command = ["java", "-p", str(jar), "-m", "io.questdb/io.questdb.ServerMain", "-d", str(folder)]
+    return Server(command, port, open(f"{folder}/log", "w"))
 
 
 def start_tidefall(folder, binary):

@@ -477,33 +477,23 @@ class InfluxDB:
 class QuestDB:
     """A server on this machine; answers as Parquet. Its jar comes from Maven, org.questdb:questdb."""
 
-    title, release = "QuestDB", "9.3.4"
+    title = "QuestDB"
     settings = "server on this machine, indexed symbol, partitions of months, answers as Parquet"
-    config = "http.bind.to=127.0.0.1:{port}\nhttp.min.enabled=false\npg.enabled=false\nline.tcp.enabled=false\ntelemetry.enabled=false\n"
 
     def __init__(self, folder, options):
         self.folder = folder
-        self.jar = pathlib.Path.home() / f".m2/repository/org/questdb/questdb/{self.release}/questdb-{self.release}.jar"
-        if not self.jar.exists():
-            fetch = ["mvn", "-q", "dependency:get", "-Dtransitive=false", f"-Dartifact=org.questdb:questdb:{self.release}"]
-            subprocess.run(fetch, check=True, stdout=sys.stderr)  # Standard output is for figures.
         self.open()
 
     def open(self):
         import http_write
         self.http_write = http_write
-        port = http_write.free_port()
-        conf = pathlib.Path(self.folder) / "conf"
-        conf.mkdir(exist_ok=True)
-        (conf / "server.conf").write_text(self.config.format(port=port))
-        command = ["java", "-p", str(self.jar), "-m", "io.questdb/io.questdb.ServerMain", "-d", self.folder]
-        self.server = http_write.Server(command, port, open(f"{self.folder}/log", "w"))
+        self.server = http_write.start_questdb(self.folder)
 
     def close(self):
         self.server.stop()
 
     def version(self):
-        return self.release
+        return self.http_write.QUESTDB
 
     def get(self, path, **parameters):
         import urllib.parse

@@ -42,7 +42,8 @@ def steps(options):
     data = ["--data", options.data] if options.data else []
     binary = ["--binary", options.binary]
     has_influx = shutil.which("influxd") and shutil.which("wrk")
-    servers = [*(["influxdb"] if has_influx else []), *(["questdb"] if shutil.which("mvn") else [])]
+    has_questdb = shutil.which("mvn")
+    servers = [*(["influxdb"] if has_influx else []), *(["questdb"] if has_questdb else [])]
     sustained = lambda command, system, sensors, writers, late: [
         *command, "--sensors", str(sensors), "--writers", str(writers), "--late", str(late), "--seconds", str(options.seconds),
         "--timeline", str(sustained_report.timeline_of(KEPT, system, sensors, writers, late)),
@@ -70,7 +71,7 @@ def steps(options):
         "cliffs": [driver("cliffs.py")],
         "sustained": [
             *(sustained(engine("sustained"), "tidefall", *load) for load in SUSTAINED),
-            *(sustained(driver("sustained.py", "--system", system), system, *SUSTAINED_BESIDE) for system in ("duckdb", "chdb")),
+            *(sustained(driver("sustained.py", "--system", system), system, *SUSTAINED_BESIDE) for system in ("duckdb", "chdb", *(["questdb"] if has_questdb else []))),
         ],
         # Servers take minutes to load and seconds to start: a year alone, and fewer cold starts.
         "servers": [[*queries(server, max(MODELS.values())), "--cold-instances", "3"] for server in servers],
@@ -114,7 +115,7 @@ def queries_part(results):
 
 
 def sustained_part(results):
-    timelines = {title: sustained_report.timeline_of(KEPT, system, *SUSTAINED_BESIDE) for title, system in (("Tidefall", "tidefall"), ("DuckDB", "duckdb"), ("ClickHouse (chdb)", "chdb"))}
+    timelines = {title: sustained_report.timeline_of(KEPT, system, *SUSTAINED_BESIDE) for title, system in (("Tidefall", "tidefall"), ("DuckDB", "duckdb"), ("ClickHouse (chdb)", "chdb"), ("QuestDB", "questdb"))}
     sensors, writers, late = SUSTAINED_BESIDE
     sustained_report.plot(timelines, f"{sensors:,} sensors, {writers} writer, {late:.0%} of the rows late by up to a week", SUSTAINED_PLOT)
     yield f"![load that goes on]({SUSTAINED_PLOT.name})\n"

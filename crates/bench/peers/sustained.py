@@ -1,6 +1,6 @@
 """The load of `tidefall-bench sustained` into other databases, beside a reader who asks all the while.
 
-    python sustained.py --system duckdb|chdb [--sensors N] [--writers N] [--late PART] [--seconds N] [--timeline FILE]
+    python sustained.py --system duckdb|chdb|questdb [--sensors N] [--writers N] [--late PART] [--seconds N] [--timeline FILE]
 
 Each writer sends 100,000 readings of its share of the sensors after the other, as fast as they are taken, each piece durable before the
 next; a part of the rows is late by up to a week. Once a second the count and the greatest value of everything, and the last five minutes of
@@ -9,16 +9,21 @@ keep rows of one sensor and time apart, and are spared the look for them.
 """
 
 import argparse
+import io
 import pathlib
 import shutil
 import statistics
 import threading
 import time
+import urllib.parse
+import urllib.request
 
 import numpy
 import pyarrow
+import pyarrow.parquet
 
 import common
+import http_write
 
 PIECE_ROWS = 100_000
 RATE = 100_000  # readings that all sensors make together in a second of the day that they tell of
@@ -29,7 +34,17 @@ DAY_NS = 86_400_000_000_000
 COLUMNS = "second,rows_per_s,wait_p50_ms,wait_p99_ms,wait_max_ms,run_files,objects,live_mib,disk_mib,resident_mib,count_max_ms,last_minutes_ms"
 
 
-class DuckDB:
+class System:
+    """What is the same in most of them."""
+
+    process = "self"  # whose memory counts
+    may_be_behind = False  # whether questions are answered without rows that have been acknowledged
+
+    def parts(self, _connection):
+        return 0
+
+
+class DuckDB(System):
     name = "DuckDB"
 
     def __init__(self, folder, options):
@@ -46,21 +61,18 @@ class DuckDB:
         connection.execute("INSERT INTO readings SELECT time, sensor, value FROM piece")
 
     def ask(self, connection, sql):
-        return connection.execute(sql).fetchall()
+        return connection.execute(sql).to_arrow_table()
 
     count_max = "SELECT count(*), max(value) FROM readings"
 
     def last_minutes(self, sensor, first_ns, last_ns):
         return f"SELECT time, value FROM readings WHERE sensor = '{sensor}' AND time BETWEEN make_timestamp_ns({first_ns}) AND make_timestamp_ns({last_ns}) ORDER BY time"
 
-    def parts(self, _connection):
-        return 0
-
     def close(self):
         self.database.close()
 
 
-class ClickHouse:
+class ClickHouse(System):
     name = "ClickHouse (chdb)"
 
     def __init__(self, folder, options):
@@ -86,7 +98,7 @@ class ClickHouse:
 
     def ask(self, connection, sql):
         with self.turn:
-            return [line.split("\t") for line in str(connection.query(sql, "TSV")).splitlines()]
+            return connection.query(sql, "ArrowTable")
 
     count_max = "SELECT count(*), max(value) FROM d.readings"
 
@@ -94,10 +106,52 @@ class ClickHouse:
         return f"SELECT time, value FROM d.readings WHERE sensor = '{sensor}' AND time BETWEEN fromUnixTimestamp64Nano({first_ns}) AND fromUnixTimestamp64Nano({last_ns}) ORDER BY time"
 
     def parts(self, connection):
-        return int(self.ask(connection, "SELECT count() FROM system.parts WHERE database = 'd' AND active")[0][0])
+        return first_of(self.ask(connection, "SELECT count() FROM system.parts WHERE database = 'd' AND active"))
 
     def close(self):
         self.server.close()
+
+
+class QuestDB(System):
+    name = "QuestDB"
+    may_be_behind = True
+
+    def __init__(self, folder, options):
+        self.version = http_write.QUESTDB
+        self.settings = "server on this machine, partitions of hours, line protocol by its own client, commits synced; questions see what has been applied"
+        self.server = http_write.start_questdb(folder, "cairo.commit.mode=sync\n")
+        self.process = self.server.process.pid
+        self.read("CREATE TABLE readings (time TIMESTAMP, sensor SYMBOL CAPACITY 131072, value DOUBLE) TIMESTAMP(time) PARTITION BY HOUR WAL", "/exec")
+
+    def connection(self):
+        from questdb.ingress import Sender
+        sender = Sender.from_conf(f"{self.server.url.replace('://', '::addr=')};auto_flush=off;request_timeout=600000;retry_timeout=0;")
+        sender.establish()
+        return sender
+
+    def write(self, connection, piece):
+        connection.dataframe(piece.to_pandas(), table_name="readings", symbols=["sensor"], at="time")
+        connection.flush()
+
+    def read(self, sql, path="/exp", **parameters):
+        question = urllib.parse.urlencode({"query": sql, **parameters})
+        with urllib.request.urlopen(f"{self.server.url}{path}?{question}", timeout=600) as answer:
+            return answer.read()
+
+    def ask(self, _connection, sql):
+        return pyarrow.parquet.read_table(io.BytesIO(self.read(sql, fmt="parquet")))
+
+    count_max = "SELECT count(), max(value) FROM readings"
+
+    def last_minutes(self, sensor, first_ns, last_ns):
+        return f"SELECT time, value FROM readings WHERE sensor = '{sensor}' AND time BETWEEN {first_ns // 1000} AND {last_ns // 1000}"
+
+    def close(self):
+        self.server.stop()
+
+
+def first_of(table):
+    return int(table.column(0)[0].as_py())
 
 
 class Load:
@@ -165,11 +219,13 @@ class Load:
             seen = {"second": at, "rows_per_s": (written - before) / (at - before_at), "waits": waits}
             before, before_at = written, at
             seen["disk_mib"] = common.folder_bytes(folder) / 2**20
-            seen["resident_mib"] = resident_mib()
+            seen["resident_mib"] = resident_mib(self.system.process)
             seen["run_files"] = self.system.parts(connection)
             seen["count_max_ms"], answer = timed(lambda: self.system.ask(connection, self.system.count_max))
-            counted = int(answer[0][0])
-            assert written <= counted <= self.sent, f"{counted} rows were counted; {written} to {self.sent} were there"
+            counted = first_of(answer)
+            behind = max(written - counted, 0)
+            assert counted <= self.sent and (not behind or self.system.may_be_behind), f"{counted} rows were counted; {written} to {self.sent} were there"
+            seen["rows_behind"] = behind
             last_ns = self.start_ns + self.steps * self.step_ns
             sensor = f"s{random.integers(0, self.options.sensors):03}"
             question = self.system.last_minutes(sensor, last_ns - MINUTES_NS, last_ns)
@@ -186,8 +242,8 @@ def timed(action):
     return (time.perf_counter() - start) * 1e3, answer
 
 
-def resident_mib():
-    status = pathlib.Path("/proc/self/status").read_text()
+def resident_mib(process):
+    status = pathlib.Path(f"/proc/{process}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
 
@@ -218,9 +274,11 @@ def report(system, options, seconds):
         say(bench, "ms", statistics.median(seen[column] for seen in seconds), most=max(seen[column] for seen in seconds))
     for bench, unit, column in [("run files", "files", "run_files"), ("bytes on the disk", "MiB", "disk_mib"), ("resident memory", "MiB", "resident_mib")]:
         say(bench, unit, max(seen[column] for seen in seconds))
+    if system.may_be_behind:
+        say("rows acknowledged that a question does not see", "rows", max(seen["rows_behind"] for seen in seconds))
 
 
-SYSTEMS = {"duckdb": DuckDB, "chdb": ClickHouse}
+SYSTEMS = {"duckdb": DuckDB, "chdb": ClickHouse, "questdb": QuestDB}
 
 
 def main():
@@ -236,6 +294,14 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     system = SYSTEMS[options.system](str(folder), options)
+    try:
+        measure(system, folder, options)
+    finally:
+        system.close()
+    shutil.rmtree(folder)
+
+
+def measure(system, folder, options):
     load = Load(system, options)
     writers = [threading.Thread(target=load.write, args=(writer,)) for writer in range(options.writers)]
     timeline = open(options.timeline, "w", buffering=1) if options.timeline else None
@@ -252,8 +318,6 @@ def main():
     if load.failures:
         raise load.failures[0]
     report(system, options, seconds)
-    system.close()
-    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
