@@ -70,6 +70,7 @@ fn base_of(block_ns: i64) -> Result<Vec<u8>> {
         .collect(),
         block_ns,
         profile: Profile::Dense,
+        has_filters: true,
     };
     let mut writer = SegmentWriter::new(io.writer("objects/1.long")?, TableId(0), params.clone())?;
     for sensor in 0..SENSORS {

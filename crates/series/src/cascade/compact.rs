@@ -104,13 +104,22 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
     };
     // Files of late rows lie between all others, and have none of their times.
     runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);
-    let of_runs = std::iter::once((Model::Kv, runs));
+    let of_runs = late_apart(runs).into_iter().map(|runs| (Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
     let stretches = all.map(|(model, mut objects)| {
         objects.sort_by_key(|object| (object.entry.last_seq, object.entry.id));
         (model, objects.split(|object| !is_free(object)).map(<[_]>::to_vec).collect())
     });
     stretches.collect()
+}
+
+/// Run files of late rows, and all others, where they may become one past each other.
+fn late_apart(runs: Vec<Arc<LiveObject>>) -> [Vec<Arc<LiveObject>>; 2] {
+    if !runs.iter().all(|object| object.entry.is_distinct) {
+        return [Vec::new(), runs];
+    }
+    // One that cannot be read is met when it is written anew.
+    runs.into_iter().partition(|object| object.segment.has_filters().unwrap_or_default()).into()
 }
 
 /// How many run files have come of age that somebody may move.

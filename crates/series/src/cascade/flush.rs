@@ -9,7 +9,7 @@ use tidefall_ground::options::CascadeReport;
 use tidefall_types::{FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::series::{days_of, extent, write_series};
+use super::series::{Span, days_of, extent, within, write_series};
 use crate::context::Context;
 use crate::install::install;
 use crate::kv::{Run, SortedRuns, Together, dense_runs, sort_runs};
@@ -36,6 +36,8 @@ pub enum Take {
 const SCATTERED_SPANS: usize = 3;
 /// ... with fewer rows for each sensor of a day.
 const SCATTERED_ROWS: usize = 256;
+/// Fewer late rows have no run file of their own. Tests, which run with assertions, have fewer.
+const LATE_ROWS_MIN: usize = if cfg!(debug_assertions) { 16 } else { 1024 };
 
 /// Writes rows of a table that are in memory to objects.
 ///
@@ -137,9 +139,11 @@ fn flush_batch(
     let before: usize = batch.iter().map(|run| run.rows()).sum();
     let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
     let is_distinct = taken.iter().all(|run| run.is_distinct());
+    let in_order = taken.iter().map(|run| run.late.in_order);
+    let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(TimeRange::ALL);
     let series = sort_runs(&taken, &types, context.ground.threads())?;
     drop(taken);
-    let spans = spans(&series)?;
+    let spans = late_apart(spans(&series)?, &series, &in_order);
     let written = context.ground.written();
     let mut outputs =
         write_series(context, table, &schema, &series, &spans, flushed.upto, &written)?;
@@ -179,6 +183,28 @@ fn spans(
         true => Ok(vec![(Model::Kv, time)]),
         false => Ok(spans),
     }
+}
+
+/// Tells which of the objects to write are of late rows, and gives those that stay in the key-value model a run file of their own where there are many:
+/// beside the others, which are of the time that has just passed, all later ones would have to be looked up in it.
+fn late_apart(
+    spans: Vec<(Model, TimeRange)>,
+    series: &SortedRuns,
+    in_order: &TimeRange,
+) -> Vec<Span> {
+    let mut apart = Vec::with_capacity(spans.len() + 1);
+    for (model, mut time) in spans {
+        if model == Model::Kv && time.overlaps(in_order) && time.first_ns < in_order.first_ns {
+            let late = TimeRange::new(time.first_ns, in_order.first_ns - 1);
+            let rows = (0..series.sensors()).map(|place| within(series, place, &late).len());
+            if rows.sum::<usize>() >= LATE_ROWS_MIN {
+                apart.push(Span { model, time: late, is_late: true });
+                time.first_ns = in_order.first_ns;
+            }
+        }
+        apart.push(Span { model, time, is_late: !time.overlaps(in_order) });
+    }
+    apart
 }
 
 /// What stays of some runs as few: a few rows of each do. What was deleted between them is not in them any more. Neighbours of different

@@ -14,7 +14,7 @@ use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
 use super::flush::{Take, flush};
-use super::series::{days_of, extent, months_of, within, write_series};
+use super::series::{Span, days_of, extent, months_of, within, write_series};
 use super::short_to_long::segment_spans;
 use crate::change::Mark;
 use crate::context::Context;
@@ -54,6 +54,8 @@ pub fn load(
     let boundaries = Boundaries::new(&schema.options, Target::ByAge, context.ground.now_ns());
     let spans = spans(&boundaries, &series, &time, schema.fields.len())?;
     let written = context.ground.written();
+    let alike = |(model, time)| Span { model, time, is_late: false };
+    let spans: Vec<Span> = spans.into_iter().map(alike).collect();
     let mut entries =
         write_series(context, table, schema, &series, &spans, Seq::default(), &written)?;
     drop(series);

@@ -71,9 +71,12 @@ fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
     let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };
     // Objects of one write step share its number; they never overlap each other.
     let seq = other.entry.last_seq;
+    // Places that are distinct have no reading in common, whichever is the later one.
+    let are_distinct = || inputs.iter().chain([other]).all(|object| object.entry.is_distinct);
     (first..=last).contains(&seq)
         && inputs.iter().all(|input| input.entry.id != other.entry.id)
         && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
+        && !are_distinct()
 }
 
 fn is_run_between(run: &Arc<Run>, inputs: &[Arc<LiveObject>]) -> bool {

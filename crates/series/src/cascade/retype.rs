@@ -52,6 +52,7 @@ pub fn retype(
                 "an object has a field that nobody knows of when types change",
             ));
         }
+        let (has_filters, threads) = (object.segment.has_filters()?, context.ground.threads());
         let inputs = std::slice::from_ref(object);
         let ObjectEntry { model, time, last_seq, .. } = object.entry;
         let sources = Sources::of(inputs, &table.version().undeleted());
@@ -66,7 +67,7 @@ pub fn retype(
         write_object(
             context,
             table.id,
-            Output { model, fields: &new_fields, block_ns, threads: context.ground.threads() },
+            Output { model, fields: &new_fields, block_ns, has_filters, threads },
             last_seq,
             estimate(inputs, &time, sensors.len()),
             &stretches(inputs, &sensors, &time, stretch_rows(fields.len()))?,

@@ -29,6 +29,8 @@ pub(super) struct Output<'a> {
     pub(super) model: Model,
     pub(super) fields: &'a [(FieldId, FieldType)],
     pub(super) block_ns: i64,
+    /// Whether it has filters.
+    pub(super) has_filters: bool,
     /// Threads that encode it.
     pub(super) threads: usize,
 }
@@ -173,7 +175,8 @@ pub(super) fn write_object<T: Sync>(
 ) -> Result<Option<Unfinished>> {
     let block_ns = estimate.interval_ns(output.block_ns);
     let profile = encode_profile(output.model);
-    let params = EncodeParams { fields: output.fields.to_vec(), block_ns, profile };
+    let (fields, has_filters) = (output.fields.to_vec(), output.has_filters);
+    let params = EncodeParams { fields, block_ns, profile, has_filters };
     let id = context.ground.next_object_id();
     let mut writer: Option<SegmentWriter> = None;
     let encode = |item: &T| {
@@ -232,6 +235,7 @@ pub(super) fn rewrite_and(
     let written = context.ground.written();
     let mut outputs = write_in_turn(&written, spans, |(model, time)| {
         context.ground.steps.check()?;
+        let has_filters = may_have_filters(*model) && are_mostly_late(inputs, time)?;
         let read = |(sensor, time): &(u32, TimeRange), each: &mut EachPiece<'_>| {
             let stream = SensorStream::new(&sources, *sensor, time, &fields, &stats)?;
             let profile = encode_profile(*model);
@@ -241,7 +245,7 @@ pub(super) fn rewrite_and(
         write_object(
             context,
             table.id,
-            Output { model: *model, fields: &fields, block_ns, threads },
+            Output { model: *model, fields: &fields, block_ns, has_filters, threads },
             seq,
             estimate(inputs, time, sensors.len()),
             &stretches(inputs, &sensors, time, stretch_rows(fields.len()))?,
@@ -268,6 +272,20 @@ pub(super) fn rewrite_and(
     install(context, table, written, removed.chain(added).collect(), change)?;
     context.ground.worked.rewritten(report.bytes);
     Ok(report)
+}
+
+/// Whether objects of a model have filters where their rows came late: nearly nothing comes late for long columns.
+pub(super) fn may_have_filters(model: Model) -> bool {
+    matches!(model, Model::Kv | Model::Short)
+}
+
+/// Whether most rows of objects within a stretch of time came late, as their filters tell.
+fn are_mostly_late(inputs: &[Arc<LiveObject>], time: &TimeRange) -> Result<bool> {
+    let (mut late, mut others) = (0, 0);
+    for object in inputs.iter().filter(|object| object.entry.time.overlaps(time)) {
+        *if object.segment.has_filters()? { &mut late } else { &mut others } += object.entry.rows;
+    }
+    Ok(late > others)
 }
 
 pub(super) fn estimate(inputs: &[Arc<LiveObject>], time: &TimeRange, sensors: u64) -> Estimate {

@@ -8,7 +8,9 @@ use tidefall_ground::written::Written;
 use tidefall_types::{Day, Month, Result, Seq, TableSchema, TimeRange};
 
 use super::pieces::PIECE_ROWS;
-use super::rewrite::{Estimate, Output, write_in_turn, write_object, write_side_by_side};
+use super::rewrite::{
+    Estimate, Output, may_have_filters, write_in_turn, write_object, write_side_by_side,
+};
 use crate::context::Context;
 use crate::rows::SeriesSet;
 use crate::segment::encode::Stretch;
@@ -75,34 +77,44 @@ fn partition_point(series: &impl SeriesSet, place: usize, holds: impl Fn(i64) ->
     low
 }
 
+/// What one object is written of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) model: Model,
+    pub(super) time: TimeRange,
+    /// Whether its rows came late, all of them.
+    pub(super) is_late: bool,
+}
+
 /// Writes an object for each span that holds rows, which have the fields of `schema`.
 pub(super) fn write_series(
     context: &Context,
     table: &Table,
     schema: &TableSchema,
     series: &impl SeriesSet,
-    spans: &[(Model, TimeRange)],
+    spans: &[Span],
     seq: Seq,
     written: &Written,
 ) -> Result<Vec<ObjectEntry>> {
     let fields = schema.typed_fields();
     let Some(all) = extent(series) else { return Ok(Vec::new()) };
     let (block_ns, threads) = (schema.options.block_ns, context.ground.threads());
-    let write = |(model, span): &(Model, TimeRange), threads| {
+    let write = |span: &Span, threads| {
         let rows: Vec<(usize, Range<usize>)> = (0..series.sensors())
-            .map(|place| (place, within(series, place, span)))
+            .map(|place| (place, within(series, place, &span.time)))
             .filter(|(_, rows)| !rows.is_empty())
             .collect();
         let estimate = Estimate {
             rows: rows.iter().map(|(_, rows)| rows.len() as u64).sum(),
             sensors: series.sensors() as u64,
-            time: span.intersect(&all),
+            time: span.time.intersect(&all),
         };
         let pieces = pieces(series, rows, estimate.interval_ns(block_ns));
+        let has_filters = span.is_late && may_have_filters(span.model);
         write_object(
             context,
             table.id,
-            Output { model: *model, fields: &fields, block_ns, threads },
+            Output { model: span.model, fields: &fields, block_ns, has_filters, threads },
             seq,
             estimate,
             &pieces,
@@ -113,7 +125,7 @@ pub(super) fn write_series(
         )
     };
     let (days, others): (Vec<_>, Vec<_>) =
-        spans.iter().partition(|(model, _)| *model == Model::Short);
+        spans.iter().partition(|span| span.model == Model::Short);
     let mut objects = match has_equal_shares(series, &days, threads) {
         true => write_side_by_side(written, threads, &days, |span| write(span, 1))?,
         false => write_in_turn(written, &days, |span| write(span, threads))?,
@@ -126,10 +138,11 @@ pub(super) fn write_series(
 const SAMPLE_SENSORS: usize = 256;
 
 /// Whether no day has so many of the rows that the threads would wait for the one that writes it.
-fn has_equal_shares(series: &impl SeriesSet, days: &[&(Model, TimeRange)], threads: usize) -> bool {
+fn has_equal_shares(series: &impl SeriesSet, days: &[&Span], threads: usize) -> bool {
     let step = series.sensors().div_ceil(SAMPLE_SENSORS).max(1);
-    let rows = |(_, day): &&(Model, TimeRange)| -> usize {
-        (0..series.sensors()).step_by(step).map(|place| within(series, place, day).len()).sum()
+    let rows = |day: &&Span| -> usize {
+        let places = (0..series.sensors()).step_by(step);
+        places.map(|place| within(series, place, &day.time).len()).sum()
     };
     let (largest, all) = days
         .iter()

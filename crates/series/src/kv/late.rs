@@ -18,6 +18,8 @@ pub(crate) struct Late {
     pub(crate) are_behind_memory: bool,
     /// How often the table had lost readings when they came: only before it loses more can be seen what they may have replaced.
     pub(crate) losses: u64,
+    /// The times of the rows that did not come late, or more, whatever has become known of the others.
+    pub(crate) in_order: TimeRange,
     are_new: OnceLock<bool>,
 }
 
@@ -39,21 +41,25 @@ impl Settling {
 impl Default for Late {
     /// Rows of which nothing is known, and that are taken to replace others.
     fn default() -> Self {
-        let are_new = OnceLock::from(false);
-        Self { rows: Vec::new(), others: None, are_behind_memory: false, losses: 0, are_new }
+        let (are_new, in_order) = (OnceLock::from(false), TimeRange::ALL);
+        let rows = Vec::new();
+        Self { rows, others: None, are_behind_memory: false, losses: 0, in_order, are_new }
     }
 }
 
 impl Late {
     pub(crate) fn new(rows: Vec<u32>, others: TimeRange, are_behind_memory: bool) -> Self {
         let are_new = if rows.is_empty() { OnceLock::from(true) } else { OnceLock::new() };
-        Self { rows, others: Some(others), are_behind_memory, losses: 0, are_new }
+        let in_order = others;
+        Self { rows, others: Some(others), are_behind_memory, losses: 0, in_order, are_new }
     }
 
     /// What is known of runs that become one: of each what is known, its number of rows and the times of these.
     pub(super) fn concat(runs: &[(&Self, usize, TimeRange)]) -> Self {
+        let in_order = runs.iter().map(|(late, ..)| late.in_order);
+        let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(NO_TIMES);
         if runs.iter().any(|(late, ..)| late.are_new.get() == Some(&false)) {
-            return Self::default();
+            return Self { in_order, ..Self::default() };
         }
         let losses = runs.iter().map(|(late, ..)| late.losses).min().unwrap_or_default();
         let are_behind_memory = runs.iter().all(|(late, ..)| late.are_behind_memory);
@@ -64,18 +70,20 @@ impl Late {
             rows.extend(late.unsettled().iter().map(|row| start + row));
             start += *count as u32;
         }
-        Self { losses, ..Self::new(rows, others, are_behind_memory) }
+        Self { losses, in_order, ..Self::new(rows, others, are_behind_memory) }
     }
 
     /// What is known of those rows of a run, which has rows within `range`, that are `kept` and ascend.
     pub(super) fn of_kept(&self, kept: &[u32], range: &TimeRange) -> Self {
+        let in_order = self.in_order;
         if self.are_new.get() == Some(&false) {
-            return Self::default();
+            return Self { in_order, ..Self::default() };
         }
         let place = |row: &u32| kept.binary_search(row).ok().map(|place| place as u32);
         let rows = self.unsettled().iter().filter_map(place).collect();
         let others = self.others(range);
-        Self { losses: self.losses, ..Self::new(rows, others, self.are_behind_memory) }
+        let losses = self.losses;
+        Self { losses, in_order, ..Self::new(rows, others, self.are_behind_memory) }
     }
 
     /// The times of the rows that are not among the unsettled ones, or more.

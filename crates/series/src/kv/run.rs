@@ -132,7 +132,8 @@ impl Run {
     }
 
     /// The same run with those of its rows that are late, which [`Newest`](super::Newest) knows.
-    pub(crate) fn with_late(self, late: Late) -> Self {
+    pub(crate) fn with_late(self, mut late: Late) -> Self {
+        late.in_order = late.in_order.intersect(&self.range);
         Self { size_bytes: self.size_bytes + late.size_bytes(), late, ..self }
     }
 

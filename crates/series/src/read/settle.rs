@@ -5,12 +5,13 @@
 //! sensors, or when they leave memory, for all of them together. So each page of times is decoded once, however many of them may lie in it.
 //!
 //! 1. Late rows of many runs are ordered by sensor and time.
-//! 2. They are looked up in each object that has rows at their times.
+//! 2. They are looked up in each object that has rows at their times: first in its filters, where it has any.
 //! 3. What lies in memory is held against them run by run: nearly all of it is passed over by one look at a filter.
 //!
 //! What they may have replaced must still be there to be seen. Deletes and retention take readings away, and older snapshots
 //! still have them; so late rows from before such a loss are taken to replace something (`Settling::losses`).
 
+use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
 
 use tidefall_ground::parallel::spread;
@@ -22,6 +23,7 @@ use super::objects::LiveObject;
 use super::parts::Sources;
 use super::repeats::Found;
 use crate::kv::{Run, Settling};
+use crate::segment::filter;
 
 /// Late rows that are looked up together.
 const TOGETHER_MAX: usize = if cfg!(debug_assertions) { 64 } else { 1 << 20 };
@@ -163,9 +165,10 @@ impl Looked {
         let entry = &object.entry;
         let first = self.late.partition_point(|row| row.sensor < entry.first_sensor);
         let end = self.late.partition_point(|row| row.sensor <= entry.last_sensor);
+        let late = filtered(object, &self.late[first..end])?;
         let mut found = Found::new(&alone);
         let mut times = Vec::new();
-        for rows in self.late[first..end].chunk_by(|one, next| one.sensor == next.sensor) {
+        for rows in late.chunk_by(|one, next| one.sensor == next.sensor) {
             let first = rows.partition_point(|row| row.time_ns < entry.time.first_ns);
             let end = rows.partition_point(|row| row.time_ns <= entry.time.last_ns);
             let Some(row) = rows[first..end].first() else { continue };
@@ -216,6 +219,30 @@ impl Looked {
             }
         }
     }
+}
+
+/// Those of late rows, which are ordered by sensor, that an object may have as far as its filters tell.
+fn filtered<'a>(object: &LiveObject, late: &'a [LateRow]) -> Result<Cow<'a, [LateRow]>> {
+    let (Some(first), Some(last)) = (late.first(), late.last()) else { return Ok(late.into()) };
+    let Some(filters) = object.segment.filters(first.sensor, last.sensor)? else {
+        return Ok(late.into());
+    };
+    let (mut left, mut bytes) = (Vec::new(), Vec::new());
+    for fence in filters {
+        let first = late.partition_point(|row| row.sensor < fence.first_sensor);
+        let end = late.partition_point(|row| row.sensor <= fence.last_sensor);
+        let rows = late[first..end].iter().filter(|row| fence.time.contains(row.time_ns));
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            continue;
+        }
+        let filter = object.segment.filter(&fence, &mut bytes)?;
+        left.extend(rows.filter(|row| filter.may_have(filter::key(row.sensor, row.time_ns))));
+    }
+    // Of a sensor that two filters know, rows may be in both.
+    left.sort_unstable();
+    left.dedup();
+    Ok(left.into())
 }
 
 /// Late rows by their times.

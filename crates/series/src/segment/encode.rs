@@ -9,6 +9,7 @@ use tidefall_codec::{MAX_PAGE_ROWS, Profile, encode_page};
 use tidefall_ground::texts::{CHUNK_TEXT_BYTES, rows_within, text_bytes};
 use tidefall_types::{Error, FieldId, FieldType, Result};
 
+use super::filter;
 use super::metrics::Blocks;
 use crate::rows::SensorRows;
 
@@ -21,6 +22,8 @@ pub struct EncodeParams {
     pub block_ns: i64,
     /// How hard it is packed.
     pub profile: Profile,
+    /// Whether it has filters.
+    pub has_filters: bool,
 }
 
 impl EncodeParams {
@@ -67,6 +70,8 @@ pub struct Piece {
     /// The bytes of each field's texts before they were encoded.
     pub(crate) text_bytes: Vec<u64>,
     pub(crate) blocks: Blocks,
+    /// The keys of its rows in the filters of the segment, if that has any.
+    pub(crate) keys: Vec<u64>,
 }
 
 /// A stretch of one sensor's rows on its way into a segment, ordered by time without repeats.
@@ -190,7 +195,9 @@ pub fn encode_piece(sensor: u32, stretches: &[Stretch], params: &EncodeParams) -
                 column.as_ref().map_or(0, |column| text_bytes(column, 0..column.len())) as u64;
         }
     }
-    Ok(Piece { sensor, bytes, chunks, page_bytes, text_bytes: text_bytes_of, blocks })
+    let times = stretches.iter().filter(|_| params.has_filters).flat_map(|rows| &rows.rows().times);
+    let keys = times.map(|time_ns| filter::key(sensor, *time_ns)).collect();
+    Ok(Piece { sensor, bytes, chunks, page_bytes, text_bytes: text_bytes_of, blocks, keys })
 }
 
 fn length(bytes: usize) -> Result<u32> {

@@ -9,13 +9,15 @@
 //! pieces   of the first sensor, of the second, ... (see encode.rs)
 //! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
 //! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)
-//! footer   frame: description as JSON, then a fence for each index and metrics frame
+//! filters  frames: which readings are surely not there, of rows that came late (see filter.rs)
+//! footer   frame: description as JSON, then a fence for each frame of index, metrics and filters
 //! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
 //! ```
 //!
-//! Of a large segment some frames of index and metrics lie between two pieces, where the writer had enough of them.
+//! Of a large segment some of these frames lie between two pieces, where the writer had enough of them.
 
 pub mod encode;
+pub(crate) mod filter;
 mod index;
 pub(crate) mod metrics;
 pub(crate) mod numbers;

@@ -10,6 +10,7 @@ use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
 use tidefall_store::{ObjectIo, check_size, of_needed_object};
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
 
+use super::filter::Filter;
 use super::index::{Fence, IndexBlock};
 use super::metrics::Blocks;
 use super::wanted::Wanted;
@@ -66,11 +67,14 @@ pub struct Footer {
     pub index: Vec<Fence>,
     /// The frames of metrics.
     pub metrics: Vec<Fence>,
+    /// The frames of filters, if it has any: all of its rows are in them.
+    pub filters: Option<Vec<Fence>>,
 }
 
 impl Weight for Footer {
     fn weight_bytes(&self) -> usize {
-        (self.index.len() + self.metrics.len()) * size_of::<Fence>() + 256
+        let filters = self.filters.as_ref().map_or(0, Vec::len);
+        (self.index.len() + self.metrics.len() + filters) * size_of::<Fence>() + 256
     }
 }
 
@@ -279,6 +283,28 @@ impl Segment {
         })
     }
 
+    /// Whether it has filters.
+    pub(crate) fn has_filters(&self) -> Result<bool> {
+        Ok(self.footer()?.filters.is_some())
+    }
+
+    /// The filters that may know `first..=last`; nothing where it has none.
+    pub(crate) fn filters(&self, first: u32, last: u32) -> Result<Option<Vec<Fence>>> {
+        let footer = self.footer()?;
+        let among = footer.filters.as_ref();
+        let found = among.map(|all| all[overlapping(all, first, last)].to_vec());
+        for fence in found.iter().flatten().filter(|_| self.is_slow()) {
+            self.will_read(fence.offset..fence.offset + fence.bytes);
+        }
+        Ok(found)
+    }
+
+    /// Reads the filter of a fence; the memory of `bytes` is used again.
+    pub(crate) fn filter<'a>(&self, fence: &Fence, bytes: &'a mut Vec<u8>) -> Result<Filter<'a>> {
+        self.read_to(fence.offset..fence.offset + fence.bytes, bytes)?;
+        Filter::decode(bytes).map_err(|error| self.locate(fence.offset, error))
+    }
+
     /// Bytes of the segment.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let read = self.io.read_range(&self.name, range);
@@ -439,13 +465,11 @@ pub fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Resul
     if data_end > footer_offset {
         return Err(Error::corrupt("its pieces end behind its footer"));
     }
-    Ok(Footer {
-        table,
-        description,
-        data_end,
-        index: Fence::decode(&mut frame, footer_offset)?,
-        metrics: Fence::decode(&mut frame, footer_offset)?,
-    })
+    let index = Fence::decode(&mut frame, footer_offset)?;
+    let metrics = Fence::decode(&mut frame, footer_offset)?;
+    let has_filters = frame.parts_left() > 0;
+    let filters = has_filters.then(|| Fence::decode(&mut frame, footer_offset)).transpose()?;
+    Ok(Footer { table, description, data_end, index, metrics, filters })
 }
 
 /// Offset and length of the footer.

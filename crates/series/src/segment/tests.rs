@@ -10,7 +10,7 @@ use tidefall_simulation::MemDisk;
 use tidefall_store::{LocalIo, ObjectIo};
 use tidefall_types::{FieldId, FieldType, NS_PER_HOUR, ObjectId, Seq, TableId, TimeRange};
 
-use super::encode::{EncodeParams, Stretch, encode_piece};
+use super::encode::{EncodeParams, Piece, Stretch, encode_piece};
 use super::index::FRAME_BYTES_MAX;
 use super::wanted::Wanted;
 use super::writer::KEPT_BYTES_MAX;
@@ -24,10 +24,21 @@ fn value(sensor: u32, row: i64) -> f64 {
 
 /// Writes the rows of sensors, one each hour, and opens them.
 fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
+    segment_of(fields, sensors, rows, |_| {})
+}
+
+/// As [`segment`], of pieces that are changed.
+fn segment_of(
+    fields: u16,
+    sensors: u32,
+    rows: i64,
+    change: impl Fn(&mut Piece),
+) -> (ObjectEntry, Segment) {
     let params = EncodeParams {
         fields: (0..fields).map(|field| (FieldId(field), FieldType::F64)).collect(),
         block_ns: NS_PER_HOUR,
         profile: Profile::Fast,
+        has_filters: true,
     };
     let io: Arc<dyn ObjectIo> =
         Arc::new(LocalIo::open(Arc::new(MemDisk::new()), &["objects"]).unwrap());
@@ -42,7 +53,8 @@ fn segment(fields: u16, sensors: u32, rows: i64) -> (ObjectEntry, Segment) {
             );
             let times = part.map(|row| row * NS_PER_HOUR).collect();
             let rows = SensorRows { times, fields: vec![Some(values); usize::from(fields)] };
-            let piece = encode_piece(sensor, &[Stretch::Rows(rows)], &params).unwrap();
+            let mut piece = encode_piece(sensor, &[Stretch::Rows(rows)], &params).unwrap();
+            change(&mut piece);
             writer.append(piece).unwrap();
             let (kept, max) = (writer.kept_bytes(), KEPT_BYTES_MAX + FRAME_BYTES_MAX);
             assert!(kept <= max, "{kept} bytes of frames are kept");
@@ -132,6 +144,27 @@ fn frames_lie_between_the_pieces_of_a_large_segment() {
     assert!(gaps > 10, "frames lie at {gaps} places between the pieces");
     let bytes_before_gaps = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
     assert!(bytes_before_gaps, "pieces are not in their order");
+}
+
+/// Readers believe a filter: one that lacks a row would hide that it is replaced.
+#[test]
+fn a_row_that_the_filters_do_not_know_is_damage() {
+    let verified = |lacks_a_row: bool| {
+        let (entry, segment) = segment_of(1, 40, 90, |piece: &mut Piece| {
+            let rows: u32 = piece.chunks.iter().map(|chunk| chunk.rows).sum();
+            assert_eq!(piece.keys.len() as u32, rows);
+            if lacks_a_row && piece.sensor == 31 {
+                piece.keys.remove(7);
+            }
+        });
+        let mut report = VerifyReport::default();
+        verify_segment(TableId(0), &entry, &segment, &mut report);
+        report.damages
+    };
+    assert_eq!(verified(false), Vec::new());
+    let damages = verified(true);
+    let [damage] = &damages[..] else { panic!("{damages:?}") };
+    assert!(damage.to_string().contains("do not know the row of sensor 31"), "{damage}");
 }
 
 /// A question about two of 700 fields read the metrics of all, which had no room in the cache, so that the next one read them

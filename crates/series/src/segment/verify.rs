@@ -1,12 +1,15 @@
 //! Reads a whole segment and checks that its parts agree.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use tidefall_codec::decode_page;
 use tidefall_ground::manifest::ObjectEntry;
 use tidefall_ground::options::VerifyReport;
 use tidefall_types::{Error, FieldType, Result, TableId};
 
 use super::Segment;
-use super::index::IndexBlock;
+use super::filter::{self, Filter};
+use super::index::{Chunk, IndexBlock};
 use super::wanted::Wanted;
 
 /// Adds what is wrong with a segment to the report.
@@ -27,6 +30,7 @@ pub fn verify_segment(
         for position in 0..segment.index_block_count()? {
             let index = segment.index_block_at(position)?;
             rows += verify_index(segment, &index, report)?;
+            verify_filters(segment, &index)?;
         }
         let mut counted = 0;
         let all = vec![Wanted::ALL; segment.field_count()?];
@@ -48,6 +52,43 @@ pub fn verify_segment(
     })();
     report.rows += rows;
     report.damages.extend(outcome.err());
+}
+
+/// Checks that the filters, if there are any, know all rows of an index frame.
+fn verify_filters(segment: &Segment, index: &IndexBlock) -> Result<()> {
+    let (mut known, mut bytes) = (None, Vec::new());
+    for (position, sensor) in index.sensors().iter().enumerate() {
+        let Some(filters) = segment.filters(*sensor, *sensor)? else { return Ok(()) };
+        let mut unknown = times_of(segment, &index.chunk(position))?;
+        for fence in filters {
+            // Chunks come in the order of the filters.
+            let filter = match known.replace(fence.offset) == Some(fence.offset) {
+                true => Filter::decode(&bytes)?,
+                false => segment.filter(&fence, &mut bytes)?,
+            };
+            let is_known = |time_ns| filter.may_have(filter::key(*sensor, time_ns));
+            unknown.retain(|time_ns| !fence.time.contains(*time_ns) || !is_known(*time_ns));
+        }
+        if let Some(time_ns) = unknown.first() {
+            let why = format!("its filters do not know the row of sensor {sensor} at {time_ns}");
+            return Err(segment.locate(0, Error::corrupt(why)));
+        }
+    }
+    Ok(())
+}
+
+/// The times of the rows of a chunk.
+fn times_of(segment: &Segment, chunk: &Chunk<'_>) -> Result<Vec<i64>> {
+    let page = chunk.time_page();
+    if page.is_empty() {
+        let step_ns = chunk.meta.step_ns().unwrap_or_default();
+        let time_ns = |row| chunk.meta.first_ns + i64::from(row) * step_ns;
+        return Ok((0..chunk.meta.rows).map(time_ns).collect());
+    }
+    let start = page.start;
+    let times = segment.read(page).and_then(|bytes| decode_page(&bytes, FieldType::I64));
+    let times = times.map_err(|error| segment.locate(start, error))?;
+    Ok(times.as_primitive::<Int64Type>().values().to_vec())
 }
 
 /// Decodes every page of the chunks of an index frame; damages are reported page by page.

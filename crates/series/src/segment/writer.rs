@@ -7,6 +7,7 @@ use tidefall_store::ObjectWriter;
 use tidefall_types::{Error, FieldType, Result, TableId, TimeRange};
 
 use super::encode::{EncodeParams, Piece};
+use super::filter::{self, ROWS_PER_FILTER};
 use super::index::{FRAME_BYTES_MAX, Fence, IndexBuilder};
 use super::metrics::Blocks;
 use super::{Description, MAGIC};
@@ -44,13 +45,17 @@ pub struct SegmentWriter {
     index_fence: Option<Fence>,
     metrics: Blocks,
     metrics_fence: Option<Fence>,
+    /// What the next filter will have.
+    keys: Vec<u64>,
+    filter_fence: Option<Fence>,
     index_frames: Frames,
     metrics_frames: Frames,
+    filter_frames: Frames,
     /// Where the last piece ends.
     data_end: u64,
 }
 
-/// Frames of index or of metrics.
+/// Frames of index, of metrics or of filters.
 #[derive(Debug, Default)]
 struct Frames {
     /// Of those that are written.
@@ -104,8 +109,11 @@ impl SegmentWriter {
             index_fence: None,
             metrics: Blocks::new(&params.types()),
             metrics_fence: None,
+            keys: Vec::new(),
+            filter_fence: None,
             index_frames: Frames::default(),
             metrics_frames: Frames::default(),
+            filter_frames: Frames::default(),
             data_end: offset,
             params,
         })
@@ -145,6 +153,13 @@ impl SegmentWriter {
         let (first_sensor, last_sensor) = (piece.sensor, piece.sensor);
         let fence = Fence { first_sensor, last_sensor, time, offset: 0, bytes: 0 };
         self.index_fence.get_or_insert(fence).extend(piece.sensor, time);
+        if !piece.keys.is_empty() {
+            self.filter_fence.get_or_insert(fence).extend(piece.sensor, time);
+            self.keys.extend(&piece.keys);
+            if self.keys.len() >= ROWS_PER_FILTER {
+                self.close_filter()?;
+            }
+        }
         self.append_blocks(&piece.blocks, fence)
     }
 
@@ -165,13 +180,14 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes index, metrics and footer; the segment is durable and readable on return.
+    /// Writes index, metrics, filters and footer; the segment is durable and readable on return.
     ///
     /// # Errors
     /// `Io` and `Full` from the store, `Limit` for a frame that is too long; there is no segment then.
     pub fn finish(mut self) -> Result<SegmentSummary> {
         self.close_index()?;
         self.close_metrics()?;
+        self.close_filter()?;
         let mut footer = FrameWriter::new(Profile::Dense);
         let description = Description {
             fields: self.params.fields.clone(),
@@ -194,6 +210,9 @@ impl SegmentWriter {
                 all.get_or_insert(*fence).extend(fence.last_sensor, fence.time);
             }
             Fence::encode(&frames.fences, &mut footer)?;
+        }
+        if self.params.has_filters {
+            Fence::encode(&self.filter_frames.fences, &mut footer)?;
         }
         let footer = footer.finish()?;
         let mut tail = self.offset.to_le_bytes().to_vec();
@@ -218,7 +237,8 @@ impl SegmentWriter {
 
     /// The bytes of frames that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.index_frames.kept_bytes + self.metrics_frames.kept_bytes
+        let of = |frames: &Frames| frames.kept_bytes;
+        of(&self.index_frames) + of(&self.metrics_frames) + of(&self.filter_frames)
     }
 
     fn write_frames_if_many(&mut self) -> Result<()> {
@@ -230,7 +250,8 @@ impl SegmentWriter {
     fn write_frames(&mut self) -> Result<()> {
         self.close_index()?;
         let behind_index = self.index_frames.write(&mut *self.out, self.offset)?;
-        self.offset = self.metrics_frames.write(&mut *self.out, behind_index)?;
+        let behind_metrics = self.metrics_frames.write(&mut *self.out, behind_index)?;
+        self.offset = self.filter_frames.write(&mut *self.out, behind_metrics)?;
         self.index = IndexBuilder::new(self.offset, self.params.fields.len());
         Ok(())
     }
@@ -240,6 +261,14 @@ impl SegmentWriter {
         let index = std::mem::replace(&mut self.index, next);
         if let Some(fence) = self.index_fence.take() {
             self.index_frames.keep(fence, index.encode()?);
+        }
+        Ok(())
+    }
+
+    fn close_filter(&mut self) -> Result<()> {
+        if let Some(fence) = self.filter_fence.take() {
+            self.filter_frames.keep(fence, filter::encode(&self.keys)?);
+            self.keys.clear();
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_simulation::MemDisk;
+use tidefall_simulation::{MemDisk, RemoteIo};
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, Model, ReadStats,
     TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
@@ -21,6 +21,7 @@ use tidefall_types::{
 };
 
 use crate::asking::{in_one_group, open, whole_numbers};
+use crate::slow::objects_on;
 use crate::{checked, rounds, sensor_tag};
 
 const TABLE: &str = "plant";
@@ -33,7 +34,8 @@ type Rows = BTreeMap<(u32, i64), i64>;
 /// Writes a value of some sensors at some times.
 fn write(db: &Db, rows: &mut Rows, keys: &[(u32, i64)], value: i64) {
     let time: Vec<i64> = keys.iter().map(|(_, at)| *at).collect();
-    let tag = sensor_tag(SENSORS, keys.iter().map(|(sensor, _)| *sensor).collect());
+    let sensors = keys.iter().map(|(sensor, _)| sensor + 1).max().unwrap_or_default();
+    let tag = sensor_tag(sensors, keys.iter().map(|(sensor, _)| *sensor).collect());
     let values = Arc::new(Int64Array::from(vec![value; keys.len()])) as ArrayRef;
     let fields = vec![FieldColumn { name: "value".into(), values }];
     let batch = WriteBatch { time: time.into(), tags: vec![tag], fields };
@@ -362,6 +364,68 @@ impl Grid {
         let found = (found.rows[0], value(&found.fields[0].sum), value(&found.fields[0].max));
         assert_eq!(found, expected, "{when}");
     }
+}
+
+/// All that had come late before was decoded to find out whether late rows replace anything, each time that somebody asked.
+#[test]
+fn late_rows_lie_apart_and_have_filters() {
+    const ROUNDS: i64 = 60;
+    const SENSORS: u32 = 64;
+    let of_all = |times: Vec<i64>| -> Vec<(u32, i64)> {
+        times.iter().flat_map(|at| (0..SENSORS).map(|sensor| (sensor, *at))).collect()
+    };
+    let store = Arc::new(RemoteIo::new(objects_on(MemDisk::new())));
+    let clock = Arc::new(ManualClock::new(NOW_NS));
+    // Index and metrics stay in memory.
+    let options = DbOptions { memory_bytes: 256 << 20, ..crate::asking::options(&clock) };
+    let db = Db::open_apart(Arc::new(MemDisk::new()), store.clone(), options).unwrap();
+    let mut rng = SmallRng::seed_from_u64(11);
+    let mut rows = Rows::new();
+    let mut write_some = |rows: &mut Rows, round: i64| {
+        let in_order = (0..5).map(|second| NOW_NS + (5 * round + second) * NS_PER_SECOND);
+        write(&db, rows, &of_all(in_order.collect()), round);
+        // Of six hours, all apart from each other.
+        let late = (0..5).map(|row| (ROUNDS + 3) * (5 * rng.random_range(0..4000) + row) + round);
+        let late = late.map(|second| NOW_NS - 2 - second * NS_PER_SECOND / 60);
+        write(&db, rows, &of_all(late.collect()), round);
+    };
+    let run_files = || {
+        let tables = db.inspect().unwrap();
+        let models = tables.iter().flat_map(|table| &table.models);
+        models.filter(|of| of.model == Model::Kv).map(|of| of.objects).sum::<u64>() as usize
+    };
+    write(&db, &mut rows, &of_all(vec![NOW_NS - 1]), 0);
+    for round in 0..ROUNDS {
+        write_some(&mut rows, round);
+        db.flush().unwrap();
+    }
+    // Until all is laid together that can be.
+    let until = Instant::now() + Duration::from_secs(60);
+    while store.take_reads().count > 0 {
+        assert!(Instant::now() < until, "{} run files", run_files());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(run_files() < 2 * 2 * 8, "{} run files", run_files());
+    assert_eq!(check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None), 0);
+    write_some(&mut rows, ROUNDS);
+    store.take_reads();
+    let files = run_files();
+    assert_eq!(check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None), 0);
+    let reads = store.take_reads().count;
+    println!("{reads} reads, {files} run files");
+    assert!(reads <= 2 * files + 20, "{reads} reads, {files} run files");
+    // Those that are sent again replace what is there.
+    let again: Vec<(u32, i64)> = rows.keys().copied().step_by(97).collect();
+    write(&db, &mut rows, &again, 1_000);
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    db.flush().unwrap();
+    write_some(&mut rows, ROUNDS + 2);
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    let found = db.verify().unwrap();
+    assert_eq!(found.damages, Vec::new());
+    db.cascade(&CascadeRequest { table: None, target: Target::Short }).unwrap();
+    check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
+    db.close().unwrap();
 }
 
 /// Each day got an object of its own of a few late rows, each time that memory was full of others.

@@ -27,7 +27,7 @@ const DAYS: i64 = 31;
 const FIRST_NS: i64 = 19_700 * NS_PER_DAY;
 
 /// The objects of a database on a disk.
-fn objects_on(disk: impl Disk + 'static) -> Arc<dyn ObjectIo> {
+pub fn objects_on(disk: impl Disk + 'static) -> Arc<dyn ObjectIo> {
     Arc::new(LocalIo::open(Arc::new(disk), &["manifest", "objects", "reached"]).unwrap())
 }
 

@@ -26,8 +26,12 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     let id = ObjectId(id);
     let name = names::object(id, 0, Model::Long.name());
     let io = Arc::new(LocalIo::open(Arc::new(MemDisk::new()), &[names::OBJECTS_DIR]).unwrap());
-    let params =
-        EncodeParams { fields: vec![FIELD], block_ns: NS_PER_HOUR, profile: Profile::Fast };
+    let params = EncodeParams {
+        fields: vec![FIELD],
+        block_ns: NS_PER_HOUR,
+        profile: Profile::Fast,
+        has_filters: false,
+    };
     let mut writer =
         SegmentWriter::new(io.writer(&name).unwrap(), TableId(0), params.clone()).unwrap();
     let values: Float64Array = rows.iter().map(|(_, value)| Some(*value)).collect();
