@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, GroupByExpr, OrderBy, OrderByKind, Query, Select, Statement, TypedString,
-    Value, ValueWithSpan, Visitor, VisitorMut,
+    CastKind, DataType, Expr, GroupByExpr, Interval, OrderBy, OrderByKind, Query, Select,
+    Statement, TypedString, Value, ValueWithSpan, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
 use tidefall_types::{Error, Result, format_time};
@@ -128,13 +128,34 @@ struct Places {
     times: Vec<usize>,
 }
 
-fn placeholder(expr: &Expr) -> Option<(&str, Location)> {
-    match expr {
-        Expr::Value(ValueWithSpan { value: Value::Placeholder(name), span }) => {
-            Some((name, span.start))
-        }
+fn placeholder(value: &ValueWithSpan) -> Option<(&str, Location)> {
+    match &value.value {
+        Value::Placeholder(name) => Some((name, value.span.start)),
         _ => None,
     }
+}
+
+/// The value that an expression is, or that it has without having an expression for it.
+fn own_value(expr: &Expr) -> Option<&ValueWithSpan> {
+    match expr {
+        Expr::Value(value) => Some(value),
+        Expr::Like { escape_char, .. }
+        | Expr::ILike { escape_char, .. }
+        | Expr::SimilarTo { escape_char, .. } => escape_char.as_ref(),
+        _ => None,
+    }
+}
+
+/// The parameter that an expression is.
+fn parameter_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => placeholder(value).map(|(name, _)| name),
+        _ => None,
+    }
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// Writes `DATE $1` as `CAST($1 AS DATE)`: the parser makes no expression of what stands behind the name of a type.
@@ -142,13 +163,19 @@ fn read_typed(expr: &mut Expr) {
     if let Expr::TypedString(TypedString { data_type, value, .. }) = expr
         && let Value::Placeholder(_) = value.value
     {
-        *expr = Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(Expr::Value(value.clone())),
-            data_type: data_type.clone(),
-            array: false,
-            format: None,
-        };
+        *expr = cast(Expr::Value(value.clone()), data_type.clone());
+    }
+}
+
+/// What `INTERVAL $1` is: the value itself when it is an interval already. A text stays where it is, as frames of windows take no casts.
+fn interval(value: &Expr) -> Option<Expr> {
+    match value {
+        Expr::Interval(_) => Some(value.clone()),
+        Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(_) | Value::Number(..),
+            ..
+        }) => None,
+        _ => Some(cast(value.clone(), DataType::Interval { fields: None, precision: None })),
     }
 }
 
@@ -162,7 +189,9 @@ impl Places {
             });
             let is_setting = matches!(statement, Statement::Set(_));
             let found = visit_expressions(statement, |expr| {
-                let Some((name, at)) = placeholder(expr) else { return ControlFlow::Continue(()) };
+                let Some((name, at)) = own_value(expr).and_then(placeholder) else {
+                    return ControlFlow::Continue(());
+                };
                 match number(name) {
                     // Clients that keep settings know them by their statements.
                     _ if is_setting => {
@@ -225,12 +254,7 @@ impl Places {
         for statement in statements.iter_mut().filter_map(sql_statement_mut) {
             let _ = walk_mut(statement, &mut ColumnNames);
             let _ = walk_mut(statement, &mut Groups);
-            let _ = visit_expressions_mut(statement, |expr| {
-                if let Some(number) = placeholder(expr).and_then(|place| self.number(place)) {
-                    *expr = values[number].clone();
-                }
-                ControlFlow::<()>::Continue(())
-            });
+            let _ = walk_mut(statement, &mut Fill { places: self, values });
         }
     }
 
@@ -239,11 +263,57 @@ impl Places {
     }
 
     /// Which of all values one stands for.
-    fn number(&self, (name, at): (&str, Location)) -> Option<usize> {
+    fn number(&self, value: &ValueWithSpan) -> Option<usize> {
+        let (name, at) = placeholder(value)?;
         match self.are_numbered {
             true => number(name).map(|number| number - 1),
             false => self.unnumbered.binary_search(&at).ok(),
         }
+    }
+}
+
+/// Puts values in the places of parameters.
+struct Fill<'a> {
+    places: &'a Places,
+    values: &'a [Expr],
+}
+
+impl Fill<'_> {
+    fn value(&self, of: &ValueWithSpan) -> Option<&Expr> {
+        self.places.number(of).and_then(|number| self.values.get(number))
+    }
+}
+
+impl VisitorMut for Fill<'_> {
+    type Break = Infallible;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Expr::Interval(Interval { value, leading_field: None, .. }) = expr
+            && let Expr::Value(of) = &**value
+            && let Some(value) = self.value(of).and_then(interval)
+        {
+            *expr = value;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        let Some(value) = own_value(expr).and_then(|of| self.value(of)) else {
+            return ControlFlow::Continue(());
+        };
+        match expr {
+            Expr::Like { escape_char, .. }
+            | Expr::ILike { escape_char, .. }
+            | Expr::SimilarTo { escape_char, .. } => {
+                *escape_char = Some(match value {
+                    Expr::Value(value) => value.clone(),
+                    // No single character, which the error shows.
+                    other => Value::SingleQuotedString(other.to_string()).into(),
+                });
+            }
+            expr => *expr = value.clone(),
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -257,8 +327,8 @@ impl Visitor for Orders {
         let Some(OrderBy { kind: OrderByKind::Expressions(exprs), .. }) = &query.order_by else {
             return ControlFlow::Continue(());
         };
-        match exprs.iter().find_map(|order| placeholder(&order.expr)) {
-            Some((name, _)) => ControlFlow::Break(format!(
+        match exprs.iter().find_map(|order| parameter_of(&order.expr)) {
+            Some(name) => ControlFlow::Break(format!(
                 "ORDER BY {name}: a parameter is a value, by which no rows are ordered; write the name of the column, or its place"
             )),
             None => ControlFlow::Continue(()),
@@ -274,7 +344,7 @@ impl VisitorMut for Groups {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
         if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
-            for expr in exprs.iter_mut().filter(|expr| placeholder(expr).is_some()) {
+            for expr in exprs.iter_mut().filter(|expr| parameter_of(expr).is_some()) {
                 *expr = named(expr.clone());
             }
         }

@@ -72,7 +72,7 @@ async fn parameters_stand_wherever_a_value_may() {
     let at = |second: i64| Time(second * NS_PER_SECOND);
     let inserted = lines(&db, insert, &[at(1), text("a; --"), Float(0.5), Int(7), at(2)]).await;
     assert_eq!(inserted, ["2 0"]);
-    let cases: [(&str, &[Parameter], &[&str]); 19] = [
+    let cases: [(&str, &[Parameter], &[&str]); 25] = [
         ("SELECT v FROM plant WHERE sensor = $1", &[text("a; --")], &["0.5"]),
         ("SELECT v FROM plant WHERE sensor = ?", &[text("it's")], &["1.0"]),
         ("SELECT n FROM plant WHERE time >= $1", &[at(2)], &["-7"]),
@@ -118,6 +118,28 @@ async fn parameters_stand_wherever_a_value_may() {
             &[Interval("1 second".to_owned()), Int(0)],
             &["7"],
         ),
+        (
+            "SELECT DATE '2024-01-01' + INTERVAL $1, -INTERVAL $1",
+            &[Interval("90 seconds".to_owned())],
+            &["2024-01-01T00:01:30 -1 mins -30.000000000 secs"],
+        ),
+        (
+            "SELECT INTERVAL ? = INTERVAL ?",
+            &[text("1 day"), Interval("1 day".to_owned())],
+            &["true"],
+        ),
+        (
+            "SELECT sum(n) OVER (ORDER BY time RANGE BETWEEN INTERVAL $1 PRECEDING AND CURRENT ROW) FROM plant ORDER BY time",
+            &[Interval("1 second".to_owned())],
+            &["7", "0"],
+        ),
+        (
+            "SELECT sensor LIKE $1 ESCAPE $2, sensor NOT ILIKE $1 ESCAPE $2 FROM plant ORDER BY n",
+            &[text("a; --"), text("\\")],
+            &["false true", "true false"],
+        ),
+        ("SELECT '5%' LIKE ? ESCAPE ?, ?", &[text("5\\%"), text("\\"), Int(1)], &["true 1"]),
+        ("SELECT INTERVAL $1 IS NULL", &[Null], &["true"]),
         // A number is a value, not the place of a column.
         ("SELECT count(*), max(n) FROM plant GROUP BY $1", &[Int(2)], &["2 7"]),
         ("SELECT $1 AS k, count(*) FROM plant GROUP BY $1", &[text("x")], &["x 2"]),
@@ -140,7 +162,7 @@ async fn parameters_stand_wherever_a_value_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_and_parameters_must_fit() {
     let db = TestDb::new();
-    let cases: [(&str, &[Parameter], &str); 14] = [
+    let cases: [(&str, &[Parameter], &str); 17] = [
         ("SET datafusion.execution.batch_size = $1", &[Int(1)], "SET takes no parameters"),
         ("SELECT 1; SET tidefall.metrics = ?", &[text("on")], "SET takes no parameters"),
         ("SELECT $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
@@ -151,6 +173,9 @@ async fn values_and_parameters_must_fit() {
         ("SELECT $1, ?", &[Int(1), Int(2)], "either have numbers ($1) or have none (?), not both"),
         ("SELECT 1 AS a ORDER BY $1", &[Int(1)], "ORDER BY $1: a parameter is a value"),
         ("SELECT (SELECT 1 AS a ORDER BY a, ? DESC)", &[text("a")], "ORDER BY ?: a parameter is"),
+        ("SELECT 'a' LIKE 'b' ESCAPE $1", &[], "the parameter $1, number 1 of 1, but 0 values"),
+        ("SELECT 'a' LIKE 'b' ESCAPE $1", &[Int(7)], "Expected a single character"),
+        ("SELECT 'a' LIKE 'b' ESCAPE $1", &[Time(0)], "got 'TIMESTAMP ''1970"),
         ("SELECT DATE $1", &[], "the parameter $1, number 1 of 1, but 0 values are given"),
         ("SELECT $0", &[Int(1)], "$0: parameters are called $1, $2 and so on"),
         ("SELECT $name", &[Int(1)], "$name: parameters are called $1, $2 and so on"),
@@ -225,6 +250,7 @@ async fn statements_tell_what_they_take_and_answer() {
         ("SELECT v FROM plant WHERE (v > $1 OR $1 = 5) AND host = $2", "any, TEXT", "v DOUBLE"),
         ("SELECT v > $1 AS more FROM plant WHERE $1 IS NOT NULL", "DOUBLE", "more BOOLEAN"),
         ("SELECT v FROM plant WHERE time > DATE $1", "any", "v DOUBLE"),
+        ("SELECT v FROM plant WHERE time - INTERVAL $1 > $2", "any, TIMESTAMP", "v DOUBLE"),
         // Columns are called by what is written.
         ("SELECT v + $1, $1, $1 FROM plant", "DOUBLE", "v + $1 DOUBLE, $1 DOUBLE, $1:1 DOUBLE"),
         ("SELECT v * ? FROM plant", "DOUBLE", "v * ? DOUBLE"),
