@@ -6,6 +6,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
     GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Select, SelectItem, SetExpr, Statement,
+    UnaryOperator,
 };
 use tidefall_types::{Error, Result};
 
@@ -37,6 +38,16 @@ pub(crate) fn sql_statement_mut(statement: &mut DfStatement) -> Option<&mut Stat
         DfStatement::Explain(explain) => sql_statement_mut(&mut explain.statement),
         _ => None,
     }
+}
+
+/// What stands between parentheses and behind signs.
+pub(crate) fn without_signs(mut expr: &Expr) -> &Expr {
+    while let Expr::Nested(inner)
+    | Expr::UnaryOp { op: UnaryOperator::Plus | UnaryOperator::Minus, expr: inner } = expr
+    {
+        expr = inner;
+    }
+    expr
 }
 
 /// Functions that answer otherwise each time, by all of their names.

@@ -20,6 +20,7 @@ mod calls;
 mod catalog;
 mod claims;
 mod clauses;
+mod constants;
 mod cooperate;
 mod correlated;
 mod csv;

@@ -9,13 +9,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, GroupByExpr, Interval, OrderBy, OrderByKind, Query, Select,
-    Statement, TypedString, Value, ValueWithSpan, Visitor, VisitorMut,
+    CastKind, DataType, Expr, FunctionArgumentClause, FunctionArguments, GroupByExpr, Interval,
+    OrderBy, OrderByExpr, OrderByKind, Query, Select, Statement, TypedString, Value, ValueWithSpan,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
 use tidefall_types::{Error, Result, format_time};
 
-use crate::ast::sql_statement_mut;
+use crate::ast::{sql_statement_mut, without_signs};
 use crate::names::{ColumnNames, named};
 use crate::parse::parse_expression;
 use crate::walk::{visit_expressions, visit_expressions_mut, walk, walk_mut};
@@ -146,9 +147,9 @@ fn own_value(expr: &Expr) -> Option<&ValueWithSpan> {
     }
 }
 
-/// The parameter that an expression is.
+/// The parameter by which something is ordered or grouped: signs make no column of it.
 fn parameter_of(expr: &Expr) -> Option<&str> {
-    match expr {
+    match without_signs(expr) {
         Expr::Value(value) => placeholder(value).map(|(name, _)| name),
         _ => None,
     }
@@ -324,15 +325,34 @@ impl Visitor for Orders {
     type Break = String;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
-        let Some(OrderBy { kind: OrderByKind::Expressions(exprs), .. }) = &query.order_by else {
-            return ControlFlow::Continue(());
-        };
-        match exprs.iter().find_map(|order| parameter_of(&order.expr)) {
-            Some(name) => ControlFlow::Break(format!(
-                "ORDER BY {name}: a parameter is a value, by which no rows are ordered; write the name of the column, or its place"
-            )),
-            None => ControlFlow::Continue(()),
+        match &query.order_by {
+            Some(OrderBy { kind: OrderByKind::Expressions(exprs), .. }) => {
+                check_order(exprs, "write the name of the column, or its place")
+            }
+            _ => ControlFlow::Continue(()),
         }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+        if let Expr::Function(call) = expr
+            && let FunctionArguments::List(list) = &call.args
+        {
+            for clause in &list.clauses {
+                if let FunctionArgumentClause::OrderBy(exprs) = clause {
+                    check_order(exprs, "write the name of the column")?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn check_order(exprs: &[OrderByExpr], instead: &str) -> ControlFlow<String> {
+    match exprs.iter().find_map(|order| parameter_of(&order.expr)) {
+        Some(name) => ControlFlow::Break(format!(
+            "ORDER BY {name}: a parameter is a value, by which no rows are ordered; {instead}"
+        )),
+        None => ControlFlow::Continue(()),
     }
 }
 

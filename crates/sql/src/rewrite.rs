@@ -11,6 +11,7 @@ use crate::asof::AsOfSyntax;
 use crate::ast::sql_statement_mut;
 use crate::calls::Calls;
 use crate::clauses::Clauses;
+use crate::constants::Constants;
 use crate::functions::{InnerNames, ShortForms};
 use crate::intervals::Intervals;
 use crate::layers::NamedArguments;
@@ -45,6 +46,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, Calls(state))?;
     visit(statement, InnerNames::new(state))?;
     visit(statement, AsOfSyntax)?;
+    visit(statement, Constants)?;
     visit(statement, UniqueNames)
 }
 

@@ -198,6 +198,59 @@ async fn values_and_parameters_must_fit() {
     }
 }
 
+/// Numbers are values wherever rows are ordered or grouped by them, never places of columns.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_are_no_places_of_columns() {
+    let db = plant().await;
+    db.text("INSERT INTO plant VALUES ('2024-01-01', 'x', 2.0), ('2024-01-02', 'x', 1.0), ('2024-01-01', 'y', 3.0)").await;
+    let mut wrong = Vec::new();
+    for sql in [
+        "SELECT array_agg(v ORDER BY $1) FROM plant",
+        "SELECT array_agg(v ORDER BY host, -$1 DESC) FROM plant",
+        "SELECT first_value(v ORDER BY ($1)) FROM plant",
+        "SELECT host FROM plant ORDER BY ($1)",
+        "SELECT host FROM plant ORDER BY +$1",
+        "SELECT host FROM plant UNION ALL SELECT 'a' ORDER BY -(-$1)",
+    ] {
+        match db.session.query_with(sql, &[Int(1)]).await {
+            Err(error) if error.message().contains("$1: a parameter is a value") => {}
+            Err(error) => wrong.push(format!("{sql}: {error}")),
+            Ok(_) => wrong.push(format!("{sql}: no error")),
+        }
+    }
+    let by_host = "x {} 2, y {} 1";
+    for (sql, expected) in [
+        ("SELECT host, $1 AS g, count(*) FROM plant GROUP BY host, g ORDER BY host", by_host),
+        ("SELECT host, ($1) AS g, count(*) FROM plant GROUP BY host, (g) ORDER BY host", by_host),
+        ("SELECT host, $1, count(*) FROM plant GROUP BY host, \"$1\" ORDER BY host", by_host),
+        ("SELECT host, $1 AS g, count(*) FROM plant GROUP BY ($1), host ORDER BY host", by_host),
+        ("SELECT host, $1 AS g, count(*) FROM plant GROUP BY +$1, host ORDER BY host", by_host),
+        ("SELECT host, $1 AS g, count(*) FROM plant GROUP BY -$1, host ORDER BY host", by_host),
+        ("SELECT $1 AS g, count(*) FROM plant GROUP BY ALL", "{} 3"),
+        ("SELECT $1 AS g, count(*) FROM plant GROUP BY g HAVING g = $1", "{} 3"),
+        ("SELECT $1 AS v, sum(v) FROM plant GROUP BY plant.v ORDER BY 2", "{} 1.0, {} 2.0, {} 3.0"),
+        (
+            "SELECT host, array_agg(v ORDER BY v) FROM plant WHERE $1 < 9 GROUP BY 1 ORDER BY 1",
+            "x [1.0, 2.0], y [3.0]",
+        ),
+        ("SELECT sum(v) OVER (ORDER BY $1) FROM plant", "6.0, 6.0, 6.0"),
+    ] {
+        for value in [7, 1, -1, 3] {
+            let answer = async {
+                db.session.query_with(sql, &[Int(value)]).await?.try_collect::<Vec<_>>().await
+            };
+            let found = match answer.await {
+                Ok(batches) => crate::lines(&batches).join(", "),
+                Err(error) => error.to_string(),
+            };
+            if found != expected.replace("{}", &value.to_string()) {
+                wrong.push(format!("{sql} [{value}]: {found}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 async fn plant() -> TestDb {
     let db = TestDb::new();
     db.text("CREATE TABLE plant (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time))")
