@@ -118,6 +118,18 @@ pub(crate) fn count(statements: &mut VecDeque<DfStatement>) -> Result<usize> {
     Ok(Places::of(statements)?.count())
 }
 
+/// Whether a statement has parameters.
+pub(crate) fn has_parameters(statement: &mut DfStatement) -> bool {
+    sql_statement_mut(statement).is_some_and(|statement| {
+        let found =
+            visit_expressions(statement, |expr| match own_value(expr).and_then(placeholder) {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            });
+        found.is_break()
+    })
+}
+
 /// Where the parameters of a text stand.
 struct Places {
     are_numbered: bool,

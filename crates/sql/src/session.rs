@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::temporal_conversions::timestamp_ns_to_datetime;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SessionContext, SessionState};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -24,7 +26,7 @@ use crate::dialect::TidefallDialect;
 use crate::error::from_datafusion;
 use crate::hints::{Known, with_hint};
 use crate::layers::{Layer, LayerFunction};
-use crate::parameters::Parameter;
+use crate::parameters::{Parameter, has_parameters};
 use crate::parse::parse;
 use crate::planner::Planner;
 use crate::planning::{Limits, apart};
@@ -191,27 +193,37 @@ impl Session {
 
     async fn description(&self, prepared: &Prepared) -> Result<Description> {
         let (mut parameters, mut tables) = (Types::default(), Tables::AsTheyAre);
-        for statement in prepared.numbered()? {
-            let action = plannable(self.action(statement), tables)?;
-            if action.as_ref().is_none_or(|action| matches!(action, Action::Table(_))) {
+        // Of the last statement in the end.
+        let mut certain = Certain::Nothing;
+        for mut statement in prepared.numbered()? {
+            certain = Certain::of(&mut statement, tables);
+            let action = certain.pass(self.action(statement).map_err(Unplanned::from))?;
+            if action
+                .as_ref()
+                .is_none_or(|action| matches!(action, Action::Table(_) | Action::Set(_)))
+            {
                 tables = Tables::Other;
             }
             let Some(action) = action.and_then(Action::planned) else { continue };
             let state = Arc::new(self.state());
             let (db, planned) = (self.db.clone(), Arc::clone(&state));
-            let plan = apart(&state, async move { logical(&db, &planned, action).await });
-            if let Some(plan) = plannable(plan.await, tables)? {
+            let plan = apart(&state, async move { Ok(logical(&db, &planned, action).await) });
+            let planned = match plan.await {
+                Ok(planned) => planned,
+                Err(error) => Err(error.into()),
+            };
+            if let Some(plan) = certain.pass(planned)? {
                 parameters.add(&plan).map_err(from_datafusion)?;
             }
         }
         let parameters = parameters.of(prepared.parameter_count()?);
         let mut statements = prepared.with_nulls(&parameters)?;
-        let last = match statements.pop_back() {
-            Some(last) => plannable(self.action(last), tables)?.and_then(Action::planned),
-            None => None,
+        let Some(last) = statements.pop_back() else {
+            return Ok(Description { parameters, columns: None });
         };
-        let plan = match last {
-            Some(action) => plannable(self.physical(action).await, tables)?,
+        let action = certain.pass(self.action(last).map_err(Unplanned::from))?;
+        let plan = match action.and_then(Action::planned) {
+            Some(action) => certain.pass(self.physical(action).await.map_err(Unplanned::from))?,
             None => None,
         };
         Ok(Description { parameters, columns: plan.map(|(_, plan)| plan.schema()) })
@@ -286,7 +298,7 @@ impl Session {
         let state = Arc::new(self.state());
         let (db, planned) = (self.db.clone(), Arc::clone(&state));
         let plan = apart(&state, async move {
-            let plan = logical(&db, &planned, action).await?;
+            let plan = logical(&db, &planned, action).await.map_err(|why| why.error)?;
             create_physical_plan(&planned, &plan).await.map_err(from_datafusion)
         });
         let plan = plan.await?;
@@ -342,7 +354,7 @@ fn config(options: &DbOptions) -> SessionConfig {
     config
 }
 
-/// The tables that a statement finds when it is run.
+/// The tables that a statement finds when it is run, and how names are read then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tables {
     AsTheyAre,
@@ -350,21 +362,69 @@ enum Tables {
     Other,
 }
 
-/// What is planned without values for parameters, if it can be: some have to be constants of a certain kind.
-fn plannable<T>(planned: Result<T>, tables: Tables) -> Result<Option<T>> {
-    match planned {
-        Err(error) if error.kind() == ErrorKind::NotFound && tables == Tables::AsTheyAre => {
-            Err(error)
+/// Which errors of planning come whatever the values of parameters are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certain {
+    All,
+    /// Those of names; others may be of what has to be a constant of a certain kind.
+    Names,
+    Nothing,
+}
+
+impl Certain {
+    fn of(statement: &mut Statement, tables: Tables) -> Self {
+        match tables {
+            Tables::Other => Self::Nothing,
+            Tables::AsTheyAre if has_parameters(statement) => Self::Names,
+            Tables::AsTheyAre => Self::All,
         }
-        planned => Ok(planned.ok()),
+    }
+
+    /// What is planned without values for parameters, if it can be.
+    fn pass<T>(self, planned: Result<T, Unplanned>) -> Result<Option<T>> {
+        match planned {
+            Ok(planned) => Ok(Some(planned)),
+            Err(why) if self == Self::All || (self == Self::Names && why.is_of_names) => {
+                Err(why.error)
+            }
+            Err(_) => Ok(None),
+        }
     }
 }
 
-async fn logical(db: &Db, state: &SessionState, action: Planned) -> Result<LogicalPlan> {
+/// Why there is no plan.
+struct Unplanned {
+    error: Error,
+    /// There is no such table or column, or more than one.
+    is_of_names: bool,
+}
+
+impl From<Error> for Unplanned {
+    fn from(error: Error) -> Self {
+        let is_of_names = error.kind() == ErrorKind::NotFound;
+        Self { error, is_of_names }
+    }
+}
+
+impl From<DataFusionError> for Unplanned {
+    fn from(error: DataFusionError) -> Self {
+        let is_of_columns = matches!(
+            error.find_root(),
+            DataFusionError::SchemaError(error, _) if matches!(
+                **error,
+                SchemaError::FieldNotFound { .. } | SchemaError::AmbiguousReference { .. }
+            )
+        );
+        let told = Self::from(from_datafusion(error));
+        Self { is_of_names: told.is_of_names || is_of_columns, ..told }
+    }
+}
+
+async fn logical(db: &Db, state: &SessionState, action: Planned) -> Result<LogicalPlan, Unplanned> {
     match action {
-        Planned::Insert(insert) => statements::plan_insert(db, state, *insert).await,
+        Planned::Insert(insert) => Ok(statements::plan_insert(db, state, *insert).await?),
         Planned::Plain(statement) => {
-            let plan = statement_to_plan(state, statement).await.map_err(from_datafusion)?;
+            let plan = statement_to_plan(state, statement).await?;
             check_harmless(&plan)?;
             Ok(plan)
         }

@@ -335,6 +335,43 @@ async fn statements_tell_what_they_take_and_answer() {
     assert!(db.session.prepare("SELECT 1 FROM (").is_err());
 }
 
+/// What no value could mend is said before there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_that_no_value_mends_come_with_the_description() {
+    let db = plant().await;
+    let mut wrong = Vec::new();
+    for (sql, expected) in [
+        ("SELECT nocolumn FROM plant", "nocolumn"),
+        ("SELECT sum(host) FROM plant", "sum(host)"),
+        ("SELECT 1; SELECT nocolumn FROM plant; SELECT $1", "nocolumn"),
+        ("CREATE TABLE made (time TIMESTAMP) WITH (block = 'x')", "block"),
+        ("SELECT host FROM plant WHERE nocolumn = $1", "nocolumn"),
+        (
+            "SELECT plant.host FROM plant, plant AS p WHERE v > $1",
+            "column v is in more than one table",
+        ),
+        ("SELECT nofunction(v) FROM plant", "nofunction"),
+    ] {
+        let prepared = db.session.prepare(sql).expect("a statement");
+        match db.session.describe(&prepared).await {
+            Err(error) if error.message().contains(expected) => {}
+            Err(error) => wrong.push(format!("{sql}: {error}")),
+            Ok(described) => wrong.push(format!("{sql}: {described:?}")),
+        }
+    }
+    // Those of tables and settings that are others by then are not.
+    for sql in [
+        "CREATE TABLE made (time TIMESTAMP, v DOUBLE); SELECT nocolumn FROM made",
+        "SET datafusion.sql_parser.enable_ident_normalization = false; SELECT V FROM plant",
+    ] {
+        let prepared = db.session.prepare(sql).expect("a statement");
+        if let Err(error) = db.session.describe(&prepared).await {
+            wrong.push(format!("{sql}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// A plan is made when a statement is run, so that what was written meanwhile is seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_prepared_is_run_often() {
