@@ -199,6 +199,73 @@ pub(crate) fn decode_some<T: Copy>(
     Ok(())
 }
 
+/// A stream of differences in frames, of which none was read yet.
+pub(crate) struct Steps<'a> {
+    frames: Reader<'a>,
+    len: usize,
+    unit: i64,
+    origin: i64,
+    start: i64,
+}
+
+impl<'a> Steps<'a> {
+    /// The stream of `len` values at the start of `reader`; nothing where it has another shape.
+    ///
+    /// # Errors
+    /// As [`decode`].
+    pub(crate) fn open(reader: &mut Reader<'a>, len: usize) -> Result<Option<Self>> {
+        let mut frames = reader.clone();
+        let shape = frames.byte()?;
+        if shape & !UNIT != Packing::Frames.shape() | DIFFERENCES {
+            return Ok(None);
+        }
+        let (unit, origin) = match shape & UNIT {
+            0 => (1, 0),
+            _ => (frames.varint()? as i64, frames.signed()?),
+        };
+        let start = frames.signed()?;
+        // What wraps around has no order.
+        Ok((unit > 0).then_some(Self { frames, len, unit, origin, start }))
+    }
+}
+
+/// Which of some ascending numbers are in a stream that ascends: for these `found` becomes true.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn find(steps: Steps<'_>, wanted: &[i64], found: &mut [bool]) -> Result<()> {
+    let Steps { mut frames, len, unit, origin, start: mut value } = steps;
+    // Numbers between two units are not there.
+    let quotient = |number: &i64| {
+        let distance = number.checked_sub(origin)?;
+        (distance % unit == 0).then_some(distance / unit)
+    };
+    let numbers = wanted.iter().zip(found);
+    let mut rest = numbers.filter_map(|(number, found)| Some((quotient(number)?, found)));
+    let mut next = rest.next();
+    let mut differences = [0_i64; VECTOR];
+    for first in (0..len).step_by(VECTOR) {
+        if next.is_none() {
+            break;
+        }
+        let differences = &mut differences[..VECTOR.min(len - first)];
+        decode_frames(&mut frames, differences, |difference| difference)?;
+        let sum = differences.iter().fold(0, |sum: i64, step| sum.wrapping_add(*step));
+        let last = value.wrapping_add(sum);
+        if next.as_ref().is_some_and(|(number, _)| *number <= last) {
+            for step in &*differences {
+                value = value.wrapping_add(*step);
+                while let Some((number, found)) = next.take_if(|(number, _)| *number <= value) {
+                    *found |= number == value;
+                    next = rest.next();
+                }
+            }
+        }
+        value = last;
+    }
+    Ok(())
+}
+
 fn decode_pco<T>(
     reader: &mut Reader<'_>,
     out: &mut [T],

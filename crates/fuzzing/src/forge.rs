@@ -56,13 +56,15 @@ pub fn forge_segment(segment: &[u8], lies: &[Lie]) -> Result<Vec<u8>> {
     let offset = u64::from_le_bytes(offset);
     let footer = rest.get(offset as usize..).ok_or_else(short)?;
     let mut footer = decode_footer(TableId::default(), footer, offset)?;
-    let frames = footer.index.len() + footer.metrics.len() + 1;
+    let mut filters = footer.filters.take().unwrap_or_default();
+    let frames = footer.index.len() + footer.metrics.len() + filters.len() + 1;
     let of_frame = |frame: usize| {
         lies.iter().copied().filter(move |lie| usize::from(lie.frame) % frames == frame)
     };
     let mut out = rest.get(..footer.data_end as usize).ok_or_else(short)?.to_vec();
     let mut number = 0;
-    for (fences, byte_parts) in [(&mut footer.index, 1), (&mut footer.metrics, 0)] {
+    let fences_of = [(&mut footer.index, 1), (&mut footer.metrics, 0), (&mut filters, 1)];
+    for (fences, byte_parts) in fences_of {
         for fence in fences {
             let place = fence.offset as usize..(fence.offset + fence.bytes) as usize;
             let frame = rest.get(place).ok_or_else(short)?;
@@ -81,6 +83,9 @@ pub fn forge_segment(segment: &[u8], lies: &[Lie]) -> Result<Vec<u8>> {
     frame.put_bytes(&footer.data_end.to_le_bytes())?;
     Fence::encode(&footer.index, &mut frame)?;
     Fence::encode(&footer.metrics, &mut frame)?;
+    if !filters.is_empty() {
+        Fence::encode(&filters, &mut frame)?;
+    }
     let frame = forge_frame(&frame.finish()?, 2, of_frame(number).collect())?;
     let mut tail = (out.len() as u64).to_le_bytes().to_vec();
     tail.extend_from_slice(&(frame.len() as u32).to_le_bytes());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tidefall_ground::manifest::Model;
 use tidefall_ground::options::CascadeReport;
-use tidefall_types::{Result, TimeRange};
+use tidefall_types::{Result, Seq, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
 use super::failed::{Outcome, write_group};
@@ -61,7 +61,7 @@ pub fn compact_once(context: &Context, table: &Arc<Table>) -> Result<CascadeRepo
         for mut rest in stretches.iter().map(Vec::as_slice) {
             // One that must not become one, as something lies between, keeps no other from it.
             while outcome.steps() == steps
-                && let Some(due) = due(rest, |object| object.entry.bytes)
+                && let Some(due) = due(rest, bytes_and_seq)
             {
                 outcome.check(context.ground.steps.check())?;
                 let (group, behind) = (&rest[due.clone()], &rest[due.end..]);
@@ -82,7 +82,7 @@ pub fn backlog(context: &Context, table: &Arc<Table>) -> usize {
     let stretches = neighbours(table, &boundaries).into_iter().flat_map(|(_, stretches)| stretches);
     let objects = stretches.map(|stretch| {
         let (mut rest, mut objects) = (&stretch[..], 0);
-        while let Some(due) = due(rest, |object| object.entry.bytes) {
+        while let Some(due) = due(rest, bytes_and_seq) {
             objects += due.len();
             rest = &rest[due.end..];
         }
@@ -104,6 +104,7 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
     };
     // Files of late rows lie between all others, and have none of their times.
     runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);
+    runs.sort_by_key(|object| (object.entry.last_seq, object.entry.id));
     let of_runs = late_apart(runs).into_iter().map(|runs| (Model::Kv, runs));
     let all = of_runs.chain(by_day(short).map(|day| (Model::Short, day)));
     let stretches = all.map(|(model, mut objects)| {
@@ -113,13 +114,17 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
     stretches.collect()
 }
 
-/// Run files of late rows, and all others, where they may become one past each other.
-fn late_apart(runs: Vec<Arc<LiveObject>>) -> [Vec<Arc<LiveObject>>; 2] {
-    if !runs.iter().all(|object| object.entry.is_distinct) {
-        return [Vec::new(), runs];
-    }
-    // One that cannot be read is met when it is written anew.
-    runs.into_iter().partition(|object| object.segment.has_filters().unwrap_or_default()).into()
+/// Run files in the order of their writes: those of late rows and all others, which may become one past each other where all are distinct; and all up to the last
+/// one that is not.
+fn late_apart(mut runs: Vec<Arc<LiveObject>>) -> [Vec<Arc<LiveObject>>; 3] {
+    let behind = runs.iter().rposition(|object| !object.entry.is_distinct).map_or(0, |at| at + 1);
+    let distinct = runs.split_off(behind);
+    // Of few nothing is due. One that cannot be read is met when it is written anew.
+    let has_filters = |object: &Arc<LiveObject>| object.segment.has_filters().unwrap_or_default();
+    let are_many = distinct.len() >= FAN_IN;
+    let is_late = |object: &Arc<LiveObject>| are_many && has_filters(object);
+    let (late, others) = distinct.into_iter().partition(is_late);
+    [runs, late, others]
 }
 
 /// How many run files have come of age that somebody may move.
@@ -137,10 +142,15 @@ fn span(model: Model, part: &[Arc<LiveObject>]) -> TimeRange {
     if model == Model::Short { whole_days(&time) } else { time }
 }
 
+fn bytes_and_seq(object: &Arc<LiveObject>) -> (u64, Seq) {
+    (object.entry.bytes, object.entry.last_seq)
+}
+
 /// Those of some objects, in the order of their writes, that shall become one: neighbours of one size and what lies between them, which is
-/// smaller.
-fn due<T>(objects: &[T], bytes: impl Fn(&T) -> u64) -> Option<Range<usize>> {
-    let sizes: Vec<u32> = objects.iter().map(|object| size(bytes(object))).collect();
+/// smaller. What one flush has written stays together.
+fn due<T>(objects: &[T], bytes_and_seq: impl Fn(&T) -> (u64, Seq)) -> Option<Range<usize>> {
+    let (sizes, seqs): (Vec<u32>, Vec<Seq>) =
+        objects.iter().map(&bytes_and_seq).map(|(bytes, seq)| (size(bytes), seq)).unzip();
     (0..size(LARGE_BYTES)).find_map(|size| {
         let mut stretch = 0..0;
         let mut count = 0;
@@ -157,6 +167,11 @@ fn due<T>(objects: &[T], bytes: impl Fn(&T) -> u64) -> Option<Range<usize>> {
             if count >= FAN_IN && stretch.len() >= INPUTS_MAX {
                 break;
             }
+        }
+        let is_parted = |end: usize| end > 0 && seqs.get(end) == Some(&seqs[end - 1]);
+        while count >= FAN_IN && is_parted(stretch.end) {
+            stretch.end -= 1;
+            count -= usize::from(sizes[stretch.end] == size);
         }
         (count >= FAN_IN).then_some(stretch)
     })
@@ -177,6 +192,10 @@ mod tests {
 
     use super::*;
 
+    fn numbered(objects: &[u64]) -> Vec<(u64, Seq)> {
+        objects.iter().zip(0..).map(|(bytes, seq)| (*bytes, Seq(seq))).collect()
+    }
+
     /// Whatever comes, few objects are left, each byte is written few times, and large objects stay.
     #[test]
     fn few_objects_are_left_and_little_is_written() {
@@ -188,7 +207,7 @@ mod tests {
                 let bytes = rng.random_range(most / 4..=most);
                 came += bytes;
                 objects.push(bytes);
-                while let Some(due) = due(&objects, |bytes| *bytes) {
+                while let Some(due) = due(&numbered(&objects), |object| *object) {
                     assert!(due.len() >= FAN_IN);
                     let all: u64 = objects[due.clone()].iter().sum();
                     assert!(objects[due.clone()].iter().all(|bytes| *bytes < LARGE_BYTES));
@@ -204,9 +223,26 @@ mod tests {
         }
     }
 
+    /// Two of one flush, of which one became another without the other one, kept all from becoming one.
+    #[test]
+    fn what_one_flush_has_written_stays_together() {
+        let pairs = |sizes: [u64; 2], count: u64| -> Vec<(u64, Seq)> {
+            (0..count).flat_map(|seq| sizes.map(|bytes| (bytes, Seq(seq)))).collect()
+        };
+        let due = |objects: &[(u64, Seq)]| due(objects, |object| *object);
+        assert_eq!(due(&pairs([1, 1], 30)), Some(0..INPUTS_MAX));
+        let odd = &pairs([1, 1], 30)[1..];
+        assert_eq!(due(odd), Some(0..INPUTS_MAX - 1));
+        assert_eq!(due(&pairs([1, 1_000], 8)), Some(0..16));
+        let mut burst = pairs([1, 1], 4);
+        burst.extend([(1, Seq(9)), (1_000, Seq(9))]);
+        assert_eq!(due(&burst), Some(0..8));
+        assert_eq!(due(&burst[1..]), None);
+    }
+
     #[test]
     fn one_that_is_larger_is_not_written_for_a_few_small_ones() {
-        let due = |objects: &[u64]| due(objects, |bytes| *bytes);
+        let due = |objects: &[u64]| due(&numbered(objects), |object| *object);
         assert_eq!(due(&[1000, 1, 1, 1, 1, 1, 1, 1]), None);
         assert_eq!(due(&[1000, 1, 1, 1, 1, 1, 1, 1, 1]), Some(1..9));
         assert_eq!(due(&[1000, 1000, 1000, 1000, 1, 1000, 1000, 1000, 1000]), Some(0..9));

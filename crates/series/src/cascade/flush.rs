@@ -36,8 +36,12 @@ pub enum Take {
 const SCATTERED_SPANS: usize = 3;
 /// ... with fewer rows for each sensor of a day.
 const SCATTERED_ROWS: usize = 256;
-/// Fewer late rows have no run file of their own. Tests, which run with assertions, have fewer.
-const LATE_ROWS_MIN: usize = if cfg!(debug_assertions) { 16 } else { 1024 };
+/// Rows that are far behind all others have no run file of their own if there are fewer. Tests, which run with assertions, have fewer.
+const TAIL_ROWS_MIN: usize = if cfg!(debug_assertions) { 16 } else { 1024 };
+/// Their times reach so many times as far as those of the others.
+const TAIL_SPANS: i128 = 4;
+/// Rows of which the times are looked at to find them.
+const SAMPLE_ROWS: usize = 4096;
 
 /// Writes rows of a table that are in memory to objects.
 ///
@@ -87,7 +91,7 @@ pub fn flush(
             break;
         }
         let upto = batch.last().map_or(last, |run| run.last_seq);
-        let spans = |series: &_| spans(series, boundaries, take);
+        let spans = |series: &_, in_order: &_| spans(series, boundaries, take, in_order);
         report += flush_batch(context, table, batch, spans, Flushed { upto, ..times })?;
         rest = behind;
     }
@@ -111,7 +115,7 @@ fn flush_batch(
     context: &Context,
     table: &Arc<Table>,
     batch: &[Arc<Run>],
-    spans: impl FnOnce(&SortedRuns) -> Result<Vec<(Model, TimeRange)>>,
+    spans: impl FnOnce(&SortedRuns, &TimeRange) -> Result<Vec<Span>>,
     flushed: Flushed,
 ) -> Result<CascadeReport> {
     // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
@@ -143,7 +147,7 @@ fn flush_batch(
     let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(TimeRange::ALL);
     let series = sort_runs(&taken, &types, context.ground.threads())?;
     drop(taken);
-    let spans = late_apart(spans(&series)?, &series, &in_order);
+    let spans = spans(&series, &in_order)?;
     let written = context.ground.written();
     let mut outputs =
         write_series(context, table, &schema, &series, &spans, flushed.upto, &written)?;
@@ -167,44 +171,60 @@ fn flush_batch(
     Ok(report)
 }
 
-/// The objects to write of some rows, with the times of each.
+/// The objects to write of some rows. Rows of other times than `in_order` came late.
 fn spans(
     series: &SortedRuns,
     boundaries: &Boundaries,
     take: Take,
-) -> Result<Vec<(Model, TimeRange)>> {
+    in_order: &TimeRange,
+) -> Result<Vec<Span>> {
     let Some(time) = extent(series) else { return Ok(Vec::new()) };
     let spans = boundaries.spans(&time, |short| Ok(days_of(series, short)))?;
     let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
     let chunks = series.sensors() * spans.len();
     // A few rows of each sensor for each of many days are one run file, which falls with others of its kind.
     let is_scattered = spans.len() >= SCATTERED_SPANS && rows < SCATTERED_ROWS * chunks;
-    match take == Take::Late && is_scattered {
-        true => Ok(vec![(Model::Kv, time)]),
-        false => Ok(spans),
+    if take == Take::Late && is_scattered {
+        return Ok(vec![Span { model: Model::Kv, time, is_late: true }]);
     }
-}
-
-/// Tells which of the objects to write are of late rows, and gives those that stay in the key-value model a run file of their own where there are many:
-/// beside the others, which are of the time that has just passed, all later ones would have to be looked up in it.
-fn late_apart(
-    spans: Vec<(Model, TimeRange)>,
-    series: &SortedRuns,
-    in_order: &TimeRange,
-) -> Vec<Span> {
     let mut apart = Vec::with_capacity(spans.len() + 1);
     for (model, mut time) in spans {
-        if model == Model::Kv && time.overlaps(in_order) && time.first_ns < in_order.first_ns {
-            let late = TimeRange::new(time.first_ns, in_order.first_ns - 1);
-            let rows = (0..series.sensors()).map(|place| within(series, place, &late).len());
-            if rows.sum::<usize>() >= LATE_ROWS_MIN {
-                apart.push(Span { model, time: late, is_late: true });
-                time.first_ns = in_order.first_ns;
-            }
+        if model == Model::Kv
+            && let Some(end_ns) = end_of_tail(series, &time)
+        {
+            let tail = TimeRange::new(time.first_ns, end_ns - 1);
+            apart.push(Span { model, time: tail, is_late: true });
+            time.first_ns = end_ns;
         }
-        apart.push(Span { model, time, is_late: !time.overlaps(in_order) });
+        let is_late = model != Model::Kv && !time.overlaps(in_order);
+        apart.push(Span { model, time, is_late });
     }
-    apart
+    Ok(apart)
+}
+
+/// Where the few rows end that lie far behind all others in time, if they are many enough for a run file of their own: beside the others, which are of the
+/// time that has just passed, each later row of their time would have to be looked up in it.
+fn end_of_tail(series: &SortedRuns, time: &TimeRange) -> Option<i64> {
+    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
+    let (step, mut next) = (rows.div_ceil(SAMPLE_ROWS).max(1), 0);
+    let mut sample = Vec::with_capacity(SAMPLE_ROWS);
+    for place in 0..series.sensors() {
+        let rows = series.rows(place);
+        while next < rows {
+            sample.push(series.time(place, next));
+            next += step;
+        }
+        next -= rows;
+    }
+    sample.sort_unstable();
+    let (low, high) = (*sample.get(sample.len() / 4)?, *sample.get(sample.len() * 19 / 20)?);
+    // The rows that are not late are rather evenly spread, and a quarter of them begins no further before the rest.
+    let end_ns = low.saturating_sub(high.saturating_sub(low));
+    let length = |first_ns: i64, end_ns: i64| i128::from(end_ns) - i128::from(first_ns);
+    let is_far = length(time.first_ns, end_ns) > TAIL_SPANS * length(end_ns, high);
+    let tail = TimeRange::new(time.first_ns, end_ns.saturating_sub(1));
+    let rows = (0..series.sensors()).map(|place| within(series, place, &tail).len());
+    (is_far && rows.sum::<usize>() >= TAIL_ROWS_MIN).then_some(end_ns)
 }
 
 /// What stays of some runs as few: a few rows of each do. What was deleted between them is not in them any more. Neighbours of different

@@ -69,11 +69,11 @@ pub(super) fn last_seq(objects: &[Arc<LiveObject>]) -> Seq {
 fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
     let seqs = || inputs.iter().map(|input| input.entry.last_seq);
     let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };
-    // Objects of one write step share its number; they never overlap each other.
+    // Objects of one flush share its number, and no reading. So one that has the first number of all is earlier than the inputs.
     let seq = other.entry.last_seq;
     // Places that are distinct have no reading in common, whichever is the later one.
     let are_distinct = || inputs.iter().chain([other]).all(|object| object.entry.is_distinct);
-    (first..=last).contains(&seq)
+    (first < seq && seq <= last)
         && inputs.iter().all(|input| input.entry.id != other.entry.id)
         && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
         && !are_distinct()

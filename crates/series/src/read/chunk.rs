@@ -7,14 +7,14 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_buffer::ScalarBuffer;
-use tidefall_codec::{ColumnBuilder, PageValue, decode_rows_into, page_info};
+use tidefall_codec::{ColumnBuilder, PageValue, decode_rows_into, find_ascending, page_info};
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
 use super::fetch::Fetched;
 use super::objects::LiveObject;
 use super::request::ReadStats;
 use crate::rows::SensorRows;
-use crate::segment::encode::WholeChunk;
+use crate::segment::encode::{WholeChunk, regular_time};
 use crate::segment::{Chunk, IndexBlock};
 
 /// A chunk and the segment in which it lies.
@@ -103,6 +103,26 @@ impl PlacedChunk {
         let times = opened.times()?;
         let rows = times.within(time);
         opened.rows(fields, times, rows)
+    }
+
+    /// Which of some ascending times it has: for these `found` becomes true.
+    pub(super) fn find(
+        &self,
+        times: &[i64],
+        found: &mut [bool],
+        fetched: &mut Fetched,
+        stats: &ReadStats,
+    ) -> Result<()> {
+        let (segment, page) = (&self.object.segment, self.meta().time_page());
+        if page.is_empty() {
+            let regular = Times::regular(&self.meta()).map_err(|error| segment.locate(0, error))?;
+            times.iter().zip(found).for_each(|(time, found)| *found |= regular.have(*time));
+            return Ok(());
+        }
+        let opened = self.open(&[], fetched, stats)?;
+        ReadStats::add(&stats.pages, 1);
+        let found = find_ascending(opened.fetched.page(segment, &page)?, times, found);
+        found.map_err(|error| segment.locate(page.start, error))
     }
 
     /// Reads the rows together with their pages.
@@ -322,6 +342,19 @@ impl Times {
     }
 
     /// The rows whose times lie in a range.
+    /// Whether one of the times is this.
+    fn have(&self, time_ns: i64) -> bool {
+        match self {
+            Self::Listed(times) => times.binary_search(&time_ns).is_ok(),
+            Self::Regular { first_ns, step_ns, rows } => {
+                // The distance may be more than i64 holds.
+                let distance = time_ns.abs_diff(*first_ns);
+                let step = step_ns.unsigned_abs().max(1);
+                time_ns >= *first_ns && distance % step == 0 && distance / step < *rows as u64
+            }
+        }
+    }
+
     fn within(&self, time: &TimeRange) -> Range<usize> {
         match self {
             Self::Listed(times) => {
@@ -359,12 +392,6 @@ impl Times {
             }
         }
     }
-}
-
-/// The time of a row of regular times. Its distance from the first one may be more than i64 holds.
-#[inline]
-fn regular_time(first_ns: i64, step_ns: i64, row: usize) -> i64 {
-    first_ns.wrapping_add(step_ns.wrapping_mul(row as i64))
 }
 
 /// Fills with nulls, and returns how many.

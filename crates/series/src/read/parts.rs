@@ -196,6 +196,13 @@ impl Sources {
             let (object, near) = (&self.version.objects[place], &mut near.0[place]);
             self.object_parts(object, sensor, range, near, &mut parts)?;
         }
+        self.run_parts(sensor, range, &mut parts);
+        parts.sort_by_key(|part| (part.time.first_ns, part.seq));
+        Ok(parts)
+    }
+
+    /// Adds the parts that lie in memory.
+    pub(super) fn run_parts(&self, sensor: u32, range: &TimeRange, parts: &mut Vec<Part>) {
         for run in self.runs.iter().filter(|run| run.range.overlaps(range)) {
             let mut rest = run.find(sensor, range);
             while !rest.is_empty() {
@@ -207,8 +214,6 @@ impl Sources {
                 parts.push(Part { seq: run.last_seq, time, place, hidden });
             }
         }
-        parts.sort_by_key(|part| (part.time.first_ns, part.seq));
-        Ok(parts)
     }
 
     /// Whether a sensor has rows, as far as the index and single deletes tell; the newest places are asked first.
@@ -244,18 +249,9 @@ impl Sources {
         near: &mut Option<Arc<IndexBlock>>,
         parts: &mut Vec<Part>,
     ) -> Result<()> {
-        let entry = &object.entry;
-        let is_known = (entry.first_sensor..=entry.last_sensor).contains(&sensor);
-        if !is_known || !entry.time.overlaps(range) {
-            return Ok(());
-        }
-        if let Some(index) = near.as_ref().filter(|index| index.has_all_of(sensor)) {
-            self.chunk_parts(object, index, sensor, range, parts);
-            return Ok(());
-        }
-        for index in object.segment.index_blocks(sensor, sensor)? {
-            self.chunk_parts(object, &index, sensor, range, parts);
-            *near = Some(index);
+        if object.entry.time.overlaps(range) {
+            let indexes = near_indexes(object, sensor, near)?;
+            indexes.iter().for_each(|index| self.chunk_parts(object, index, sensor, range, parts));
         }
         Ok(())
     }
@@ -294,6 +290,40 @@ impl Sources {
             .filter(|delete| delete.seq > seq && delete.hides(sensor))
             .map(|delete| delete.time)
             .collect()
+    }
+}
+
+/// The frames of an object's index that may know a sensor.
+fn near_indexes(
+    object: &LiveObject,
+    sensor: u32,
+    near: &mut Option<Arc<IndexBlock>>,
+) -> Result<Vec<Arc<IndexBlock>>> {
+    if !object.sensors().contains(&sensor) {
+        return Ok(Vec::new());
+    }
+    if let Some(index) = near.as_ref().filter(|index| index.has_all_of(sensor)) {
+        return Ok(vec![Arc::clone(index)]);
+    }
+    let indexes = object.segment.index_blocks(sensor, sensor)?;
+    if let Some(last) = indexes.last() {
+        *near = Some(Arc::clone(last));
+    }
+    Ok(indexes)
+}
+
+impl Near {
+    /// The frames of the index of an object, which is at a place of its version, that may know a sensor.
+    pub(super) fn indexes(
+        &mut self,
+        object: &LiveObject,
+        place: usize,
+        sensor: u32,
+    ) -> Result<Vec<Arc<IndexBlock>>> {
+        if self.0.len() <= place {
+            self.0.resize(place + 1, None);
+        }
+        near_indexes(object, sensor, &mut self.0[place])
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arrow_buffer::ScalarBuffer;
 use tidefall_types::{Result, TimeRange};
 
+use super::chunk::PlacedChunk;
 use super::fetch::Fetched;
 use super::parts::{Near, Sources};
 use super::request::ReadStats;
@@ -165,25 +166,65 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Which of the `times` of a sensor, which ascend, are there; nothing when none is.
+    /// Which of the `times` of a sensor, which ascend, are there.
     pub(super) fn are_there(&mut self, sensor: u32, times: &[i64]) -> Result<Vec<bool>> {
-        let mut is_there = Vec::new();
-        let Some(time) = span_of_sorted(times) else { return Ok(is_there) };
-        for part in self.near.parts_near(sensor, &time, &mut self.frames)? {
+        let Some(time) = span_of_sorted(times) else { return Ok(Vec::new()) };
+        let mut are_there = vec![false; times.len()];
+        for place in self.near.version.objects.places_within(&time) {
+            self.look_in_object(place, sensor, times, &mut are_there)?;
+        }
+        let mut parts = Vec::new();
+        self.near.run_parts(sensor, &time, &mut parts);
+        for part in parts {
             let start = times.partition_point(|time| *time < part.time.first_ns);
             let end = times.partition_point(|time| *time <= part.time.last_ns);
             if start >= end {
                 continue;
             }
-            is_there.resize(times.len(), false);
             let rows = part.read(&[], &mut self.fetched, &self.stats)?;
             let mut rest = &rows.times[..];
-            for (time, is_there) in times[start..end].iter().zip(&mut is_there[start..end]) {
+            for (time, is_there) in times[start..end].iter().zip(&mut are_there[start..end]) {
                 rest = &rest[rest.partition_point(|other| other < time)..];
                 *is_there |= rest.first() == Some(time);
             }
         }
-        Ok(is_there)
+        Ok(are_there)
+    }
+
+    /// Looks in those chunks of an object that may have one of the times.
+    fn look_in_object(
+        &mut self,
+        place: usize,
+        sensor: u32,
+        times: &[i64],
+        are_there: &mut [bool],
+    ) -> Result<()> {
+        let object = &self.near.version.objects[place];
+        for index in self.frames.indexes(object, place, sensor)? {
+            let mut at = 0;
+            while let Some(first_ns) = times.get(at) {
+                let behind = TimeRange::new(*first_ns, i64::MAX);
+                let chunks = index.chunks_within(sensor, &behind);
+                let Some(position) = chunks.clone().next() else { break };
+                let time = index.chunk(position).time();
+                let start = at + times[at..].partition_point(|at| *at < time.first_ns);
+                at = start + times[start..].partition_point(|at| *at <= time.last_ns);
+                if start == at {
+                    continue;
+                }
+                let (object, index, end) = (Arc::clone(object), Arc::clone(&index), position + 1);
+                let chunk = PlacedChunk { object, index, position, end };
+                let mut found = vec![false; at - start];
+                chunk.find(&times[start..at], &mut found, &mut self.fetched, &self.stats)?;
+                let deletes_upto = chunk.object().entry.deletes_upto();
+                let hidden = self.near.hidden(sensor, deletes_upto, &time);
+                let is_hidden = |time: i64| hidden.iter().any(|hidden| hidden.contains(time));
+                for (place, _) in found.iter().enumerate().filter(|(_, is_found)| **is_found) {
+                    are_there[start + place] |= !is_hidden(times[start + place]);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -17,19 +17,23 @@ use std::ops::{Range, RangeInclusive};
 use tidefall_ground::parallel::spread;
 use tidefall_sync::Arc;
 use tidefall_sync::atomic::{AtomicBool, Ordering};
-use tidefall_types::{Result, TimeRange, caught};
+use tidefall_types::{ErrorKind, Result, TimeRange, caught};
 
 use super::objects::LiveObject;
 use super::parts::Sources;
 use super::repeats::Found;
 use crate::kv::{Run, Settling};
-use crate::segment::filter;
+use crate::segment::Fence;
+use crate::segment::filter::key;
 
 /// Late rows that are looked up together.
 const TOGETHER_MAX: usize = if cfg!(debug_assertions) { 64 } else { 1 << 20 };
 
 /// As many rows are looked through in the time in which one is looked up.
 const LOOKUP_ROWS: usize = 128;
+
+/// As many bytes of a filter are read in the time in which a row is looked up in a page.
+const LOOKUP_BYTES: u64 = 4 << 10;
 
 /// Bits of a filter for each row.
 const FILTER_BITS: usize = 32;
@@ -223,21 +227,39 @@ impl Looked {
 
 /// Those of late rows, which are ordered by sensor, that an object may have as far as its filters tell.
 fn filtered<'a>(object: &LiveObject, late: &'a [LateRow]) -> Result<Cow<'a, [LateRow]>> {
-    let (Some(first), Some(last)) = (late.first(), late.last()) else { return Ok(late.into()) };
-    let Some(filters) = object.segment.filters(first.sensor, last.sensor)? else {
+    let Some(extent) = Extent::of(late.iter()) else { return Ok(late.into()) };
+    let Some(filters) = object.segment.filters(extent.sensors, &extent.time)? else {
         return Ok(late.into());
     };
-    let (mut left, mut bytes) = (Vec::new(), Vec::new());
-    for fence in filters {
+    let of_filter = |fence: &Fence| {
         let first = late.partition_point(|row| row.sensor < fence.first_sensor);
         let end = late.partition_point(|row| row.sensor <= fence.last_sensor);
-        let rows = late[first..end].iter().filter(|row| fence.time.contains(row.time_ns));
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
+        let time = fence.time;
+        late[first..end].iter().filter(move |row| time.contains(row.time_ns))
+    };
+    // Of few rows the pages are read sooner.
+    let is_worth_it = |fence: &Fence| of_filter(fence).count() as u64 * LOOKUP_BYTES >= fence.bytes;
+    let worth: Vec<bool> = filters.iter().map(is_worth_it).collect();
+    for (fence, _) in filters.iter().zip(&worth).filter(|(_, is_worth_it)| **is_worth_it) {
+        object.segment.will_read_filter(fence);
+    }
+    let (mut left, mut bytes) = (Vec::new(), Vec::new());
+    for (fence, is_worth_it) in filters.iter().zip(worth) {
+        if !is_worth_it {
+            left.extend(of_filter(fence));
             continue;
         }
-        let filter = object.segment.filter(&fence, &mut bytes)?;
-        left.extend(rows.filter(|row| filter.may_have(filter::key(row.sensor, row.time_ns))));
+        match object.segment.filter(fence, &mut bytes) {
+            Ok(filter) => {
+                let may_have = |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));
+                left.extend(of_filter(fence).filter(may_have));
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "a filter is passed over");
+                left.extend(of_filter(fence));
+            }
+            Err(error) => return Err(error),
+        }
     }
     // Of a sensor that two filters know, rows may be in both.
     left.sort_unstable();

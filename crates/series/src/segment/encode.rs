@@ -59,6 +59,12 @@ impl ChunkMeta {
     }
 }
 
+/// The time of a row of regular times. Its distance from the first one may be more than i64 holds.
+#[inline]
+pub(crate) fn regular_time(first_ns: i64, step_ns: i64, row: usize) -> i64 {
+    first_ns.wrapping_add(step_ns.wrapping_mul(row as i64))
+}
+
 /// A stretch of one sensor's rows, encoded.
 #[derive(Debug)]
 pub struct Piece {

@@ -13,7 +13,7 @@ use tidefall_types::{Error, Result};
 
 /// Rows after which a filter is closed, where the piece of a sensor ends: it takes some hundred KiB, which a core has near at hand. Tests,
 /// which run with assertions, have fewer.
-pub(super) const ROWS_PER_FILTER: usize = if cfg!(debug_assertions) { 1 << 11 } else { 1 << 18 };
+pub(super) const ROWS_PER_FILTER: usize = if cfg!(debug_assertions) { 1 << 11 } else { 1 << 16 };
 /// Bits for each row.
 const ROW_BITS: usize = 12;
 

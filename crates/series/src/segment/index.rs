@@ -67,6 +67,9 @@ impl Fence {
                     offset: number(4) as u64,
                     bytes: number(5) as u64,
                 };
+                if fence.first_sensor > fence.last_sensor {
+                    return Err(Error::corrupt("a fence ends before it begins"));
+                }
                 match fence.offset.checked_add(fence.bytes) {
                     Some(behind) if behind <= end => Ok(fence),
                     _ => Err(Error::corrupt("a fence points outside of the segment")),
@@ -206,22 +209,27 @@ impl IndexBlock {
         if piece_chunks.len() != len || columns.iter().any(|column| column.len() != len) {
             return Err(Error::corrupt("the columns of an index frame differ in length"));
         }
-        let sensor = sensors.into_iter().map(sensor).collect::<Result<Vec<u32>>>()?;
+        let of_all = |column: &[i64], holds: fn(i64) -> bool| column.iter().all(|one| holds(*one));
+        if !of_all(&sensors, |number| u32::try_from(number).is_ok()) {
+            return Err(Error::corrupt("an index names an impossible sensor"));
+        }
+        if !of_all(&columns[0], |rows| (1..=super::encode::CHUNK_ROWS as i64).contains(&rows)) {
+            return Err(Error::corrupt("a chunk has no or too many rows"));
+        }
+        let sensor: Vec<u32> = sensors.into_iter().map(|number| number as u32).collect();
         let byte_columns = &columns[3..];
         let pages = place_pages(u64::from_le_bytes(offset), &piece_chunks, byte_columns, data_end)?;
-        let chunks = (0..len)
-            .map(|row| {
-                let rows = u32::try_from(columns[0][row])
-                    .ok()
-                    .filter(|rows| (1..=super::encode::CHUNK_ROWS as u32).contains(rows));
-                Ok(ChunkMeta {
-                    rows: rows.ok_or_else(|| Error::corrupt("a chunk has no or too many rows"))?,
-                    first_ns: columns[1][row],
-                    last_ns: columns[2][row],
-                    time_bytes: columns[3][row] as u32,
-                })
+        let (ends, bytes) = (columns[1].iter().zip(&columns[2]), &columns[3]);
+        let chunks: Vec<ChunkMeta> = columns[0]
+            .iter()
+            .zip(ends.zip(bytes))
+            .map(|(rows, ((first_ns, last_ns), bytes))| ChunkMeta {
+                rows: *rows as u32,
+                first_ns: *first_ns,
+                last_ns: *last_ns,
+                time_bytes: *bytes as u32,
             })
-            .collect::<Result<Vec<ChunkMeta>>>()?;
+            .collect();
         chunks.iter().try_for_each(check_times)?;
         Ok(Self { sensor, chunks, pages, columns: fields + 1 })
     }

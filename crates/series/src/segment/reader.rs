@@ -8,7 +8,7 @@ use tidefall_ground::cache::{Cache, Weight};
 use tidefall_ground::frames::FrameReader;
 use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
 use tidefall_store::{ObjectIo, check_size, of_needed_object};
-use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId};
+use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId, TimeRange};
 
 use super::filter::Filter;
 use super::index::{Fence, IndexBlock};
@@ -288,15 +288,24 @@ impl Segment {
         Ok(self.footer()?.filters.is_some())
     }
 
-    /// The filters that may know `first..=last`; nothing where it has none.
-    pub(crate) fn filters(&self, first: u32, last: u32) -> Result<Option<Vec<Fence>>> {
+    /// The filters that may know some sensors within a stretch of time; nothing where it has none.
+    pub(crate) fn filters(
+        &self,
+        sensors: RangeInclusive<u32>,
+        time: &TimeRange,
+    ) -> Result<Option<Vec<Fence>>> {
         let footer = self.footer()?;
-        let among = footer.filters.as_ref();
-        let found = among.map(|all| all[overlapping(all, first, last)].to_vec());
-        for fence in found.iter().flatten().filter(|_| self.is_slow()) {
+        let Some(all) = &footer.filters else { return Ok(None) };
+        let of_sensors = &all[overlapping(all, *sensors.start(), *sensors.end())];
+        let found = of_sensors.iter().filter(|fence| fence.time.overlaps(time));
+        Ok(Some(found.copied().collect()))
+    }
+
+    /// Says that a filter will be read soon, on a store on which that takes long.
+    pub(crate) fn will_read_filter(&self, fence: &Fence) {
+        if self.is_slow() {
             self.will_read(fence.offset..fence.offset + fence.bytes);
         }
-        Ok(found)
     }
 
     /// Reads the filter of a fence; the memory of `bytes` is used again.
@@ -469,6 +478,9 @@ pub fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Resul
     let metrics = Fence::decode(&mut frame, footer_offset)?;
     let has_filters = frame.parts_left() > 0;
     let filters = has_filters.then(|| Fence::decode(&mut frame, footer_offset)).transpose()?;
+    if filters.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Error::corrupt("it has filters, and none of them"));
+    }
     Ok(Footer { table, description, data_end, index, metrics, filters })
 }
 

@@ -153,7 +153,7 @@ fn a_row_that_the_filters_do_not_know_is_damage() {
         let (entry, segment) = segment_of(1, 40, 90, |piece: &mut Piece| {
             let rows: u32 = piece.chunks.iter().map(|chunk| chunk.rows).sum();
             assert_eq!(piece.keys.len() as u32, rows);
-            if lacks_a_row && piece.sensor == 31 {
+            if lacks_a_row && piece.sensor == 31 && piece.chunks[0].first_ns == 0 {
                 piece.keys.remove(7);
             }
         });

@@ -8,6 +8,7 @@ use tidefall_ground::options::VerifyReport;
 use tidefall_types::{Error, FieldType, Result, TableId};
 
 use super::Segment;
+use super::encode::regular_time;
 use super::filter::{self, Filter};
 use super::index::{Chunk, IndexBlock};
 use super::wanted::Wanted;
@@ -30,7 +31,7 @@ pub fn verify_segment(
         for position in 0..segment.index_block_count()? {
             let index = segment.index_block_at(position)?;
             rows += verify_index(segment, &index, report)?;
-            verify_filters(segment, &index)?;
+            verify_filters(segment, &index, report);
         }
         let mut counted = 0;
         let all = vec![Wanted::ALL; segment.field_count()?];
@@ -55,26 +56,46 @@ pub fn verify_segment(
 }
 
 /// Checks that the filters, if there are any, know all rows of an index frame.
-fn verify_filters(segment: &Segment, index: &IndexBlock) -> Result<()> {
-    let (mut known, mut bytes) = (None, Vec::new());
-    for (position, sensor) in index.sensors().iter().enumerate() {
-        let Some(filters) = segment.filters(*sensor, *sensor)? else { return Ok(()) };
-        let mut unknown = times_of(segment, &index.chunk(position))?;
+fn verify_filters(segment: &Segment, index: &IndexBlock, report: &mut VerifyReport) {
+    // Chunks come in the order of the filters: of each the last one is mostly that of the next.
+    let mut last = LastFilter::default();
+    for position in 0..index.sensors().len() {
+        let (sensor, chunk) = (index.sensors()[position], index.chunk(position));
+        report.damages.extend(last.check(segment, sensor, &chunk).err());
+    }
+}
+
+/// A filter that was read.
+#[derive(Debug, Default)]
+struct LastFilter {
+    offset: Option<u64>,
+    frame: Vec<u8>,
+}
+
+impl LastFilter {
+    /// Checks that the filters of a chunk know its rows. One whose times are damaged has been found already.
+    fn check(&mut self, segment: &Segment, sensor: u32, chunk: &Chunk<'_>) -> Result<()> {
+        let Some(filters) = segment.filters(sensor..=sensor, &chunk.time())? else {
+            return Ok(());
+        };
+        let Ok(mut unknown) = times_of(segment, chunk) else { return Ok(()) };
         for fence in filters {
-            // Chunks come in the order of the filters.
-            let filter = match known.replace(fence.offset) == Some(fence.offset) {
-                true => Filter::decode(&bytes)?,
-                false => segment.filter(&fence, &mut bytes)?,
+            let filter = match self.offset == Some(fence.offset) {
+                true => Filter::decode(&self.frame)?,
+                false => {
+                    self.offset = None;
+                    let filter = segment.filter(&fence, &mut self.frame)?;
+                    self.offset = Some(fence.offset);
+                    filter
+                }
             };
-            let is_known = |time_ns| filter.may_have(filter::key(*sensor, time_ns));
+            let is_known = |time_ns| filter.may_have(filter::key(sensor, time_ns));
             unknown.retain(|time_ns| !fence.time.contains(*time_ns) || !is_known(*time_ns));
         }
-        if let Some(time_ns) = unknown.first() {
-            let why = format!("its filters do not know the row of sensor {sensor} at {time_ns}");
-            return Err(segment.locate(0, Error::corrupt(why)));
-        }
+        let Some(time_ns) = unknown.first() else { return Ok(()) };
+        let why = format!("its filters do not know the row of sensor {sensor} at {time_ns}");
+        Err(segment.locate(0, Error::corrupt(why)))
     }
-    Ok(())
 }
 
 /// The times of the rows of a chunk.
@@ -82,8 +103,8 @@ fn times_of(segment: &Segment, chunk: &Chunk<'_>) -> Result<Vec<i64>> {
     let page = chunk.time_page();
     if page.is_empty() {
         let step_ns = chunk.meta.step_ns().unwrap_or_default();
-        let time_ns = |row| chunk.meta.first_ns + i64::from(row) * step_ns;
-        return Ok((0..chunk.meta.rows).map(time_ns).collect());
+        let time_ns = |row| regular_time(chunk.meta.first_ns, step_ns, row);
+        return Ok((0..chunk.meta.rows as usize).map(time_ns).collect());
     }
     let start = page.start;
     let times = segment.read(page).and_then(|bytes| decode_page(&bytes, FieldType::I64));

@@ -245,13 +245,13 @@ impl SegmentWriter {
         if self.kept_bytes() < KEPT_BYTES_MAX { Ok(()) } else { self.write_frames() }
     }
 
-    /// Writes the frames that are kept, those of the index first. What they say of pieces ends here, as the next piece comes
-    /// behind them.
+    /// Writes the frames that are kept; filters first, so that index and metrics are near the end of a small segment. What the index says of pieces ends here,
+    /// as the next piece comes behind it.
     fn write_frames(&mut self) -> Result<()> {
         self.close_index()?;
-        let behind_index = self.index_frames.write(&mut *self.out, self.offset)?;
-        let behind_metrics = self.metrics_frames.write(&mut *self.out, behind_index)?;
-        self.offset = self.filter_frames.write(&mut *self.out, behind_metrics)?;
+        let behind_filters = self.filter_frames.write(&mut *self.out, self.offset)?;
+        let behind_index = self.index_frames.write(&mut *self.out, behind_filters)?;
+        self.offset = self.metrics_frames.write(&mut *self.out, behind_index)?;
         self.index = IndexBuilder::new(self.offset, self.params.fields.len());
         Ok(())
     }

@@ -382,7 +382,7 @@ fn late_rows_lie_apart_and_have_filters() {
     let mut rng = SmallRng::seed_from_u64(11);
     let mut rows = Rows::new();
     let mut write_some = |rows: &mut Rows, round: i64| {
-        let in_order = (0..5).map(|second| NOW_NS + (5 * round + second) * NS_PER_SECOND);
+        let in_order = (0..30).map(|second| NOW_NS + (30 * round + second) * NS_PER_SECOND);
         write(&db, rows, &of_all(in_order.collect()), round);
         // Of six hours, all apart from each other.
         let late = (0..5).map(|row| (ROUNDS + 3) * (5 * rng.random_range(0..4000) + row) + round);
