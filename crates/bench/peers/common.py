@@ -80,10 +80,16 @@ def version(package):
 
 
 def folder_bytes(path):
-    """Bytes that a file or all files below a folder take on disk."""
-    path = pathlib.Path(path)
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_blocks * 512 for file in files)
+    """Bytes that a file or all files below a folder take on disk; those that go meanwhile take none."""
+    files = [path] if os.path.isfile(path) else [os.path.join(folder, file) for folder, _, names in os.walk(path) for file in names]
+    return sum(file_bytes(file) for file in files)
+
+
+def file_bytes(path):
+    try:
+        return os.stat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0
 
 
 def repeat(runs, work, action):

@@ -61,7 +61,7 @@ class DuckDB(System):
         connection.execute("INSERT INTO readings SELECT time, sensor, value FROM piece")
 
     def ask(self, connection, sql):
-        return connection.execute(sql).to_arrow_table()
+        return connection.sql(sql).to_arrow_table()
 
     count_max = "SELECT count(*), max(value) FROM readings"
 
