@@ -20,6 +20,7 @@ import urllib.request
 
 import numpy
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 
 import common
@@ -98,7 +99,8 @@ class ClickHouse(System):
 
     def ask(self, connection, sql):
         with self.turn:
-            return connection.query(sql, "ArrowTable")
+            answer = connection.query(sql, "ArrowStream").bytes()
+        return pyarrow.ipc.open_stream(answer).read_all() if answer else None
 
     count_max = "SELECT count(*), max(value) FROM d.readings"
 
