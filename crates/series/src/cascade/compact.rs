@@ -3,7 +3,7 @@
 //! Objects of similar size, one written behind the other, become one, as soon as there are [`FAN_IN`] of them. Sizes are
 //! told apart by factors of as many, so that what comes of it is of the next size: a row is written anew at most once for each
 //! factor of eight between what leaves memory at once and [`LARGE_BYTES`], beyond which objects stay as they are. Of each size fewer than
-//! [`FAN_IN`] are left, whatever came, and a merge takes seconds at most.
+//! [`FAN_IN`] are left, of run files of late rows and of others, whatever came, and a merge takes seconds at most.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -35,6 +35,9 @@ const LOOKUP_ROWS: usize = 128;
 /// As many bytes of a filter are read in the time in which a row is looked up in a page.
 const LOOKUP_BYTES: u64 = 4 << 10;
 
+/// Filters that are announced before the first of them is read, on a store on which that takes long.
+const FILTERS_AHEAD: usize = 16;
+
 /// Bits of a filter for each row.
 const FILTER_BITS: usize = 32;
 
@@ -239,26 +242,23 @@ fn filtered<'a>(object: &LiveObject, late: &'a [LateRow]) -> Result<Cow<'a, [Lat
     };
     // Of few rows the pages are read sooner.
     let is_worth_it = |fence: &Fence| of_filter(fence).count() as u64 * LOOKUP_BYTES >= fence.bytes;
-    let worth: Vec<bool> = filters.iter().map(is_worth_it).collect();
-    for (fence, _) in filters.iter().zip(&worth).filter(|(_, is_worth_it)| **is_worth_it) {
-        object.segment.will_read_filter(fence);
-    }
-    let (mut left, mut bytes) = (Vec::new(), Vec::new());
-    for (fence, is_worth_it) in filters.iter().zip(worth) {
-        if !is_worth_it {
-            left.extend(of_filter(fence));
-            continue;
-        }
-        match object.segment.filter(fence, &mut bytes) {
-            Ok(filter) => {
-                let may_have = |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));
-                left.extend(of_filter(fence).filter(may_have));
+    let (filters, others): (Vec<Fence>, Vec<Fence>) = filters.into_iter().partition(is_worth_it);
+    let mut left: Vec<LateRow> = others.iter().flat_map(of_filter).copied().collect();
+    let mut bytes = Vec::new();
+    for filters in filters.chunks(FILTERS_AHEAD) {
+        filters.iter().for_each(|fence| object.segment.will_read_filter(fence));
+        for fence in filters {
+            match object.segment.filter(fence, &mut bytes) {
+                Ok(filter) => {
+                    let may_have = |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));
+                    left.extend(of_filter(fence).filter(may_have));
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::warn!(%error, "a filter is passed over");
+                    left.extend(of_filter(fence));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                tracing::warn!(%error, "a filter is passed over");
-                left.extend(of_filter(fence));
-            }
-            Err(error) => return Err(error),
         }
     }
     // Of a sensor that two filters know, rows may be in both.

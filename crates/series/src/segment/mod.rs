@@ -7,10 +7,10 @@
 //! ```text
 //! header   magic "TDFSEGMT", version, table, checksum (see frames/header.rs of ground)
 //! pieces   of the first sensor, of the second, ... (see encode.rs)
+//! filters  frames: which readings are surely not there, of rows that came late (see filter.rs)
 //! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
 //! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)
-//! filters  frames: which readings are surely not there, of rows that came late (see filter.rs)
-//! footer   frame: description as JSON, then a fence for each frame of index, metrics and filters
+//! footer   frame: description as JSON, then a fence for each of these frames
 //! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
 //! ```
 //!
