@@ -30,7 +30,8 @@ pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
     let origin = values.first().copied().unwrap_or(0);
     let divided: Vec<i64>;
     let quotients = if unit > 1 {
-        divided = values.iter().map(|value| (value - origin) / unit as i64).collect();
+        let divisor = Divisor::new(unit);
+        divided = values.iter().map(|value| divisor.quotient(value - origin)).collect();
         &divided[..]
     } else {
         values
@@ -63,20 +64,58 @@ pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
 /// where the distances are too large to divide.
 fn common_unit(values: &[i64]) -> u64 {
     let Some((&first, rest)) = values.split_first() else { return 1 };
-    let mut unit = 0_u64;
+    let mut divisor: Option<Divisor> = None;
     for value in rest {
         let distance = value.abs_diff(first);
         if distance > i64::MAX as u64 {
             return 1;
         }
-        if unit == 0 || !distance.is_multiple_of(unit) {
-            unit = greatest_common_divisor(unit, distance);
+        if divisor.as_ref().is_some_and(|divisor| divisor.divides(distance)) {
+            continue;
         }
-        if unit == 1 {
-            return 1;
-        }
+        let unit = divisor.map_or(0, |divisor| divisor.unit);
+        divisor = match greatest_common_divisor(unit, distance) {
+            // As yet all are the same.
+            0 => None,
+            1 => return 1,
+            unit => Some(Divisor::new(unit)),
+        };
     }
-    unit.max(1)
+    divisor.map_or(1, |divisor| divisor.unit)
+}
+
+/// Divides numbers by one that most of them are multiples of, without a division: a multiple of an odd number, times what is its inverse
+/// modulo 2^64, is the quotient (T. Granlund, P. L. Montgomery, *Division by invariant integers using multiplication*, 1994).
+struct Divisor {
+    unit: u64,
+    /// The factors of two in it, and the inverse of what is left.
+    shift: u32,
+    inverse: u64,
+    /// The greatest quotient.
+    most: u64,
+}
+
+impl Divisor {
+    /// That by `unit`, which is not 0.
+    fn new(unit: u64) -> Self {
+        let shift = unit.trailing_zeros();
+        let odd = unit >> shift;
+        // An odd number is its own inverse modulo 8, and each step makes twice as many bits right.
+        let mut inverse = odd;
+        for _ in 0..5 {
+            inverse = inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        }
+        Self { unit, shift, inverse, most: u64::MAX / unit }
+    }
+
+    fn divides(&self, number: u64) -> bool {
+        number.wrapping_mul(self.inverse).rotate_right(self.shift) <= self.most
+    }
+
+    /// The quotient of a multiple.
+    fn quotient(&self, multiple: i64) -> i64 {
+        (multiple >> self.shift).wrapping_mul(self.inverse.cast_signed())
+    }
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
@@ -313,4 +352,28 @@ fn decode_differences<T>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn quotients_are_those_of_a_division() {
+        let mut rng = SmallRng::seed_from_u64(15);
+        for _ in 0..20_000 {
+            let unit = (rng.random::<u64>() >> rng.random_range(1..64)).max(1);
+            let unit = [unit, 1 << rng.random_range(0..63), 10_u64.pow(rng.random_range(0..19))];
+            let unit = unit[rng.random_range(0..3)];
+            let divisor = Divisor::new(unit);
+            let number = rng.random::<u64>() >> rng.random_range(0..64);
+            assert_eq!(divisor.divides(number), number.is_multiple_of(unit), "{number} / {unit}");
+            let quotient = number as i64 / unit as i64;
+            assert!(divisor.divides(quotient.unsigned_abs() * unit), "{quotient} * {unit}");
+            assert_eq!(divisor.quotient(quotient * unit as i64), quotient, "{unit}");
+        }
+    }
 }
