@@ -73,6 +73,7 @@ enum What {
 }
 
 fn main() -> Result<()> {
+    tidefall_storage::limit_arenas();
     let args = Args::parse();
     match &args.what {
         What::Load => load::rows(&args),
