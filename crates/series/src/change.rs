@@ -66,9 +66,10 @@ pub fn apply(table: &Table, seq: Seq, change: Change, watch: Option<&Watch>) -> 
             if let Some(order) = rows.order {
                 run = run.with_order(order);
             }
-            let late = table.newest().take(&run);
+            // Late rows that a flush will leave in memory are apart from those that it takes.
+            let late = table.newest().take(&run, table.kv_ns.load(Ordering::Relaxed));
             let run = run.with_late(late);
-            let watch = watch.filter(|_| !run.is_distinct());
+            let watch = watch.filter(|_| !run.is_distinct(&TimeRange::ALL));
             let watched = watch.map(|watch| (watch, table.sources_near(&run)));
             let bytes = run.size_bytes;
             let run = table.live().push(run)?;
@@ -81,8 +82,8 @@ pub fn apply(table: &Table, seq: Seq, change: Change, watch: Option<&Watch>) -> 
             tombstone.seq = seq;
             let mut live = table.live();
             live.seal()?;
+            live.lose(&tombstone.time);
             table.change_version(&mut live, |version| version.add_delete(tombstone));
-            live.settling.losses += 1;
             Ok(0)
         }
     }

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use tidefall_ground::gate::Gate;
 use tidefall_ground::held::{Held, RowBytes};
-use tidefall_sync::atomic::{AtomicU32, Ordering};
+use tidefall_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use tidefall_types::{Error, Result, Seq, TableId, TableSchema};
+use tidefall_types::{Error, Result, Seq, TableId, TableSchema, TimeRange};
 
 use crate::catalog::SensorDictionary;
 use crate::claims::{Claim, Claims};
@@ -44,6 +44,8 @@ pub struct Table {
     /// What is stored of it. It changes only while `live` is locked, too: whoever locks that finds both as of one moment.
     version: RwLock<Arc<Version>>,
     newest: Mutex<Newest>,
+    /// Where times begin that a flush takes at once, as the last one has found: late rows before it stay in memory for a while.
+    pub(crate) kv_ns: AtomicI64,
     /// What the cascade could not read.
     pub failed: Failed,
     /// What is being written anew.
@@ -116,6 +118,7 @@ impl Table {
             live: Mutex::new(Live::default()),
             version: RwLock::new(Arc::new(Version::new(schema))),
             newest: Mutex::default(),
+            kv_ns: AtomicI64::new(i64::MIN),
             failed: Failed::default(),
             claims: Claims::default(),
             damage: None,
@@ -201,8 +204,7 @@ impl Table {
 
 impl Live {
     /// Adds rows behind all others.
-    pub(crate) fn push(&mut self, mut run: Run) -> Result<Arc<Run>> {
-        run.late.losses = self.settling.losses;
+    pub(crate) fn push(&mut self, run: Run) -> Result<Arc<Run>> {
         let run = Arc::new(run);
         if self.is_dropped {
             // The write was on its way when the table was dropped, and counts as one before that.
@@ -222,6 +224,12 @@ impl Live {
             self.seal()?;
         }
         Ok(run)
+    }
+
+    /// Takes note that readings within a stretch of time go that nothing replaces. Late rows may have replaced some of them, which nobody will see any
+    /// more, and readers of older snapshots still do.
+    pub(crate) fn lose(&self, time: &TimeRange) {
+        self.all_runs().for_each(|run| run.settle(time, false));
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.

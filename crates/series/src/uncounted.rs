@@ -3,13 +3,13 @@
 //! 1. The committing thread knows which rows are newer than all of their sensors (`kv/newest.rs`). In the rule all of a
 //!    write are, and nothing has to be counted.
 //! 2. Otherwise it keeps them, with what readers saw just before of the places where they may lie.
-//! 3. Whoever waited for the write looks them up there, and tells the run, if it is still there, what readers will ask.
+//! 3. Whoever waited for the write looks them up there, and takes note of what readers will ask.
 
 use arrow_buffer::ScalarBuffer;
-use tidefall_sync::{Arc, Mutex, PoisonError, Weak};
+use tidefall_sync::{Arc, Mutex, PoisonError};
 use tidefall_types::Result;
 
-use crate::kv::Run;
+use crate::kv::{Fact, Run};
 use crate::read::{Repeats, Sources};
 
 /// What the committing thread keeps of a write whose replaced rows shall be counted, part by part.
@@ -21,7 +21,8 @@ pub struct Watch(Arc<Mutex<Vec<Doubtful>>>);
 struct Doubtful {
     sensor: ScalarBuffer<u32>,
     time: ScalarBuffer<i64>,
-    run: Weak<Run>,
+    /// What is to be known of them.
+    facts: Vec<Fact>,
     before: Result<Sources>,
 }
 
@@ -29,9 +30,9 @@ impl Watch {
     /// Keeps rows that are not newer than all of their sensors.
     pub(crate) fn keep(&self, run: &Arc<Run>, before: Result<Sources>) {
         let (sensor, time) = (run.sensor.clone(), run.time.clone());
-        let run = Arc::downgrade(run);
+        let facts = run.late.facts().cloned().collect();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(Doubtful { sensor, time, run, before });
+        kept.push(Doubtful { sensor, time, facts, before });
     }
 
     /// What is to be counted of a write that is done, if anything is.
@@ -53,8 +54,8 @@ impl Uncounted {
         let repeats = |rows: &Doubtful| {
             let before = rows.before.as_ref().map_err(Clone::clone)?;
             let repeats = before.repeats_of_rows(&rows.sensor, &rows.time)?;
-            if let Some(run) = rows.run.upgrade().filter(|_| before.settling.is_some()) {
-                run.settle(repeats.rows == 0);
+            if before.settling.is_some() {
+                rows.facts.iter().for_each(|fact| fact.settle(repeats.rows == 0));
             }
             Ok(repeats)
         };

@@ -158,10 +158,15 @@ impl Flushed {
         self.from_ns <= time_ns && (self.before_ns == i64::MAX || time_ns < self.before_ns)
     }
 
+    /// The times of which rows have been flushed.
+    pub fn range(&self) -> TimeRange {
+        let last_ns = if self.before_ns == i64::MAX { i64::MAX } else { self.before_ns - 1 };
+        TimeRange::new(self.from_ns, last_ns)
+    }
+
     /// Whether rows of some of these times have been flushed.
     pub fn overlaps(&self, range: &TimeRange) -> bool {
-        let last_ns = if self.before_ns == i64::MAX { i64::MAX } else { self.before_ns - 1 };
-        range.overlaps(&TimeRange::new(self.from_ns, last_ns))
+        range.overlaps(&self.range())
     }
 
     /// Whether a row has been flushed.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use tidefall_ground::manifest::{Edit, Flushed, Model};
 use tidefall_ground::memory::Memory;
 use tidefall_ground::options::CascadeReport;
+use tidefall_sync::atomic::Ordering;
 use tidefall_types::{FieldType, Result, Seq, TimeRange};
 
 use super::boundaries::Boundaries;
-use super::series::{Span, days_of, extent, within, write_series};
+use super::series::{Span, days_of, extent_within, within, write_series};
 use crate::context::Context;
 use crate::install::install;
-use crate::kv::{Run, SortedRuns, Together, dense_runs, sort_runs};
+use crate::kv::{Fact, NO_TIMES, Run, SortedRuns, Together, dense_runs, sort_runs};
 use crate::read::{Deletes, Version};
 use crate::rows::SeriesSet;
 use crate::table::Table;
@@ -32,6 +33,11 @@ pub enum Take {
     WrittenBefore(Seq),
 }
 
+/// So many late rows may stay in memory of which it is not known whether they replace others: who asks looks them up. Those that are flushed are
+/// looked up at once.
+const UNSETTLED_MAX: usize = if cfg!(debug_assertions) { 1 << 13 } else { 1 << 19 };
+/// Rows are copied when those that stay beside them are more than one of so many.
+const COPIED_SHARE: usize = 4;
 /// Rows that came late are scattered when they lie in so many days or more, ...
 const SCATTERED_SPANS: usize = 3;
 /// ... with fewer rows for each sensor of a day.
@@ -54,11 +60,12 @@ pub fn flush(
     take: Take,
 ) -> Result<CascadeReport> {
     let mut report = CascadeReport::default();
-    let (mut sources, settling) = {
+    let mut sources = {
         let mut live = table.live();
         live.seal()?;
-        (table.sources_of(&live), live.settling.clone())
+        table.sources_of(&live)
     };
+    table.kv_ns.store(boundaries.kv_ns, Ordering::Relaxed);
     if let Take::WrittenBefore(seq) = take {
         sources.runs.retain(|run| run.last_seq < seq);
     }
@@ -76,7 +83,9 @@ pub fn flush(
     if !all.iter().any(is_due) {
         return Ok(report);
     }
-    sources.settle(&TimeRange::ALL, &settling, context.ground.threads());
+    let unsettled: usize = all.iter().map(|run| run.unsettled_rows(&TimeRange::ALL)).sum();
+    let range = if unsettled < UNSETTLED_MAX { times.range() } else { TimeRange::ALL };
+    sources.settle(&range, context.ground.threads());
     drop(sources);
     let mut rest = &all[..];
     while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
@@ -91,7 +100,7 @@ pub fn flush(
             break;
         }
         let upto = batch.last().map_or(last, |run| run.last_seq);
-        let spans = |series: &_, in_order: &_| spans(series, boundaries, take, in_order);
+        let spans = |rows: &Taken<'_>| spans(rows, boundaries, take);
         report += flush_batch(context, table, batch, spans, Flushed { upto, ..times })?;
         rest = behind;
     }
@@ -111,21 +120,33 @@ fn runs_together(memory: &Memory, runs: &[Arc<Run>]) -> usize {
     fitting.count().max(1)
 }
 
+/// The rows that a flush takes.
+struct Taken<'a> {
+    /// These, and maybe some of other times.
+    series: &'a SortedRuns,
+    /// All of their times.
+    time: TimeRange,
+    /// Rows of other times came late.
+    in_order: TimeRange,
+}
+
 fn flush_batch(
     context: &Context,
     table: &Arc<Table>,
     batch: &[Arc<Run>],
-    spans: impl FnOnce(&SortedRuns, &TimeRange) -> Result<Vec<Span>>,
+    spans: impl FnOnce(&Taken<'_>) -> Result<Vec<Span>>,
     flushed: Flushed,
 ) -> Result<CascadeReport> {
     // Read behind the runs: it has every field that they have. A write may add fields meanwhile, which they
     // do not have.
     let Version { schema, deletes, .. } = table.version().with_objects([]);
     let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
-    let mut taken = Vec::with_capacity(batch.len());
-    let mut kept = Vec::new();
+    let (mut taken, mut kept) = (Vec::with_capacity(batch.len()), Vec::new());
+    let (range, mut left_rows) = (flushed.range(), 0);
     for run in batch {
+        debug_assert_eq!(run.unsettled_rows(&range), 0, "rows are taken of which nothing is known");
         let Some(left) = without_deleted(run, &deletes)? else { continue };
+        left_rows += left.rows();
         if flushed.has_time(left.range.first_ns) && flushed.has_time(left.range.last_ns) {
             taken.push(left);
             continue;
@@ -134,28 +155,43 @@ fn flush_batch(
             kept.push(left);
             continue;
         }
-        taken.extend(left.without(|_, time| !flushed.has_time(time))?.map(Arc::new));
-        kept.extend(left.without(|_, time| flushed.has_time(time))?.map(Arc::new));
+        let rows_kept = left.rows_where(|_, time| !flushed.has_time(time));
+        let are_few = rows_kept.len() * COPIED_SHARE <= left.rows();
+        if rows_kept.len() < left.rows() {
+            // Few that stay are passed over where the objects are written: that takes less than a copy of all others.
+            let rows = || left.rows_where(|_, time| flushed.has_time(time));
+            taken.extend(if are_few {
+                Some(Arc::clone(&left))
+            } else {
+                left.of_kept(rows())?.map(Arc::new)
+            });
+        }
+        kept.extend(left.of_kept(rows_kept)?.map(Arc::new));
     }
     if flushed.from_ns != i64::MIN {
         kept = together(kept);
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
-    let after: usize = taken.iter().chain(&kept).map(|run: &Arc<Run>| run.rows()).sum();
-    let is_distinct = taken.iter().all(|run| run.is_distinct());
-    let in_order = taken.iter().map(|run| run.late.in_order);
-    let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(TimeRange::ALL);
+    let facts: Vec<Fact> = taken.iter().flat_map(|run| run.late.facts().cloned()).collect();
+    let in_order = taken.iter().map(|run| run.late.in_order.intersect(&range));
+    let in_order = in_order.filter(|times| !times.is_empty());
+    let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(NO_TIMES);
     let series = sort_runs(&taken, &types, context.ground.threads())?;
     drop(taken);
-    let spans = spans(&series, &in_order)?;
+    let spans = match extent_within(&series, &range) {
+        Some(time) => spans(&Taken { series: &series, time, in_order })?,
+        None => Vec::new(),
+    };
     let written = context.ground.written();
     let mut outputs =
         write_series(context, table, &schema, &series, &spans, flushed.upto, &written)?;
     drop(series);
     for entry in &mut outputs {
-        (entry.last_delete, entry.is_distinct) = (deletes.last_seq(), is_distinct);
+        entry.last_delete = deletes.last_seq();
+        entry.is_distinct = Fact::are_new(&facts, &entry.time);
     }
-    let mut report = CascadeReport { rows_dropped: (before - after) as u64, ..Default::default() };
+    let mut report =
+        CascadeReport { rows_dropped: (before - left_rows) as u64, ..Default::default() };
     for output in &outputs {
         report.steps += 1;
         report.rows += output.rows;
@@ -171,16 +207,12 @@ fn flush_batch(
     Ok(report)
 }
 
-/// The objects to write of some rows. Rows of other times than `in_order` came late.
-fn spans(
-    series: &SortedRuns,
-    boundaries: &Boundaries,
-    take: Take,
-    in_order: &TimeRange,
-) -> Result<Vec<Span>> {
-    let Some(time) = extent(series) else { return Ok(Vec::new()) };
-    let spans = boundaries.spans(&time, |short| Ok(days_of(series, short)))?;
-    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
+/// The objects to write of some rows.
+fn spans(taken: &Taken<'_>, boundaries: &Boundaries, take: Take) -> Result<Vec<Span>> {
+    let Taken { series, time, in_order } = taken;
+    let time = *time;
+    let spans = boundaries.spans(&time, |short| Ok(days_of(*series, short)))?;
+    let rows: usize = (0..series.sensors()).map(|place| within(*series, place, &time).len()).sum();
     let chunks = series.sensors() * spans.len();
     // A few rows of each sensor for each of many days are one run file, which falls with others of its kind.
     let is_scattered = spans.len() >= SCATTERED_SPANS && rows < SCATTERED_ROWS * chunks;
@@ -205,16 +237,17 @@ fn spans(
 /// Where the few rows end that lie far behind all others in time, if they are many enough for a run file of their own: beside the others, which are of the
 /// time that has just passed, each later row of their time would have to be looked up in it.
 fn end_of_tail(series: &SortedRuns, time: &TimeRange) -> Option<i64> {
-    let rows: usize = (0..series.sensors()).map(|place| series.rows(place)).sum();
+    let rows_of = |place| within(series, place, time);
+    let rows: usize = (0..series.sensors()).map(|place| rows_of(place).len()).sum();
     let (step, mut next) = (rows.div_ceil(SAMPLE_ROWS).max(1), 0);
     let mut sample = Vec::with_capacity(SAMPLE_ROWS);
     for place in 0..series.sensors() {
-        let rows = series.rows(place);
-        while next < rows {
-            sample.push(series.time(place, next));
+        let rows = rows_of(place);
+        while next < rows.len() {
+            sample.push(series.time(place, rows.start + next));
             next += step;
         }
-        next -= rows;
+        next -= rows.len();
     }
     sample.sort_unstable();
     let (low, high) = (*sample.get(sample.len() / 4)?, *sample.get(sample.len() * 19 / 20)?);
@@ -259,7 +292,8 @@ fn without_deleted(run: &Arc<Run>, deletes: &Deletes) -> Result<Option<Arc<Run>>
     let is_hidden = |sensor: u32, time: i64| {
         hiding.within(TimeRange::new(time, time)).any(|delete| delete.hides(sensor))
     };
-    Ok(run.without(is_hidden)?.map(Arc::new))
+    let left = run.rows_where(|sensor, time| !is_hidden(sensor, time));
+    Ok(run.of_kept(left)?.map(Arc::new))
 }
 
 #[cfg(test)]

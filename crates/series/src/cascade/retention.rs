@@ -33,7 +33,7 @@ pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
         let done = write_alone(table, &object, || {
-            let lose = |live: &mut Live| live.settling.losses += 1;
+            let lose = |live: &mut Live| live.lose(&times_before(limit_ns));
             rewrite_and(context, table, &[Arc::clone(&object)], &[(model, kept)], lose)
         });
         let is_cut = matches!(done, Ok(Some(_)));
@@ -66,10 +66,15 @@ pub fn drop_old(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> 
         report.rows_dropped += old.iter().map(|object| object.entry.rows).sum::<u64>();
         let edits = old.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
         install(context, table, context.ground.written(), edits.collect(), |live| {
-            live.settling.losses += 1
+            live.lose(&times_before(limit_ns))
         })?;
     }
     Ok(report)
+}
+
+/// The times of what is too old.
+fn times_before(limit_ns: i64) -> TimeRange {
+    TimeRange::new(i64::MIN, limit_ns.saturating_sub(1))
 }
 
 /// The objects that are too old as a whole and may go, but for those whose values stand in place of what an earlier one, which

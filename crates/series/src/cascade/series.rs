@@ -18,11 +18,17 @@ use crate::table::Table;
 
 /// The first and the last time of all rows.
 pub(super) fn extent(series: &impl SeriesSet) -> Option<TimeRange> {
+    extent_within(series, &TimeRange::ALL)
+}
+
+/// The first and the last time of all rows within a stretch of time.
+pub(super) fn extent_within(series: &impl SeriesSet, time: &TimeRange) -> Option<TimeRange> {
     let ends = |place| {
-        let last = series.rows(place) - 1;
-        TimeRange::new(series.time(place, 0), series.time(place, last))
+        let rows = within(series, place, time);
+        let last = rows.clone().next_back()?;
+        Some(TimeRange::new(series.time(place, rows.start), series.time(place, last)))
     };
-    (0..series.sensors()).map(ends).reduce(|one, other| one.union(&other))
+    (0..series.sensors()).filter_map(ends).reduce(|one, other| one.union(&other))
 }
 
 /// The rows of a sensor within a stretch of time.

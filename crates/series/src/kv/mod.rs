@@ -7,9 +7,10 @@ mod late;
 mod newest;
 mod run;
 mod scatter;
+mod sort;
 mod texts;
 
-pub(crate) use late::{Late, Settling};
+pub(crate) use late::{Fact, Group, Late, NO_TIMES, Settling};
 pub(crate) use newest::Newest;
 pub(crate) use run::{Known, Run, RunWalk, Together, dense_runs, is_sparse, order_of};
 pub(crate) use scatter::{SortedRuns, sort_runs};

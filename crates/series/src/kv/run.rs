@@ -12,7 +12,9 @@ use tidefall_ground::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
-use super::Late;
+use super::late::NO_TIMES;
+use super::sort::sort_by_time;
+use super::{Fact, Late};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 
 /// Runs stay apart when together they would take more than so many times the memory.
@@ -133,7 +135,8 @@ impl Run {
 
     /// The same run with those of its rows that are late, which [`Newest`](super::Newest) knows.
     pub(crate) fn with_late(self, mut late: Late) -> Self {
-        late.in_order = late.in_order.intersect(&self.range);
+        let in_order = late.in_order.intersect(&self.range);
+        late.in_order = if in_order.is_empty() { NO_TIMES } else { in_order };
         Self { size_bytes: self.size_bytes + late.size_bytes(), late, ..self }
     }
 
@@ -141,19 +144,24 @@ impl Run {
         self.time.len()
     }
 
-    /// Whether none of its rows replaces another, as `ObjectEntry::is_distinct` says of objects, as far as is known.
-    pub(crate) fn is_distinct(&self) -> bool {
-        self.late.are_new()
+    /// Whether none of its rows within `range` replaces another, as `ObjectEntry::is_distinct` says of objects, as far as is known.
+    pub(crate) fn is_distinct(&self, range: &TimeRange) -> bool {
+        Fact::are_new(self.late.facts(), range)
     }
 
-    /// The rows of which it is not known whether they replace others.
-    pub(crate) fn unsettled(&self) -> &[u32] {
-        self.late.unsettled()
+    /// The rows of which it is not known whether they replace others: of some times, as far as others are known apart from them.
+    pub(crate) fn unsettled(&self, range: &TimeRange) -> impl Iterator<Item = u32> {
+        self.late.unsettled(range).flat_map(|group| group.rows.iter().copied())
+    }
+
+    /// The number of these.
+    pub(crate) fn unsettled_rows(&self, range: &TimeRange) -> usize {
+        self.late.unsettled(range).map(|group| group.rows.len()).sum()
     }
 
     /// Takes note of what was found out about these.
-    pub(crate) fn settle(&self, is_distinct: bool) {
-        self.late.settle(is_distinct);
+    pub(crate) fn settle(&self, range: &TimeRange, is_distinct: bool) {
+        self.late.settle(range, is_distinct);
     }
 
     /// About how many bytes its rows before a time take.
@@ -220,11 +228,14 @@ impl Run {
         self.fields.get(field)?.as_ref()
     }
 
-    /// The run without the rows for which `drop` holds; none when no row is left.
-    pub(crate) fn without(&self, drop: impl Fn(u32, i64) -> bool) -> Result<Option<Self>> {
-        let keep: Vec<u32> = (0..self.rows() as u32)
-            .filter(|&row| !drop(self.sensor[row as usize], self.time[row as usize]))
-            .collect();
+    /// The rows of which `holds` is true of their sensors and times.
+    pub(crate) fn rows_where(&self, holds: impl Fn(u32, i64) -> bool) -> Vec<u32> {
+        let rows = (0..).zip(self.sensor.iter().zip(&self.time));
+        rows.filter(|(_, (sensor, time))| holds(**sensor, **time)).map(|(row, _)| row).collect()
+    }
+
+    /// A run of those rows that are `kept`, which ascend; none when no row is.
+    pub(crate) fn of_kept(&self, keep: Vec<u32>) -> Result<Option<Self>> {
         if keep.is_empty() {
             return Ok(None);
         }
@@ -451,12 +462,9 @@ pub(crate) fn order_of(sensor: &[u32], time: &[i64]) -> Vec<u32> {
         order[*place as usize] = row;
         *place += 1;
     }
-    let mut start = 0;
+    let (mut start, mut late) = (0, Vec::new());
     for end in ends {
-        let rows = &mut order[start as usize..end as usize];
-        if !rows.is_sorted_by_key(|row| time[*row as usize]) {
-            rows.sort_by_key(|row| time[*row as usize]);
-        }
+        sort_by_time(&mut order[start as usize..end as usize], time, &mut late);
         start = end;
     }
     order

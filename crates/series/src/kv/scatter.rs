@@ -19,6 +19,7 @@ use tidefall_ground::parallel::spread;
 use tidefall_types::{FieldType, Result};
 
 use super::run::Run;
+use super::sort::sort_by_time;
 use super::texts::Texts;
 use crate::rows::{SensorRows, SeriesSet, gather, pick_latest};
 
@@ -96,9 +97,8 @@ fn order_of_times(
         rest = behind;
         late.extend(is_late(range).then_some(rows));
     }
-    // Stable, so that rows of one time stay in the order of their writes.
-    let sort = |rows: &mut [u32], _: &mut ()| {
-        rows.sort_by_key(|row| times[*row as usize]);
+    let sort = |rows: &mut [u32], late: &mut Vec<u32>| {
+        sort_by_time(rows, times, late);
         Ok(())
     };
     spread(threads, late, sort)?;

@@ -50,7 +50,7 @@ pub(crate) fn aggregate(
     if let Some(settling) = &sources.settling
         && is_worth_settling(sources, request)
     {
-        sources.settle(&request.time, settling, threads);
+        sources.settle_in_turn(&request.time, settling, threads);
     }
     let (totals, sources) = &of_whole_runs(sources, request, fields);
     let are_distinct = sources.are_distinct(&request.time);
@@ -78,7 +78,7 @@ fn is_worth_settling(sources: &Sources, request: &AggregateRequest) -> bool {
         return false;
     }
     let runs = sources.runs.iter().filter(|run| run.range.overlaps(&request.time));
-    let late: usize = runs.map(|run| run.unsettled().len()).sum();
+    let late: usize = runs.map(|run| run.unsettled_rows(&request.time)).sum();
     let share = share_of_sensors(sources, request.sensors.len());
     late > 0 && late as f64 <= rows_about(sources, &request.time) * share
 }

@@ -19,6 +19,7 @@ mod extreme;
 mod fetch;
 mod frame;
 mod huge;
+mod late_rows;
 mod merge;
 mod near;
 mod objects;

@@ -135,7 +135,11 @@ impl Sources {
     /// Whether no two places have the same reading within `range`.
     pub(super) fn are_distinct(&self, range: &TimeRange) -> bool {
         self.version.objects.within(range).all(|object| object.entry.is_distinct)
-            && self.runs.iter().filter(|run| run.range.overlaps(range)).all(|run| run.is_distinct())
+            && self
+                .runs
+                .iter()
+                .filter(|run| run.range.overlaps(range))
+                .all(|run| run.is_distinct(range))
     }
 
     /// Those of the objects that have rows within `range` of which nothing else has one, one by one; and all that is left.

@@ -4,25 +4,25 @@
 //! newer than all of their sensor replace nothing. Of the others it has to be looked up: once, when somebody asks about many
 //! sensors, or when they leave memory, for all of them together. So each page of times is decoded once, however many of them may lie in it.
 //!
-//! 1. Late rows of many runs are ordered by sensor and time.
+//! 1. Late rows of many runs are ordered by day, sensor and time.
 //! 2. They are looked up in each object that has rows at their times: first in its filters, where it has any.
 //! 3. What lies in memory is held against them run by run: nearly all of it is passed over by one look at a filter.
 //!
 //! What they may have replaced must still be there to be seen. Deletes and retention take readings away, and older snapshots
-//! still have them; so late rows from before such a loss are taken to replace something (`Settling::losses`).
+//! still have them; so late rows of their times are taken to replace something (`Live::lose`).
 
-use std::borrow::Cow;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use tidefall_ground::parallel::spread;
 use tidefall_sync::Arc;
 use tidefall_sync::atomic::{AtomicBool, Ordering};
 use tidefall_types::{ErrorKind, Result, TimeRange, caught};
 
+use super::late_rows::{LateRow, LateRows};
 use super::objects::LiveObject;
 use super::parts::Sources;
 use super::repeats::Found;
-use crate::kv::{Run, Settling};
+use crate::kv::{Group, Run, Settling};
 use crate::segment::Fence;
 use crate::segment::filter::key;
 
@@ -32,8 +32,8 @@ const TOGETHER_MAX: usize = if cfg!(debug_assertions) { 64 } else { 1 << 20 };
 /// As many rows are looked through in the time in which one is looked up.
 const LOOKUP_ROWS: usize = 128;
 
-/// As many bytes of a filter are read in the time in which a row is looked up in a page.
-const LOOKUP_BYTES: u64 = 4 << 10;
+/// As many bytes of a filter are read in the time in which a row is looked up in a page of times.
+const LOOKUP_BYTES: u64 = 32 << 10;
 
 /// Filters that are announced before the first of them is read, on a store on which that takes long.
 const FILTERS_AHEAD: usize = 16;
@@ -41,101 +41,94 @@ const FILTERS_AHEAD: usize = 16;
 /// Bits of a filter for each row.
 const FILTER_BITS: usize = 32;
 
-/// A row that came late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct LateRow {
-    sensor: u32,
-    time_ns: i64,
-    /// The place of its run among the sources.
-    run: usize,
-    row: u32,
-}
-
-impl LateRow {
-    fn key(&self) -> (u32, i64) {
-        (self.sensor, self.time_ns)
-    }
-}
-
 impl Sources {
-    /// Finds out of all runs with rows within `range` whether these replace others. All places of the table are here.
-    pub(crate) fn settle(&self, range: &TimeRange, settling: &Settling, threads: usize) {
-        let is_wanted = |run: &Arc<Run>| !run.unsettled().is_empty() && run.range.overlaps(range);
-        if !self.runs.iter().any(is_wanted) {
-            return;
+    /// Finds out of rows within `range` whether these replace others, one who asks behind the other. All places of the table are here.
+    pub(crate) fn settle_in_turn(&self, range: &TimeRange, settling: &Settling, threads: usize) {
+        if self.runs.iter().any(|run| run.unsettled_rows(range) > 0) {
+            let _turn = settling.turn();
+            self.settle(range, threads);
         }
-        let _turn = settling.turn();
+    }
+
+    /// As [`Sources::settle_in_turn`], whatever others look up meanwhile: writers wait for it.
+    pub(crate) fn settle(&self, range: &TimeRange, threads: usize) {
         let (mut together, mut count) = (Vec::new(), 0);
-        for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| is_wanted(run)) {
-            if run.late.losses != settling.losses {
-                run.settle(false);
+        for (at, run) in self.runs.iter().enumerate() {
+            let rows = run.unsettled_rows(range);
+            if rows == 0 {
                 continue;
             }
-            count += run.unsettled().len();
+            count += rows;
             together.push(at);
             if count >= TOGETHER_MAX {
-                self.settle_together(&together, threads);
+                self.settle_together(range, &together, threads);
                 (count, together) = (0, Vec::new());
             }
         }
-        self.settle_together(&together, threads);
+        self.settle_together(range, &together, threads);
     }
 
-    fn settle_together(&self, runs: &[usize], threads: usize) {
+    fn settle_together(&self, range: &TimeRange, runs: &[usize], threads: usize) {
+        if runs.is_empty() {
+            return;
+        }
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.runs.len()];
         let mut late: Vec<LateRow> = Vec::new();
         for &at in runs {
             let run = &self.runs[at];
-            late.extend(run.unsettled().iter().map(|&row| {
+            rows[at] = run.unsettled(range).collect();
+            rows[at].sort_unstable();
+            late.extend(rows[at].iter().map(|&row| {
                 let (sensor, time_ns) = (run.sensor[row as usize], run.time[row as usize]);
-                LateRow { sensor, time_ns, run: at, row }
+                LateRow::new(sensor, time_ns, at as u32, row)
             }));
         }
-        late.sort_unstable();
-        let replaces = self.runs.iter().map(|_| AtomicBool::new(false)).collect();
-        let mut looked = Looked { late, replaces };
-        looked.take_repeats_out();
+        let replaces: Vec<AtomicBool> = self.runs.iter().map(|_| AtomicBool::default()).collect();
+        let late = LateRows::new(late, |row| note(&replaces, row));
+        let looked = Looked { late, rows, replaces };
         // A panic of who only wants to know must end nothing else.
         let found = caught(|| self.look_up(&looked, threads));
         if let Err(error) = &found {
             tracing::debug!(%error, "late readings could not be looked up");
         }
         for &at in runs {
-            self.runs[at].settle(found.is_ok() && !looked.is_known(at));
+            self.runs[at].settle(range, found.is_ok() && !looked.is_known(at));
         }
     }
 
     fn look_up(&self, looked: &Looked, threads: usize) -> Result<()> {
-        let Some(extent) = Extent::of(looked.late.iter()) else { return Ok(()) };
-        let objects = self.version.objects.within(&extent.time).filter(|object| {
-            object.entry.first_sensor <= *extent.sensors.end()
-                && *extent.sensors.start() <= object.entry.last_sensor
-        });
+        let Some(time) = looked.late.time() else { return Ok(()) };
+        let objects = self.version.objects.within(&time);
         spread(threads, objects.collect(), |object, _: &mut ()| {
             looked.look_up_in_object(self, object)
         })?;
         // Of rows that are newer than all in memory there is nothing to be found.
-        let in_memory = || {
-            let is_in_memory = |row: &&LateRow| !self.runs[row.run].late.are_behind_memory;
-            looked.late.iter().filter(is_in_memory)
-        };
-        let Some(extent) = Extent::of(in_memory()) else { return Ok(()) };
+        let is_in_memory = |row: &&LateRow| !self.runs[row.run as usize].late.are_behind_memory;
+        let in_memory = || looked.late.iter().filter(is_in_memory);
+        let Some(last) = in_memory().map(|row| row.run as usize).max() else { return Ok(()) };
         let filter = Filter::new(in_memory());
-        let by_time = by_time(in_memory());
-        let last = in_memory().map(|row| row.run).max().unwrap_or_default();
         let runs = self.runs[..=last].iter().enumerate();
-        let runs = runs.filter(|(_, run)| run.range.overlaps(&extent.time));
+        let runs = runs.filter(|(_, run)| run.range.overlaps(&time));
         spread(threads, runs.collect(), |(at, run), _: &mut ()| {
-            let Some((late, others)) = run.late.apart() else {
-                looked.look_up_in_rows(self, (at, run), 0..run.rows() as u32, &filter, &extent);
+            let look_up_in = |rows: &mut dyn Iterator<Item = u32>| {
+                looked.look_up_in_rows(self, (at, run), rows, &filter, &time);
+            };
+            // Rows that are looked up themselves are not looked through: of two with one reading it is known.
+            let mut all = gaps(&looked.rows[at], run.rows() as u32).flatten();
+            let Some((groups, others)) = run.late.apart() else {
+                look_up_in(&mut all);
                 return Ok(());
             };
-            let among = &by_time[within(&by_time, &others)];
-            if among.len() * LOOKUP_ROWS > run.rows() {
-                looked.look_up_in_rows(self, (at, run), 0..run.rows() as u32, &filter, &extent);
+            let among_max = run.rows() / LOOKUP_ROWS;
+            let among = looked.late.within(run.sensors.clone(), others).filter(is_in_memory);
+            let among: Vec<&LateRow> = among.take(among_max + 1).collect();
+            if among.len() > among_max {
+                look_up_in(&mut all);
                 return Ok(());
             }
             // Nearly all rows are of times that are newer than nearly all late ones.
-            looked.look_up_in_rows(self, (at, run), late.iter().copied(), &filter, &extent);
+            let late = groups.iter().filter(|group| !looked.has(at, group));
+            look_up_in(&mut late.flat_map(|group| group.rows.iter().copied()));
             among.iter().for_each(|row| looked.look_up_row(self, (at, run), row));
             Ok(())
         })?;
@@ -143,61 +136,99 @@ impl Sources {
     }
 }
 
-/// Late rows, in their order, one of each reading; and the runs of which a row is known to replace another.
+/// Late rows, one of each reading; and the runs of which a row is known to replace another.
 struct Looked {
-    late: Vec<LateRow>,
+    late: LateRows,
+    /// By the places of the runs among the sources: which of their rows these are, in their order.
+    rows: Vec<Vec<u32>>,
     /// By the places of the runs among the sources.
     replaces: Vec<AtomicBool>,
 }
 
-impl Looked {
-    fn note(&self, row: &LateRow) {
-        self.replaces[row.run].store(true, Ordering::Relaxed);
-    }
+/// Notes that a row replaces another one: of runs by their places among the sources.
+fn note(replaces: &[AtomicBool], row: &LateRow) {
+    replaces[row.run as usize].store(true, Ordering::Relaxed);
+}
 
+impl Looked {
     fn is_known(&self, run: usize) -> bool {
         self.replaces[run].load(Ordering::Relaxed)
     }
 
-    /// Leaves the first row of each reading: the others replace it.
-    fn take_repeats_out(&mut self) {
-        for rows in self.late.windows(2).filter(|rows| rows[0].key() == rows[1].key()) {
-            self.note(&rows[1]);
-        }
-        self.late.dedup_by_key(|row| row.key());
+    /// Whether the rows of a group of a run are among them.
+    fn has(&self, run: usize, group: &Group) -> bool {
+        group.rows.first().is_some_and(|row| self.rows[run].binary_search(row).is_ok())
     }
 
     fn look_up_in_object(&self, all: &Sources, object: &Arc<LiveObject>) -> Result<()> {
         let alone = Sources::of(std::slice::from_ref(object), &all.version);
-        let entry = &object.entry;
-        let first = self.late.partition_point(|row| row.sensor < entry.first_sensor);
-        let end = self.late.partition_point(|row| row.sensor <= entry.last_sensor);
-        let late = filtered(object, &self.late[first..end])?;
+        let late = self.filtered(object)?;
         let mut found = Found::new(&alone);
         let mut times = Vec::new();
         for rows in late.chunk_by(|one, next| one.sensor == next.sensor) {
-            let first = rows.partition_point(|row| row.time_ns < entry.time.first_ns);
-            let end = rows.partition_point(|row| row.time_ns <= entry.time.last_ns);
-            let Some(row) = rows[first..end].first() else { continue };
+            let Some(row) = rows.first() else { continue };
             times.clear();
-            times.extend(rows[first..end].iter().map(|row| row.time_ns));
+            times.extend(rows.iter().map(|row| row.time_ns));
             let are_there = found.are_there(row.sensor, &times)?;
-            let there = rows[first..end].iter().zip(are_there).filter(|(_, is_there)| *is_there);
-            there.for_each(|(row, _)| self.note(row));
+            let there = rows.iter().zip(are_there).filter(|(_, is_there)| *is_there);
+            there.for_each(|(row, _)| note(&self.replaces, row));
         }
         Ok(())
     }
 
+    /// Those rows, by sensor and time, that an object may have as far as its filters tell.
+    fn filtered(&self, object: &LiveObject) -> Result<Vec<LateRow>> {
+        let entry = &object.entry;
+        let mut left: Vec<LateRow> = Vec::new();
+        let filters = object.segment.filters(object.sensors(), &entry.time)?;
+        let Some(filters) = filters else {
+            left.extend(self.late.within(object.sensors(), entry.time));
+            left.sort_unstable_by_key(LateRow::key);
+            return Ok(left);
+        };
+        let of_filter =
+            |fence: &Fence| self.late.within(fence.first_sensor..=fence.last_sensor, fence.time);
+        // Of few rows the pages are read sooner.
+        let is_worth_it =
+            |fence: &Fence| of_filter(fence).count() as u64 * LOOKUP_BYTES >= fence.bytes;
+        let (filters, others): (Vec<Fence>, Vec<Fence>) =
+            filters.into_iter().partition(is_worth_it);
+        others.iter().for_each(|fence| left.extend(of_filter(fence)));
+        let mut bytes = Vec::new();
+        for filters in filters.chunks(FILTERS_AHEAD) {
+            filters.iter().for_each(|fence| object.segment.will_read_filter(fence));
+            for fence in filters {
+                match object.segment.filter(fence, &mut bytes) {
+                    Ok(filter) => {
+                        let may_have =
+                            |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));
+                        left.extend(of_filter(fence).filter(may_have));
+                    }
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        tracing::warn!(%error, "a filter is passed over");
+                        left.extend(of_filter(fence));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        // Of a sensor that two filters know, rows may be in both.
+        left.sort_unstable_by_key(LateRow::key);
+        left.dedup();
+        Ok(left)
+    }
+
     /// Looks whether a late row has the reading of a row of a run before it.
     fn look_up_row(&self, all: &Sources, (at, run): (usize, &Arc<Run>), late: &LateRow) {
-        if at > late.run || self.is_known(late.run) {
+        let of_late = late.run as usize;
+        if at > of_late || self.is_known(of_late) {
             return;
         }
         let time = TimeRange::new(late.time_ns, late.time_ns);
         let same = run.find(late.sensor, &time).len();
         // It finds itself in its own run, of which all rows but late ones came before late ones of their reading.
-        if same > usize::from(at == late.run) && !all.hides(run, late.sensor, late.time_ns) {
-            self.note(late);
+        if same > usize::from(at == of_late) && !all.hides(run, late.sensor, late.time_ns) {
+            note(&self.replaces, late);
         }
     }
 
@@ -208,95 +239,30 @@ impl Looked {
         (at, run): (usize, &Arc<Run>),
         rows: impl Iterator<Item = u32>,
         filter: &Filter,
-        extent: &Extent,
+        times: &TimeRange,
     ) {
         for row in rows {
             let (sensor, time_ns) = (run.sensor[row as usize], run.time[row as usize]);
-            if !extent.time.contains(time_ns) || !filter.may_have(sensor, time_ns) {
+            if !times.contains(time_ns) || !filter.may_have(sensor, time_ns) {
                 continue;
             }
-            let first = self.late.partition_point(|late| late.key() < (sensor, time_ns));
-            let same = self.late.get(first).filter(|late| late.key() == (sensor, time_ns));
             // It replaces what was written before it only.
-            let behind = same.filter(|late| (late.run, late.row) > (at, row));
-            if let Some(late) = behind.filter(|late| !self.is_known(late.run))
+            let late = self.late.find(sensor, time_ns);
+            let behind = late.filter(|late| (late.run as usize, late.row) > (at, row));
+            if let Some(late) = behind.filter(|late| !self.is_known(late.run as usize))
                 && !all.hides(run, sensor, time_ns)
             {
-                self.note(late);
+                note(&self.replaces, late);
             }
         }
     }
 }
 
-/// Those of late rows, which are ordered by sensor, that an object may have as far as its filters tell.
-fn filtered<'a>(object: &LiveObject, late: &'a [LateRow]) -> Result<Cow<'a, [LateRow]>> {
-    let Some(extent) = Extent::of(late.iter()) else { return Ok(late.into()) };
-    let Some(filters) = object.segment.filters(extent.sensors, &extent.time)? else {
-        return Ok(late.into());
-    };
-    let of_filter = |fence: &Fence| {
-        let first = late.partition_point(|row| row.sensor < fence.first_sensor);
-        let end = late.partition_point(|row| row.sensor <= fence.last_sensor);
-        let time = fence.time;
-        late[first..end].iter().filter(move |row| time.contains(row.time_ns))
-    };
-    // Of few rows the pages are read sooner.
-    let is_worth_it = |fence: &Fence| of_filter(fence).count() as u64 * LOOKUP_BYTES >= fence.bytes;
-    let (filters, others): (Vec<Fence>, Vec<Fence>) = filters.into_iter().partition(is_worth_it);
-    let mut left: Vec<LateRow> = others.iter().flat_map(of_filter).copied().collect();
-    let mut bytes = Vec::new();
-    for filters in filters.chunks(FILTERS_AHEAD) {
-        filters.iter().for_each(|fence| object.segment.will_read_filter(fence));
-        for fence in filters {
-            match object.segment.filter(fence, &mut bytes) {
-                Ok(filter) => {
-                    let may_have = |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));
-                    left.extend(of_filter(fence).filter(may_have));
-                }
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    tracing::warn!(%error, "a filter is passed over");
-                    left.extend(of_filter(fence));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    // Of a sensor that two filters know, rows may be in both.
-    left.sort_unstable();
-    left.dedup();
-    Ok(left.into())
-}
-
-/// Late rows by their times.
-fn by_time<'a>(late: impl Iterator<Item = &'a LateRow>) -> Vec<LateRow> {
-    let mut by_time: Vec<LateRow> = late.copied().collect();
-    by_time.sort_unstable_by_key(|row| row.time_ns);
-    by_time
-}
-
-/// Where those within `times` are.
-fn within(by_time: &[LateRow], times: &TimeRange) -> Range<usize> {
-    let first = by_time.partition_point(|row| row.time_ns < times.first_ns);
-    let end = by_time.partition_point(|row| row.time_ns <= times.last_ns);
-    first.min(end)..end
-}
-
-/// The sensors and the times of late rows.
-struct Extent {
-    sensors: RangeInclusive<u32>,
-    time: TimeRange,
-}
-
-impl Extent {
-    fn of<'a>(late: impl Iterator<Item = &'a LateRow>) -> Option<Self> {
-        let one =
-            |row: &LateRow| (row.sensor..=row.sensor, TimeRange::new(row.time_ns, row.time_ns));
-        let (sensors, time) = late.map(one).reduce(|(sensors, time), (sensor, at)| {
-            let first = *sensors.start().min(sensor.start());
-            (first..=*sensors.end().max(sensor.end()), time.union(&at))
-        })?;
-        Some(Self { sensors, time })
-    }
+/// The stretches of rows between those of a list, which ascends, up to an end.
+fn gaps(rows: &[u32], end: u32) -> impl Iterator<Item = Range<u32>> {
+    let starts = std::iter::once(0).chain(rows.iter().map(|row| row + 1));
+    let ends = rows.iter().copied().chain(std::iter::once(end));
+    starts.zip(ends).map(|(start, end)| start..end)
 }
 
 /// Tells of nearly all rows at once that none of some others is of their sensor and time: a Bloom filter of one word for each.
@@ -341,12 +307,7 @@ mod tests {
     fn a_filter_has_what_is_in_it_and_little_else() {
         for count in [1, 2, 100, 100_000] {
             let rows: Vec<LateRow> = (0..count)
-                .map(|row| LateRow {
-                    sensor: row % 1000,
-                    time_ns: i64::from(row / 1000) * 10_000_000 + 7,
-                    run: 0,
-                    row,
-                })
+                .map(|row| LateRow::new(row % 1000, i64::from(row / 1000) * 10_000_000 + 7, 0, row))
                 .collect();
             let filter = Filter::new(rows.iter());
             assert!(rows.iter().all(|row| filter.may_have(row.sensor, row.time_ns)));

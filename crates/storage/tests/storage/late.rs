@@ -478,3 +478,64 @@ fn late_rows_leave_a_full_memory_in_few_objects_that_fall_together() {
     db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
     grid.check(&db, "behind a cascade");
 }
+
+/// Rows that a full memory leaves where they are were looked up by each flush, however many it took.
+#[test]
+fn what_is_known_of_late_rows_goes_with_them() {
+    const SENSORS: u32 = 64;
+    const STEPS: i64 = 400;
+    let clock = Arc::new(ManualClock::new(NOW_NS + 23 * NS_PER_HOUR));
+    let options = DbOptions {
+        cascade_pause: Duration::from_secs(3600),
+        threads: 2,
+        ..crate::asking::options(&clock)
+    };
+    let db = Db::open_on(Arc::new(MemDisk::new()), options).unwrap();
+    let mut rng = SmallRng::seed_from_u64(17);
+    let (mut late, mut in_order) = (Rows::new(), 0);
+    let run_files = || {
+        let tables = db.inspect().unwrap();
+        let models = tables.iter().flat_map(|table| &table.models);
+        models.filter(|of| of.model == Model::Kv).map(|of| of.objects).sum::<u64>()
+    };
+    let mut flushed = 0;
+    // Late rows leave memory, too: sometimes before somebody has asked, sometimes behind.
+    for round in 0..128 {
+        let ns = round * NS_PER_SECOND + 2 * NS_PER_HOUR;
+        let times = (0..STEPS).map(|step| NOW_NS + ns + step * NS_PER_SECOND / STEPS);
+        let keys: Vec<(u32, i64)> =
+            times.flat_map(|at| (0..SENSORS).map(move |sensor| (sensor, at))).collect();
+        write(&db, &mut Rows::new(), &keys, 1);
+        in_order += keys.len() as i64;
+        let mut key = || {
+            let days = rng.random_range(0..7);
+            let sensor = rng.random_range(0..SENSORS);
+            (sensor, NOW_NS + ns - 1 - days * NS_PER_DAY - rng.random_range(0..NS_PER_HOUR))
+        };
+        let mut keys: Vec<(u32, i64)> = (0..3_000).map(|_| key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if round % 64 == 60 {
+            // Some that are in memory, in objects, and twice in a write.
+            keys.extend(late.keys().copied().step_by(late.len() / 3 + 1));
+            keys.push(keys[0]);
+        }
+        write(&db, &mut late, &keys, round);
+        if rng.random_bool(0.3) {
+            let count = late.len() as i64 + in_order;
+            let sum = late.values().sum::<i64>() + in_order;
+            let stats = Arc::new(ReadStats::default());
+            let snapshot = db.snapshot(TABLE).unwrap();
+            let found = snapshot.aggregate(&in_one_group(SENSORS), &stats).unwrap();
+            let found_sum = found.fields[0].sum.as_primitive::<Int64Type>().value(0);
+            assert_eq!((found.rows[0] as i64, found_sum), (count, sum), "round {round}");
+            if round < 60 {
+                assert_eq!(stats.rows.load(Ordering::Relaxed), 0, "round {round}: none replaced");
+            }
+        }
+        flushed = flushed.max(run_files());
+    }
+    println!("{flushed} run files");
+    assert!(flushed > 4, "memory was full {flushed} times");
+    db.close().unwrap();
+}
