@@ -16,7 +16,7 @@ use crate::kv::{Newest, Run, Settling, is_sparse};
 use crate::read::{LiveObject, Sources, Version};
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
-/// this many rows is laid together in some tens of microseconds when a reader comes.
+/// this many rows is laid together in some tens of microseconds when a reader comes, and in some hundreds if each was a late write of its own.
 const TAIL_ROWS: usize = 8192;
 
 /// Bytes after which rows of small writes are a run, too, as are larger writes at once: what is laid together again
@@ -229,7 +229,8 @@ impl Live {
     /// Takes note that readings within a stretch of time go that nothing replaces. Late rows may have replaced some of them, which nobody will see any
     /// more, and readers of older snapshots still do.
     pub(crate) fn lose(&self, time: &TimeRange) {
-        self.all_runs().for_each(|run| run.settle(time, false));
+        let runs = self.all_runs().filter(|run| run.range.overlaps(time));
+        runs.for_each(|run| run.settle(time, false));
     }
 
     /// Makes the tail a run, so that what comes next is apart from it.

@@ -65,7 +65,9 @@ pub fn flush(
         live.seal()?;
         table.sources_of(&live)
     };
-    table.kv_ns.store(boundaries.kv_ns, Ordering::Relaxed);
+    if boundaries.kv_ns < i64::MAX {
+        table.kv_ns.store(boundaries.kv_ns, Ordering::Relaxed);
+    }
     if let Take::WrittenBefore(seq) = take {
         sources.runs.retain(|run| run.last_seq < seq);
     }
@@ -172,7 +174,8 @@ fn flush_batch(
         kept = together(kept);
     }
     let before: usize = batch.iter().map(|run| run.rows()).sum();
-    let facts: Vec<Fact> = taken.iter().flat_map(|run| run.late.facts().cloned()).collect();
+    let facts = taken.iter().filter(|run| !run.is_distinct(&range));
+    let facts: Vec<Fact> = facts.flat_map(|run| run.late.facts().cloned()).collect();
     let in_order = taken.iter().map(|run| run.late.in_order.intersect(&range));
     let in_order = in_order.filter(|times| !times.is_empty());
     let in_order = in_order.reduce(|all, more| all.union(&more)).unwrap_or(NO_TIMES);

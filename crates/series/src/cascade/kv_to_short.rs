@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidefall_ground::manifest::Model;
-use tidefall_types::{Day, Result, TimeRange};
+use tidefall_types::{Day, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::failed::{Outcome, write_group};
@@ -16,8 +16,13 @@ use crate::table::Table;
 
 /// Of days with so many bytes at most all parts are laid together, however few rows came late.
 const FEW_BYTES: u64 = 16 << 20;
-/// Of others, when what is to be laid into the largest part has this share of its bytes.
+/// Of others, when what is to be laid into the largest part has this share of its bytes, ...
 const WORTH_SHARE: u64 = 8;
+/// ... or this one, as long as rows come to the day: each time that so much has come it is written anew as a whole, beside what
+/// compaction does.
+const BUSY_SHARE: u64 = 2;
+/// A day that nothing has come to for so long is quiet.
+const QUIET_NS: i64 = 10 * NS_PER_MINUTE;
 
 /// How much is written anew so that readings are found in few places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +51,8 @@ pub fn kv_to_short(
         outcome.check(context.ground.steps.check())?;
         let time =
             day.first().map_or(TimeRange::new(0, -1), |object| whole_days(&object.entry.time));
-        write_group(table, &day, outcome, &|part| is_worth_it(part, effort), &|part| {
+        let is_due = |part: &[_]| is_worth_it(part, effort, context.ground.now_ns());
+        write_group(table, &day, outcome, &is_due, &|part| {
             rewrite(context, table, part, &[(Model::Short, time)])
         })?;
     }
@@ -78,10 +84,12 @@ pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
 }
 
 /// Whether parts of a day shall become one.
-fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort) -> bool {
+fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort, now_ns: i64) -> bool {
     let bytes = || parts.iter().map(|part| part.entry.bytes);
     let (all, largest) = (bytes().sum::<u64>(), bytes().max().unwrap_or_default());
-    let is_much = all <= FEW_BYTES || (all - largest) * WORTH_SHARE >= largest;
+    let is_quiet = parts.iter().all(|part| now_ns.saturating_sub(part.since_ns) >= QUIET_NS);
+    let share = if is_quiet { WORTH_SHARE } else { BUSY_SHARE };
+    let is_much = all <= FEW_BYTES || (all - largest) * share >= largest;
     parts.len() > 1 && (effort == Effort::All || is_much)
 }
 

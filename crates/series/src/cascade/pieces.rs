@@ -13,9 +13,8 @@ use crate::segment::encode::{CHUNK_ROWS, Stretch, WholeChunk};
 /// have fewer rows.
 pub(super) const PIECE_ROWS: usize = if cfg!(debug_assertions) { 1 << 11 } else { 1 << 17 };
 
-/// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten: those of a quarter take
-/// a hundredth more bytes than full ones.
-const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 4;
+/// Chunks with fewer rows are laid together with their neighbours when a segment is rewritten.
+const WHOLE_ROWS_MIN: usize = CHUNK_ROWS / 2;
 /// Unless their texts take so much, encoded.
 const WHOLE_TEXT_BYTES_MIN: u64 = CHUNK_TEXT_BYTES as u64 / 4;
 

@@ -21,6 +21,8 @@ pub(crate) struct Late {
     pub(crate) are_behind_memory: bool,
     /// The times of the rows that did not come late, or more, whatever has become known of the others.
     pub(crate) in_order: TimeRange,
+    /// Set when none is known to replace another, so that nobody looks through thousands of groups for it again.
+    are_all_new: OnceLock<()>,
 }
 
 /// Late rows of which it is found out together whether one of them replaces another. What is found of the rows of one write holds of all
@@ -104,7 +106,7 @@ impl Default for Late {
     fn default() -> Self {
         let groups = vec![Group::of_others(TimeRange::ALL)];
         let (are_behind_memory, in_order) = (false, TimeRange::ALL);
-        Self { groups, others: None, are_behind_memory, in_order }
+        Self { groups, others: None, are_behind_memory, in_order, are_all_new: OnceLock::new() }
     }
 }
 
@@ -112,7 +114,8 @@ impl Late {
     /// Those of groups that have rows, beside others.
     pub(crate) fn new(groups: Vec<Group>, others: TimeRange, are_behind_memory: bool) -> Self {
         let in_order = others;
-        Self { groups, others: Some(others), are_behind_memory, in_order }
+        let are_all_new = OnceLock::new();
+        Self { groups, others: Some(others), are_behind_memory, in_order, are_all_new }
     }
 
     /// What is known of runs that become one: of each what is known, its number of rows and the times of these.
@@ -137,6 +140,7 @@ impl Late {
             others: Some(union(runs.iter().map(|(late, _, range)| late.others(range)))),
             are_behind_memory: runs.iter().all(|(late, ..)| late.are_behind_memory),
             in_order: union(runs.iter().map(|(late, ..)| late.in_order)),
+            are_all_new: OnceLock::new(),
         }
     }
 
@@ -146,6 +150,7 @@ impl Late {
         Self {
             groups: self.groups.iter().filter_map(|group| group.placed(place)).collect(),
             others: Some(self.others(range)),
+            are_all_new: OnceLock::new(),
             ..*self
         }
     }
@@ -161,6 +166,22 @@ impl Late {
         self.others.map(|others| (&self.groups[..], others))
     }
 
+    /// Whether none with a time within `range` replaces another, as far as is known.
+    pub(super) fn are_new(&self, range: &TimeRange) -> bool {
+        self.are_all_new() || Fact::are_new(self.facts(), range)
+    }
+
+    fn are_all_new(&self) -> bool {
+        if self.are_all_new.get().is_some() {
+            return true;
+        }
+        let are_new = Fact::are_new(self.facts(), &TimeRange::ALL);
+        if are_new {
+            self.are_all_new.get_or_init(|| ());
+        }
+        are_new
+    }
+
     /// What is known of the groups, and will be.
     pub(crate) fn facts(&self) -> impl Iterator<Item = &Fact> {
         self.groups.iter().map(|group| &group.fact)
@@ -168,8 +189,8 @@ impl Late {
 
     /// The groups with times within `range` of which it is not known.
     pub(super) fn unsettled(&self, range: &TimeRange) -> impl Iterator<Item = &Group> {
-        let is_unsettled = |fact: &Fact| !fact.is_known() && fact.times.overlaps(range);
-        self.groups.iter().filter(move |group| is_unsettled(&group.fact))
+        let groups = if self.are_all_new() { &[] } else { &self.groups[..] };
+        groups.iter().filter(|group| !group.fact.is_known() && group.fact.times.overlaps(range))
     }
 
     /// Takes note of what was found out about these.

@@ -12,9 +12,9 @@ use tidefall_ground::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{FieldId, Result, Seq, TimeRange};
 
+use super::Late;
 use super::late::NO_TIMES;
 use super::sort::sort_by_time;
-use super::{Fact, Late};
 use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
 
 /// Runs stay apart when together they would take more than so many times the memory.
@@ -146,7 +146,7 @@ impl Run {
 
     /// Whether none of its rows within `range` replaces another, as `ObjectEntry::is_distinct` says of objects, as far as is known.
     pub(crate) fn is_distinct(&self, range: &TimeRange) -> bool {
-        Fact::are_new(self.late.facts(), range)
+        self.late.are_new(range)
     }
 
     /// The rows of which it is not known whether they replace others: of some times, as far as others are known apart from them.

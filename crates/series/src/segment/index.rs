@@ -132,8 +132,8 @@ impl IndexBuilder {
         }
     }
 
-    pub(super) fn encode(self) -> Result<Vec<u8>> {
-        let mut frame = FrameWriter::new(Profile::Dense);
+    pub(super) fn encode(self, profile: Profile) -> Result<Vec<u8>> {
+        let mut frame = FrameWriter::new(profile);
         frame.put_bytes(&self.data_offset.to_le_bytes())?;
         frame.put_i64s(self.sensor)?;
         frame.put_i64s(self.piece_chunks)?;

@@ -260,7 +260,7 @@ impl SegmentWriter {
         let next = IndexBuilder::new(self.offset, self.params.fields.len());
         let index = std::mem::replace(&mut self.index, next);
         if let Some(fence) = self.index_fence.take() {
-            self.index_frames.keep(fence, index.encode()?);
+            self.index_frames.keep(fence, index.encode(self.params.profile)?);
         }
         Ok(())
     }

@@ -12,8 +12,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_simulation::{MemDisk, RemoteIo};
 use tidefall_storage::{
-    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, IfExists, Model, ReadStats,
-    TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
+    Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, IfExists, Model,
+    ReadStats, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     Clock, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE,
@@ -39,7 +39,9 @@ fn write(db: &Db, rows: &mut Rows, keys: &[(u32, i64)], value: i64) {
     let values = Arc::new(Int64Array::from(vec![value; keys.len()])) as ArrayRef;
     let fields = vec![FieldColumn { name: "value".into(), values }];
     let batch = WriteBatch { time: time.into(), tags: vec![tag], fields };
-    let options = WriteOptions { unknown: Unknown::Create, ..WriteOptions::default() };
+    // Those that replace others are counted, and looked up for it, or not.
+    let existing = if value % 2 == 0 { Existing::Replace } else { Existing::Count };
+    let options = WriteOptions { unknown: Unknown::Create, existing, ..WriteOptions::default() };
     db.write(TABLE, &batch, &options).unwrap();
     rows.extend(keys.iter().map(|key| (*key, value)));
 }
@@ -168,17 +170,22 @@ fn moments_of(seed: u64) {
     schema.add_field("value", FieldType::I64).unwrap();
     schema.options.retention_ns = rng.random_bool(0.5).then_some(KEEP_NS);
     let may_forget = schema.options.retention_ns.is_some();
+    // Some times lie before a midnight at which retention begins, or the key-value model ends.
+    let start = if rng.random() { 700 } else { 300 };
+    if rng.random() {
+        schema.options.kv_age_ns = KEEP_NS;
+    }
     db.create_table(&schema, IfExists::Fail).unwrap();
     let mut rows = Rows::new();
     // From here on sensors have the numbers that they have here.
-    write(&db, &mut rows, &of_all(std::iter::once(NOW_NS - KEEP_NS + 700 * NS_PER_MINUTE)), -1);
+    write(&db, &mut rows, &of_all(std::iter::once(NOW_NS - KEEP_NS + 700 * NS_PER_MINUTE)), -2);
     let mut moments: Vec<(TableSnapshot, Rows)> = Vec::new();
     let mut now = 0;
     // Few enough times that late rows often hit others, within days that are close to be too old.
     let time = |rng: &mut SmallRng, now: i64| {
         let minute = now
             - if rng.random_bool(0.7) { rng.random_range(0..30) } else { rng.random_range(0..600) };
-        NOW_NS - KEEP_NS + (minute + 700) * NS_PER_MINUTE
+        NOW_NS - KEEP_NS + (minute + start) * NS_PER_MINUTE
     };
     for step in 0..120 {
         let value = step;
@@ -205,10 +212,17 @@ fn moments_of(seed: u64) {
                 let first_ns = time(&mut rng, now);
                 let gone =
                     TimeRange::new(first_ns, first_ns + rng.random_range(0..60) * NS_PER_MINUTE);
-                db.delete(TABLE, &TagFilter::All, gone).unwrap();
-                rows.retain(|(_, at), _| !gone.contains(*at));
+                let of = rng.random_bool(0.5).then(|| rng.random_range(0..SENSORS));
+                let filter = of.map_or(TagFilter::All, |of| TagFilter::Eq {
+                    tag: "sensor".into(),
+                    value: format!("s{of}"),
+                });
+                db.delete(TABLE, &filter, gone).unwrap();
+                let is_hidden = |sensor: u32| of.is_none_or(|of| of == sensor);
+                rows.retain(|(sensor, at), _| !(gone.contains(*at) && is_hidden(*sensor)));
             }
-            13..15 => drop(db.flush().unwrap()),
+            13 => drop(db.flush().unwrap()),
+            14 => drop(db.make_room().unwrap()),
             15 => {
                 let target = [Target::ByAge, Target::Short, Target::Long][rng.random_range(0..3)];
                 db.cascade(&CascadeRequest { table: None, target }).unwrap();
