@@ -71,6 +71,14 @@ pub fn flush(
     if let Take::WrittenBefore(seq) = take {
         sources.runs.retain(|run| run.last_seq < seq);
     }
+    let is_late = |run: &Arc<Run>| run.range.last_ns < boundaries.kv_ns;
+    if take == Take::Late
+        && let Some(last) = sources.runs.iter().rposition(is_late)
+    {
+        // What earlier flushes have left. Runs behind it, which have young rows as well, are divided when these are flushed: it
+        // would be a copy of all of them, and writers wait.
+        sources.runs.truncate(last + 1);
+    }
     let all = sources.runs.clone();
     let times = Flushed {
         before_ns: if matches!(take, Take::Due | Take::Late) { boundaries.kv_ns } else { i64::MAX },
@@ -85,7 +93,7 @@ pub fn flush(
     if !all.iter().any(is_due) {
         return Ok(report);
     }
-    let unsettled: usize = all.iter().map(|run| run.unsettled_rows(&TimeRange::ALL)).sum();
+    let unsettled = all.iter().map(|run| run.unsettled_rows(&TimeRange::ALL)).sum::<usize>();
     let range = if unsettled < UNSETTLED_MAX { times.range() } else { TimeRange::ALL };
     sources.settle(&range, context.ground.threads());
     drop(sources);
@@ -143,37 +151,8 @@ fn flush_batch(
     // do not have.
     let Version { schema, deletes, .. } = table.version().with_objects([]);
     let types: Vec<FieldType> = schema.fields.iter().map(|field| field.ty).collect();
-    let (mut taken, mut kept) = (Vec::with_capacity(batch.len()), Vec::new());
-    let (range, mut left_rows) = (flushed.range(), 0);
-    for run in batch {
-        debug_assert_eq!(run.unsettled_rows(&range), 0, "rows are taken of which nothing is known");
-        let Some(left) = without_deleted(run, &deletes)? else { continue };
-        left_rows += left.rows();
-        if flushed.has_time(left.range.first_ns) && flushed.has_time(left.range.last_ns) {
-            taken.push(left);
-            continue;
-        }
-        if !flushed.overlaps(&left.range) {
-            kept.push(left);
-            continue;
-        }
-        let rows_kept = left.rows_where(|_, time| !flushed.has_time(time));
-        let are_few = rows_kept.len() * COPIED_SHARE <= left.rows();
-        if rows_kept.len() < left.rows() {
-            // Few that stay are passed over where the objects are written: that takes less than a copy of all others.
-            let rows = || left.rows_where(|_, time| flushed.has_time(time));
-            taken.extend(if are_few {
-                Some(Arc::clone(&left))
-            } else {
-                left.of_kept(rows())?.map(Arc::new)
-            });
-        }
-        kept.extend(left.of_kept(rows_kept)?.map(Arc::new));
-    }
-    if flushed.from_ns != i64::MIN {
-        kept = together(kept);
-    }
-    let before: usize = batch.iter().map(|run| run.rows()).sum();
+    let Divided { taken, kept, rows_dropped } = divide(batch, &deletes, &flushed)?;
+    let range = flushed.range();
     let facts = taken.iter().filter(|run| !run.is_distinct(&range));
     let facts: Vec<Fact> = facts.flat_map(|run| run.late.facts().cloned()).collect();
     let in_order = taken.iter().map(|run| run.late.in_order.intersect(&range));
@@ -193,8 +172,7 @@ fn flush_batch(
         entry.last_delete = deletes.last_seq();
         entry.is_distinct = Fact::are_new(&facts, &entry.time);
     }
-    let mut report =
-        CascadeReport { rows_dropped: (before - left_rows) as u64, ..Default::default() };
+    let mut report = CascadeReport { rows_dropped, ..CascadeReport::default() };
     for output in &outputs {
         report.steps += 1;
         report.rows += output.rows;
@@ -208,6 +186,49 @@ fn flush_batch(
     install(context, table, written, edits, |live| live.replace_runs(batch, kept))?;
     context.ground.worked.flushed(freed_bytes, report.bytes);
     Ok(report)
+}
+
+/// What becomes of the rows of some runs.
+struct Divided {
+    /// Runs with all rows that are flushed, and maybe some of other times.
+    taken: Vec<Arc<Run>>,
+    /// Runs of all others.
+    kept: Vec<Arc<Run>>,
+    /// Rows that had been deleted.
+    rows_dropped: u64,
+}
+
+fn divide(batch: &[Arc<Run>], deletes: &Deletes, flushed: &Flushed) -> Result<Divided> {
+    let (mut taken, mut kept) = (Vec::with_capacity(batch.len()), Vec::new());
+    let mut rows_dropped = 0;
+    for run in batch {
+        let unknown = run.unsettled_rows(&flushed.range());
+        debug_assert_eq!(unknown, 0, "rows are taken of which nothing is known");
+        let left = without_deleted(run, deletes)?;
+        rows_dropped += (run.rows() - left.as_ref().map_or(0, |left| left.rows())) as u64;
+        let Some(left) = left else { continue };
+        if flushed.has_time(left.range.first_ns) && flushed.has_time(left.range.last_ns) {
+            taken.push(left);
+            continue;
+        }
+        if !flushed.overlaps(&left.range) {
+            kept.push(left);
+            continue;
+        }
+        let rows_kept = left.rows_where(|_, time| !flushed.has_time(time));
+        if rows_kept.len() * COPIED_SHARE <= left.rows() {
+            // They are passed over where the objects are written: that takes less than a copy of all others.
+            taken.push(Arc::clone(&left));
+        } else {
+            let rows_taken = left.rows_where(|_, time| flushed.has_time(time));
+            taken.extend(left.of_kept(rows_taken)?.map(Arc::new));
+        }
+        kept.extend(left.of_kept(rows_kept)?.map(Arc::new));
+    }
+    if flushed.from_ns != i64::MIN {
+        kept = together(kept);
+    }
+    Ok(Divided { taken, kept, rows_dropped })
 }
 
 /// The objects to write of some rows.
