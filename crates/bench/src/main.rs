@@ -15,6 +15,10 @@ use tidefall_bench::sustained::{self, SustainedOptions};
 use tidefall_storage::Ack;
 use tidefall_types::Result;
 
+// That of the command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Benchmarks of the engine; one line of JSON each.
 #[derive(Debug, Parser)]
 struct Args {
@@ -73,7 +77,6 @@ enum What {
 }
 
 fn main() -> Result<()> {
-    tidefall_storage::limit_arenas();
     let args = Args::parse();
     match &args.what {
         What::Load => load::rows(&args),

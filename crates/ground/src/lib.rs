@@ -5,7 +5,6 @@
 //! [`frames`] (checksummed parts of objects), caches, and the memory budget.
 
 pub mod alarms;
-pub mod arenas;
 pub mod cache;
 mod drawn;
 pub mod failure;
