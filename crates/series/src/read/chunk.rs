@@ -341,7 +341,6 @@ impl Times {
         }
     }
 
-    /// The rows whose times lie in a range.
     /// Whether one of the times is this.
     fn have(&self, time_ns: i64) -> bool {
         match self {
@@ -355,6 +354,7 @@ impl Times {
         }
     }
 
+    /// The rows whose times lie in a range.
     fn within(&self, time: &TimeRange) -> Range<usize> {
         match self {
             Self::Listed(times) => {

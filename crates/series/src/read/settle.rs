@@ -226,7 +226,8 @@ impl Looked {
         }
         let time = TimeRange::new(late.time_ns, late.time_ns);
         let same = run.find(late.sensor, &time).len();
-        // It finds itself in its own run, of which all rows but late ones came before late ones of their reading.
+        // It finds itself in its own run. Of a run that was laid together, others may have its reading and have come behind: it is taken to replace
+        // them, which costs a look and nothing else.
         if same > usize::from(at == of_late) && !all.hides(run, late.sensor, late.time_ns) {
             note(&self.replaces, late);
         }
