@@ -73,6 +73,8 @@ const NEAR_BITS: usize = 10;
 /// Bits of `low` at least. Digits up to 2^21 leave `high` with 32 bits; more would gain nothing.
 const LOW_BITS_MIN: u8 = 21;
 const LOW_BITS_MAX: u8 = 51;
+/// What stands before the digits, about, and between frames of them.
+const HEAD_BYTES_MAX: usize = 32;
 /// Stand beside the low bits.
 const NEAR: u8 = 1 << 6;
 const FAR: u8 = 1 << 7;
@@ -133,7 +135,9 @@ pub(crate) fn encode<T: Number>(values: &[T], effort: Effort) -> Option<Vec<u8>>
         return None;
     }
 
-    let mut body = vec![decimals as u8, low_bits | exceptions.flags()];
+    // Grown once at most, as digits take less than half of the values as a rule.
+    let mut body = Vec::with_capacity(values.len() * T::WIDTH / 2 + HEAD_BYTES_MAX);
+    body.extend([decimals as u8, low_bits | exceptions.flags()]);
     ints::encode(&digits, effort, &mut body);
     exceptions.put(values, effort, &mut body);
     Some(body)

@@ -70,13 +70,17 @@ pub(crate) fn encode<T: Number>(
         first.put(&mut body);
         return Ok((Codec::Constant, body));
     }
-    let mut ways = vec![singles(values).map_or(Way::Plain, Way::Single)];
-    if place.allows_runs() && run_count * RUN_LENGTH_MIN <= values.len() {
-        ways.push(Way::Runs);
+    let way = singles(values).map_or(Way::Plain, Way::Single);
+    let has_runs = place.allows_runs() && run_count * RUN_LENGTH_MIN <= values.len();
+    let dictionary = (place.allows_dictionary() && effort != Effort::Light)
+        .then(|| Dictionary::of(values))
+        .flatten();
+    if !has_runs && dictionary.is_none() {
+        return encode_way(&way, values, effort, place);
     }
-    if place.allows_dictionary() && effort != Effort::Light {
-        ways.extend(Dictionary::of(values).map(Way::Dictionary));
-    }
+    let mut ways = vec![way];
+    ways.extend(has_runs.then_some(Way::Runs));
+    ways.extend(dictionary.map(Way::Dictionary));
     choose(values, ways, effort, place)
 }
 

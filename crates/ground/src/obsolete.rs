@@ -74,16 +74,17 @@ impl ObsoleteObjects {
     /// The objects that were replaced, and that nobody reads any more: nobody here, and nobody `elsewhere` unless it was some time ago.
     /// Only those whose names come behind another, in the order of names.
     pub fn due(&self, now_ns: i64, elsewhere: Elsewhere, behind: &str) -> Vec<String> {
-        let is_due = |object: &Obsolete| {
+        let is_due = |object: &mut Obsolete| {
+            // A clock that was ahead must not keep it until the time comes again that it showed.
+            object.since_ns = object.since_ns.min(now_ns);
             let is_old = now_ns.saturating_sub(object.since_ns) >= OBSOLETE_NS;
             (is_old || elsewhere == Elsewhere::Nobody) && object.reader.strong_count() == 0
         };
-        let objects = self.lock();
+        let mut objects = self.lock();
         let behind = (Bound::Excluded(behind), Bound::Unbounded);
         objects
-            .range::<str, _>(behind)
-            .filter(|(_, object)| is_due(object))
-            .map(|(name, _)| name.clone())
+            .range_mut::<str, _>(behind)
+            .filter_map(|(name, object)| is_due(object).then(|| name.clone()))
             .collect()
     }
 
@@ -94,5 +95,20 @@ impl ObsoleteObjects {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Obsolete>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that was ahead kept what was replaced meanwhile until the time came again that it had shown.
+    #[test]
+    fn a_clock_that_is_set_back_keeps_nothing_for_longer() {
+        const YEAR_NS: i64 = 365 * 24 * 60 * 60 * 1_000_000_000;
+        let objects = ObsoleteObjects::default();
+        objects.add([(&"a".to_owned(), &YEAR_NS)]);
+        let due = |now_ns| objects.due(now_ns, Elsewhere::Anybody, "").len();
+        assert_eq!((due(YEAR_NS), due(0), due(OBSOLETE_NS - 1), due(OBSOLETE_NS)), (0, 0, 0, 1));
     }
 }

@@ -48,21 +48,24 @@ pub fn cascade(
     table.check_whole()?;
     look_again(table);
     let boundaries = Boundaries::new(&table.schema().options, target, ground.now_ns());
-    let take = if target == Target::ByAge { Take::Due } else { Take::All };
+    let mut outcome = Outcome::default();
     // There may be many tables, and others wait for the database to close.
     ground.steps.check()?;
-    let flushed = {
-        let _flushing = ground.turns.flush();
+    // What others had may be asked for each second: a flush would bring each late day a part of its own each time.
+    if effort != Effort::Rest {
+        let take = if target == Target::ByAge { Take::Due } else { Take::All };
+        let flushed = {
+            let _flushing = ground.turns.flush();
+            ground.steps.check()?;
+            cascade::flush(context, table, &boundaries, take)
+        };
         ground.steps.check()?;
-        cascade::flush(context, table, &boundaries, take)
-    };
-    ground.steps.check()?;
-    // Behind the flush, which may bring readings that are too old already; and also when there was no room for it, as
-    // this makes some.
-    let retained = retain(context, table);
-    let mut outcome = Outcome::default();
-    outcome.note(flushed)?;
-    outcome.note(retained)?;
+        // Behind the flush, which may bring readings that are too old already; and also when there was no room for it, as
+        // this makes some.
+        let retained = retain(context, table);
+        outcome.note(flushed)?;
+        outcome.note(retained)?;
+    }
     outcome.check(ground.steps.check())?;
     kv_to_short(context, table, &boundaries, effort, &mut outcome)?;
     short_to_long(context, table, &boundaries, target, &mut outcome)?;

@@ -12,8 +12,10 @@ use tidefall_types::{Error, ErrorKind, Result, Seq, caught};
 
 use crate::table::{Change, KnownToLog};
 
-/// Bytes of rows and records that may wait; writers wait beyond. Four groups of the log's own size.
+/// Bytes of rows and records that may wait; writers wait beyond. Four groups of the log's own size, ...
 const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// ... and no more than one of so many parts of the memory budget.
+const QUEUE_SHARE: usize = 32;
 
 /// A change that waits to be made.
 pub(crate) struct Commit {
@@ -48,6 +50,7 @@ pub(crate) struct CommitQueue {
 struct Inner {
     waiting: Vec<(Seq, Commit)>,
     bytes: usize,
+    bytes_max: usize,
     next_seq: Seq,
     is_closed: bool,
 }
@@ -59,9 +62,10 @@ impl std::fmt::Debug for CommitQueue {
 }
 
 impl CommitQueue {
-    pub(crate) fn new(next_seq: Seq, failure: Failure) -> Self {
+    pub(crate) fn new(next_seq: Seq, failure: Failure, memory_bytes: usize) -> Self {
         let queue = Self { failure, ..Self::default() };
-        queue.lock().next_seq = next_seq;
+        let bytes_max = QUEUE_BYTES_MAX.min(memory_bytes / QUEUE_SHARE);
+        *queue.lock() = Inner { next_seq, bytes_max, ..Inner::default() };
         queue.applied.store(next_seq.0, Ordering::Release);
         queue
     }
@@ -83,7 +87,8 @@ impl CommitQueue {
 
     /// Whether a change would be taken without waiting for those before it.
     pub(crate) fn has_room(&self) -> bool {
-        self.lock().bytes <= QUEUE_BYTES_MAX
+        let inner = self.lock();
+        inner.bytes <= inner.bytes_max
     }
 
     /// Where it stands why the database takes no more writes, for all who may find a reason.
@@ -131,7 +136,7 @@ impl CommitQueue {
         let may_wait = !self.is_committer();
         let mut inner = self.lock();
         while may_wait
-            && inner.bytes > QUEUE_BYTES_MAX
+            && inner.bytes > inner.bytes_max
             && self.failure().is_none()
             && !inner.is_closed
         {

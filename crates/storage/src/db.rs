@@ -142,7 +142,8 @@ impl Db {
         let state = beginning.state(&manifest);
         let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
         let (wal, records) = Wal::open(Arc::clone(disk), state.wal_from, salt)?;
-        let commits = CommitQueue::new(wal.next_seq().max(seq_behind(&state)), failure);
+        let next_seq = wal.next_seq().max(seq_behind(&state));
+        let commits = CommitQueue::new(next_seq, failure, options.memory_bytes);
         let engine = Arc::new(Engine::new(io, options, (manifest, reached), commits));
         let tables = load_tables(&engine, &state)?;
         let (rows, _) = replay(&tables, &state, records)?;
@@ -374,7 +375,7 @@ impl Db {
     pub fn cascade(&self, request: &CascadeRequest) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _turns = (engine.maintain()?, engine.compact()?);
+        let _maintenance = engine.maintain()?;
         let tables = match &request.table {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
@@ -385,9 +386,19 @@ impl Db {
         }
         let report = for_all(&tables, |table| {
             table.forget_failures();
-            let fallen = table.cascade(&engine.kinds, request.target, Effort::All);
+            table.take_refused();
+            let fall = || table.cascade(&engine.kinds, request.target, Effort::All);
+            // This may take hours. Meanwhile run files are laid together, of all tables, ...
+            let fallen = fall();
+            let _turn = engine.compact()?;
+            // ... and what others had is done behind it.
+            let rest = match table.take_refused() {
+                true => fall(),
+                false => Ok(CascadeReport::default()),
+            };
             let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
             let mut report = fallen?;
+            report += rest?;
             report += compacted?;
             Ok(report)
         });

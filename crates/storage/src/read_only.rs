@@ -74,7 +74,7 @@ impl Db {
         let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::clone(&disk)));
         let manifest = (ManifestLog::unread(Arc::clone(&io)), Reached::default());
         // A reader writes nothing that could fail.
-        let commits = CommitQueue::new(Seq(0), Failure::default());
+        let commits = CommitQueue::new(Seq(0), Failure::default(), 0);
         let engine = Arc::new(Engine::new(io, options, manifest, commits));
         let follower = Follower::new(disk, why.clone());
         follower.catch_up(&engine)?;

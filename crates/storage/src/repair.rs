@@ -169,7 +169,7 @@ impl Look {
         }
         let state = Arc::clone(manifest.state());
         check_together(disk, &state, &wal::ids(&**disk)?)?;
-        let commits = CommitQueue::new(seq_behind(&state), Failure::default());
+        let commits = CommitQueue::new(seq_behind(&state), Failure::default(), 0);
         let engine = Engine::new(io, options, (manifest, reached), commits);
         engine.show_tables(load_tables(&engine, &state)?);
         let sensors = state.tables.iter().map(|(id, table)| {

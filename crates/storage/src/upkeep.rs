@@ -53,6 +53,10 @@ pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
         {
             flushed += flush_while(engine, Take::Late, go_on)?;
         }
+        if flushed.steps > 0 && engine.ground.memory.is_full() {
+            // More has come meanwhile than one flush takes.
+            engine.ground.alarms.raise(|alarm| alarm.is_full = true);
+        }
         Ok(flushed)
     })
 }
@@ -197,7 +201,7 @@ pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> 
             } else {
                 let again = |engine: &Engine| {
                     let _maintenance = engine.maintain()?;
-                    cascade_tables(engine, &left)
+                    cascade_tables(engine, &left, Effort::Rest)
                 };
                 in_a_step(engine, again, warn);
             }
@@ -379,13 +383,13 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 fn tend(engine: &Engine) -> Result<()> {
     let _maintenance = engine.maintain()?;
     let swept = engine.sweep();
-    let moved = cascade_tables(engine, &engine.tables());
+    let moved = cascade_tables(engine, &engine.tables(), Effort::Some);
     engine.ground.alarms.raise(|alarm| alarm.is_tended = true);
     tell(engine);
     moved.and(forget(engine)).and(swept)
 }
 
-fn cascade_tables(engine: &Engine, tables: &[Table]) -> Result<()> {
-    let fall = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, Effort::Some);
+fn cascade_tables(engine: &Engine, tables: &[Table], effort: Effort) -> Result<()> {
+    let fall = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, effort);
     for_all(tables, fall).map(drop)
 }

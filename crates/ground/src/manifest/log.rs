@@ -314,18 +314,18 @@ impl<S: LogState> ManifestLog<S> {
         let Listing { deltas, checkpoints } = Listing::read(&*self.io)?;
         let oldest = (self.version + 1).saturating_sub(versions.max(1));
         let Some(&base) = checkpoints.range(..=oldest).next_back() else { return Ok(0) };
-        // Its older likenesses go only when it can be read.
-        read_checkpoint::<S>(&*self.io, base)?;
         let first = checkpoints.first().copied().unwrap_or(base);
         let deltas = deltas.range(..=first).map(|&version| names::manifest_delta(version));
         let checkpoints =
             checkpoints.range(..base).map(|&version| names::manifest_checkpoint(version));
-        let mut deleted = 0;
-        for name in deltas.chain(checkpoints) {
-            self.io.delete(&name)?;
-            deleted += 1;
+        let needless: Vec<String> = deltas.chain(checkpoints).collect();
+        if needless.is_empty() {
+            return Ok(0);
         }
-        Ok(deleted)
+        // Its older likenesses go only when it can be read.
+        read_checkpoint::<S>(&*self.io, base)?;
+        needless.iter().try_for_each(|name| self.io.delete(name))?;
+        Ok(needless.len())
     }
 
     /// Reads all objects of the manifest, also those that the state does not need any more because

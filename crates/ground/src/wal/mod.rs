@@ -480,6 +480,8 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<Option<Active>> {
     if let Some(number) = survey.unborn {
         tracing::warn!(file = names::wal_file(number), "removed a log file that was never begun");
         disk.remove(&names::wal_file(number))?;
+        // Durable before there is another: of two that were never begun, the earlier one would be taken for one that was cut short.
+        disk.sync_dir(names::WAL_DIR)?;
     }
     let (Some(last), Some(tail)) = (survey.files.last(), survey.tail) else { return Ok(None) };
     let name = names::wal_file(last.header.number);

@@ -204,6 +204,32 @@ fn power_loss_at_any_step_keeps_what_was_synced() {
     assert!(rounds > 1_000, "only {rounds} crashes");
 }
 
+/// Of two files that were never begun the earlier one was taken for one that had been cut short.
+#[test]
+fn power_that_goes_twice_before_a_log_is_begun_is_no_damage() {
+    let mut random = StdRng::seed_from_u64(14);
+    for round in 0..3_000 {
+        let disk = MemDisk::new();
+        let (mut wal, _) = open(&disk, 1).unwrap();
+        append(&mut wal, &record(1, &mut random)).unwrap();
+        wal.sync().unwrap();
+        let from = wal.next_seq();
+        wal.cut(from).unwrap();
+        let write = |disk: &MemDisk, mut wal: Wal, steps: u64, seed: u64| {
+            disk.lose_power_after(steps);
+            let next = Record { seq: wal.next_seq(), kind: 7, payload: vec![1; 60] };
+            let _ = append(&mut wal, &next).and_then(|()| wal.sync());
+            disk.crash(seed)
+        };
+        let disk = write(&disk, wal, random.random_range(0..5), random.random());
+        let (wal, found) = open(&disk, from.0).unwrap();
+        let disk = write(&disk, wal, random.random_range(0..5), random.random());
+        let again = open(&disk, from.0).map(|(_, again)| again);
+        let again = again.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(again.len() >= found.len(), "round {round}: a record is gone");
+    }
+}
+
 #[test]
 fn a_kill_followed_by_power_loss_keeps_what_was_found() {
     for seed in 0..12 {

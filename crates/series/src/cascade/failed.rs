@@ -71,33 +71,35 @@ pub(super) fn write_group(
     is_wanted: &dyn Fn(&[Arc<LiveObject>]) -> bool,
     write: &dyn Fn(&[Arc<LiveObject>]) -> Result<CascadeReport>,
 ) -> Result<()> {
-    if !is_wanted(group) {
-        return Ok(());
-    }
-    let failed = table.failed.among(&table.version().objects);
-    let mut readable = Vec::with_capacity(group.len());
-    for object in group {
-        match table.failed.error(object) {
-            Some(error) => outcome.note(Err(error))?,
-            None => readable.push(Arc::clone(object)),
-        }
-    }
-    for part in &parts_around(readable, &failed) {
-        if !is_wanted(part) {
+    let mut groups = vec![group.to_vec()];
+    while let Some(group) = groups.pop() {
+        if !is_wanted(&group) {
             continue;
         }
-        // Others may be laying it together already.
-        let Some(claim) = table.claim(part) else { continue };
-        if has_writes_between(part, table) {
-            continue;
+        let failed = table.failed.among(&table.version().objects);
+        let mut readable = Vec::with_capacity(group.len());
+        for object in group {
+            match table.failed.error(&object) {
+                Some(error) => outcome.note(Err(error))?,
+                None => readable.push(object),
+            }
         }
-        let written = caught(|| write(part));
-        let is_found = written.as_ref().is_err_and(|error| table.failed.note(part, error));
-        outcome.note(written)?;
-        if is_found {
-            // Each time without one more of them.
-            drop(claim);
-            write_group(table, part, outcome, is_wanted, write)?;
+        for part in parts_around(readable, &failed) {
+            if !is_wanted(&part) {
+                continue;
+            }
+            // Others may be laying it together already.
+            let Some(_claim) = table.claim(&part) else { continue };
+            if has_writes_between(&part, table) {
+                continue;
+            }
+            let written = caught(|| write(&part));
+            let is_found = written.as_ref().is_err_and(|error| table.failed.note(&part, error));
+            outcome.note(written)?;
+            if is_found {
+                // Each time without one more of them.
+                groups.push(part);
+            }
         }
     }
     Ok(())

@@ -97,22 +97,19 @@ pub fn flush(
     let range = if unsettled < UNSETTLED_MAX { times.range() } else { TimeRange::ALL };
     sources.settle(&range, context.ground.threads());
     drop(sources);
-    let mut rest = &all[..];
-    while let Some(last) = rest.last().map(|run| run.last_seq).filter(|_| !rest.is_empty()) {
-        let (batch, behind) = rest.split_at(runs_together(&context.ground.memory, rest));
-        if !batch.iter().any(is_due) {
-            rest = behind;
-            continue;
-        }
-        let may_leave_some = take == Take::Young && context.ground.memory.blocked().is_none();
-        if may_leave_some && report.steps > 0 && !context.ground.memory.is_full() {
-            // There is room, and what has come last makes a larger object with what comes next.
+    let mut rest = all;
+    while !rest.is_empty() {
+        let behind = rest.split_off(runs_together(&context.ground.memory, &rest));
+        // They go as they are written, before the next ones are sorted.
+        let batch = std::mem::replace(&mut rest, behind);
+        let Some(upto) = batch.iter().any(is_due).then(|| batch.last()).flatten() else { continue };
+        let flushed = Flushed { upto: upto.last_seq, ..times };
+        let spans = |rows: &Taken<'_>| spans(rows, boundaries, take);
+        report += flush_batch(context, table, &batch, spans, flushed)?;
+        if take == Take::Young && context.ground.memory.blocked().is_none() {
+            // What has come last makes a larger object with what comes next.
             break;
         }
-        let upto = batch.last().map_or(last, |run| run.last_seq);
-        let spans = |rows: &Taken<'_>| spans(rows, boundaries, take);
-        report += flush_batch(context, table, batch, spans, Flushed { upto, ..times })?;
-        rest = behind;
     }
     Ok(report)
 }

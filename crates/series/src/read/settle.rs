@@ -16,7 +16,7 @@ use std::ops::Range;
 use tidefall_ground::parallel::spread;
 use tidefall_sync::Arc;
 use tidefall_sync::atomic::{AtomicBool, Ordering};
-use tidefall_types::{ErrorKind, Result, TimeRange, caught};
+use tidefall_types::{Error, ErrorKind, Result, TimeRange, caught};
 
 use super::late_rows::{LateRow, LateRows};
 use super::objects::LiveObject;
@@ -46,12 +46,18 @@ impl Sources {
     pub(crate) fn settle_in_turn(&self, range: &TimeRange, settling: &Settling, threads: usize) {
         if self.runs.iter().any(|run| run.unsettled_rows(range) > 0) {
             let _turn = settling.turn();
-            self.settle(range, threads);
+            self.settle_if(range, threads, may_pass);
         }
     }
 
-    /// As [`Sources::settle_in_turn`], whatever others look up meanwhile: writers wait for it.
+    /// As [`Sources::settle_in_turn`], whatever others look up meanwhile: writers wait for it. Of all rows it is known afterwards: those that
+    /// could not be looked up are taken to replace others.
     pub(crate) fn settle(&self, range: &TimeRange, threads: usize) {
+        self.settle_if(range, threads, |_| false);
+    }
+
+    /// Rows stay as they are after a failure of a certain kind.
+    fn settle_if(&self, range: &TimeRange, threads: usize, stay: fn(&Error) -> bool) {
         let (mut together, mut count) = (Vec::new(), 0);
         for (at, run) in self.runs.iter().enumerate() {
             let rows = run.unsettled_rows(range);
@@ -61,19 +67,26 @@ impl Sources {
             count += rows;
             together.push(at);
             if count >= TOGETHER_MAX {
-                self.settle_together(range, &together, threads);
+                self.settle_together(range, &together, threads, stay);
                 (count, together) = (0, Vec::new());
             }
         }
-        self.settle_together(range, &together, threads);
+        self.settle_together(range, &together, threads, stay);
     }
 
-    fn settle_together(&self, range: &TimeRange, runs: &[usize], threads: usize) {
+    fn settle_together(
+        &self,
+        range: &TimeRange,
+        runs: &[usize],
+        threads: usize,
+        stay: fn(&Error) -> bool,
+    ) {
         if runs.is_empty() {
             return;
         }
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.runs.len()];
-        let mut late: Vec<LateRow> = Vec::new();
+        let count = runs.iter().map(|&at| self.runs[at].unsettled_rows(range)).sum();
+        let mut late: Vec<LateRow> = Vec::with_capacity(count);
         for &at in runs {
             let run = &self.runs[at];
             rows[at] = run.unsettled(range).collect();
@@ -90,6 +103,9 @@ impl Sources {
         let found = caught(|| self.look_up(&looked, threads));
         if let Err(error) = &found {
             tracing::debug!(%error, "late readings could not be looked up");
+            if stay(error) {
+                return;
+            }
         }
         for &at in runs {
             self.runs[at].settle(range, found.is_ok() && !looked.is_known(at));
@@ -134,6 +150,11 @@ impl Sources {
         })?;
         Ok(())
     }
+}
+
+/// Whether what failed may go well another time, as reads of a store do that is away for a moment: whoever asks next looks again.
+fn may_pass(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io
 }
 
 /// Late rows, one of each reading; and the runs of which a row is known to replace another.

@@ -4,6 +4,8 @@
 //! texts are long, that all columns share. Its bytes hold the times of all chunks (nothing for regular ones), then
 //! each field's pages: one field over many chunks is one contiguous range.
 
+use std::borrow::Cow;
+
 use arrow_array::{Array, Int64Array};
 use tidefall_codec::{MAX_PAGE_ROWS, Profile, encode_page};
 use tidefall_ground::texts::{CHUNK_TEXT_BYTES, rows_within, text_bytes};
@@ -34,6 +36,11 @@ impl EncodeParams {
 
 /// Rows of a chunk at most: what a page holds.
 pub(crate) const CHUNK_ROWS: usize = MAX_PAGE_ROWS;
+
+/// What a value takes in a page, about, ...
+const VALUE_BYTES: usize = 3;
+/// ... and what stands before the values, of small pages the most.
+const HEAD_BYTES: usize = 64;
 
 /// What the index knows of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +118,7 @@ impl Stretch {
 
 /// Rows that become one chunk, and where its pages come from.
 struct ChunkSource<'a> {
-    rows: SensorRows,
+    rows: Cow<'a, SensorRows>,
     whole: Option<&'a WholeChunk>,
 }
 
@@ -142,7 +149,7 @@ impl ChunkSource<'_> {
 fn chunk_sources(stretch: &Stretch) -> Vec<ChunkSource<'_>> {
     match stretch {
         Stretch::Chunk(whole) => {
-            vec![ChunkSource { rows: whole.rows.clone(), whole: Some(whole) }]
+            vec![ChunkSource { rows: Cow::Borrowed(&whole.rows), whole: Some(whole) }]
         }
         Stretch::Rows(rows) => {
             let chunks = rows.len().div_ceil(CHUNK_ROWS);
@@ -152,7 +159,11 @@ fn chunk_sources(stretch: &Stretch) -> Vec<ChunkSource<'_>> {
             while first < rows.len() {
                 let next = first..(first + chunk_rows).min(rows.len());
                 let count = rows_within(&rows.fields, next, CHUNK_TEXT_BYTES);
-                sources.push(ChunkSource { rows: rows.slice(first, count), whole: None });
+                let of_chunk = match count == rows.len() {
+                    true => Cow::Borrowed(rows),
+                    false => Cow::Owned(rows.slice(first, count)),
+                };
+                sources.push(ChunkSource { rows: of_chunk, whole: None });
                 first += count;
             }
             sources
@@ -172,7 +183,8 @@ pub fn encode_piece(sensor: u32, stretches: &[Stretch], params: &EncodeParams) -
         blocks.append_rows(sensor, &rows.times, &rows.fields, params.block_ns);
     }
     let sources: Vec<ChunkSource<'_>> = stretches.iter().flat_map(chunk_sources).collect();
-    let mut bytes = Vec::new();
+    let rows: usize = sources.iter().map(|source| source.rows.len()).sum();
+    let mut bytes = Vec::with_capacity(rows * (params.fields.len() + 1) * VALUE_BYTES + HEAD_BYTES);
     let mut chunks = Vec::with_capacity(sources.len());
     for source in &sources {
         let before = bytes.len();

@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tidefall_simulation::{MemDisk, RemoteIo};
+use tidefall_simulation::{Fault, FaultDisk, MemDisk, RemoteIo, Times};
 use tidefall_storage::{
     Ack, AggregateRequest, Bin, CascadeRequest, Db, DbOptions, Existing, IfExists, Model,
     ReadStats, TableSnapshot, TagFilter, Target, Unknown, WriteOptions,
@@ -304,6 +304,37 @@ fn late_rows_are_told_apart_behind_an_opening() {
         check(&db.snapshot(TABLE).unwrap(), &rows, SENSORS, None);
         check_each(&db.snapshot(TABLE).unwrap(), &rows);
         db.close().unwrap();
+    }
+}
+
+/// A store that failed for a moment made late rows of that moment count as replacing others for good.
+#[test]
+fn late_rows_are_looked_up_again_after_a_failure() {
+    let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
+    let clock = Arc::new(ManualClock::new(NOW_NS));
+    let mut rows = Rows::new();
+    let second = |number: i64| NOW_NS - NS_PER_HOUR + number * NS_PER_SECOND;
+    let db = open(disk.clone(), &clock).unwrap();
+    // Without a step, so that their pages are read for it.
+    let irregular = |number: i64| second(number) + number * number % 977;
+    write(&db, &mut rows, &of_all((0..1_000).map(irregular)), 2);
+    db.flush().unwrap();
+    write(&db, &mut rows, &of_all((0..100).map(|number| second(number * 7) + 1_000)), 4);
+    db.close().unwrap();
+    for reads in 0.. {
+        let db = open(disk.clone(), &clock).unwrap();
+        let snapshot = db.snapshot(TABLE).unwrap();
+        disk.arm(Fault::ReadError, reads, Times::Always);
+        let asked = snapshot.aggregate(&in_one_group(SENSORS), &Arc::default());
+        let has_failed = disk.fired() > 0;
+        disk.disarm();
+        assert!(has_failed || asked.is_ok());
+        assert_eq!(check(&snapshot, &rows, SENSORS, None), 0, "behind {reads} reads");
+        db.close().unwrap();
+        if !has_failed {
+            assert!(reads > 1, "nothing was read");
+            break;
+        }
     }
 }
 

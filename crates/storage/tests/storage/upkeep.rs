@@ -1,23 +1,26 @@
 //! What a database does by itself, when memory is full, when writers do not stop, and when the disk fails: nobody waits
 //! for ever, and nothing starves.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Clock, ErrorKind, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_SECOND, TableId,
-    TableSchema, WriteBatch,
+    Clock, ErrorKind, FieldColumn, FieldType, ManualClock, Month, NS_PER_DAY, NS_PER_SECOND,
+    TableId, TableSchema, WriteBatch,
 };
 
-use crate::hooks::{Does, HookDisk, within_a_minute};
-use crate::small::write;
+use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
+use crate::small::{load, read, write};
 
 /// 2024-03-10.
 const NOW_NS: i64 = 19_792 * NS_PER_DAY;
@@ -183,6 +186,77 @@ fn writers_that_do_not_stop_keep_nothing_from_being_tended() {
     });
     is_over.store(true, Ordering::SeqCst);
     println!("{} rows were written meanwhile", writer.join().unwrap());
+}
+
+/// Run files of all tables piled up for as long as a cascade took.
+#[test]
+fn a_long_cascade_keeps_nothing_from_being_laid_together() {
+    const FLUSHES: i64 = 64;
+    const RUN_FILES_MAX: usize = 16;
+    let gate = Arc::new(Gate::default());
+    let before = Arc::clone(&gate);
+    let hooked = HookDisk::new(MemDisk::new(), move |does, name| {
+        if does == Does::Create && name.contains(".long") {
+            before.pass();
+        }
+    });
+    let db = open(hooked, &clock(), LONG);
+    write(&db, "yard", &[(NOW_NS - 10 * NS_PER_DAY, 1)]);
+    db.flush().unwrap();
+    gate.shut();
+    let cascading = db.clone();
+    let request = CascadeRequest { table: Some("yard".into()), target: Target::Long };
+    let cascade = std::thread::spawn(move || cascading.cascade(&request));
+    gate.wait_for_one();
+    for flush in 0..FLUSHES {
+        write(&db, "plant", &[(NOW_NS + flush, flush)]);
+        db.flush().unwrap();
+    }
+    let waiting = db.clone();
+    within_a_minute("compaction", move || {
+        while live_objects(&waiting, "plant") > RUN_FILES_MAX {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    gate.open();
+    assert_eq!(cascade.join().unwrap().unwrap().rows, 1);
+    assert_eq!(read(&db, "plant").len() as i64, FLUSHES);
+}
+
+/// A late reading of an old month and one of a young month were one object, with which all months between them were written anew.
+#[test]
+fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
+    const MONTHS: i64 = 6;
+    const MONTH_ROWS: i64 = 200_000;
+    const STEP_NS: i64 = 10 * NS_PER_SECOND;
+    let db = open(MemDisk::new(), &clock(), LONG);
+    let mut rng = SmallRng::seed_from_u64(14);
+    let month = |number: i64| Month(Month::of(NOW_NS).0 - 3 - number as i32).range().first_ns;
+    for number in 0..MONTHS {
+        let row = |row| (month(number) + row * STEP_NS, rng.random());
+        load(&db, "plant", &(0..MONTH_ROWS).map(row).collect::<Vec<(i64, i64)>>());
+    }
+    let fall = || db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    fall();
+    let (segments, before) = (live_objects(&db, "plant"), db.work().rewritten_bytes);
+    assert_eq!(segments as i64, MONTHS);
+    let live_bytes =
+        || db.inspect().unwrap()[0].models.iter().map(|model| model.bytes).sum::<u64>();
+    let bytes = live_bytes();
+    for round in 1..=20 {
+        let (one, other) = (rng.random_range(0..MONTHS), rng.random_range(0..MONTHS));
+        write(&db, "plant", &[(month(one) + round, round), (month(other) + round, round)]);
+        fall();
+    }
+    let rewritten = db.work().rewritten_bytes - before;
+    assert!(rewritten < bytes / 10, "{rewritten} of {bytes} bytes were written anew");
+    let most = MONTHS as usize * 8;
+    assert!(live_objects(&db, "plant") <= most, "{} objects", live_objects(&db, "plant"));
+    let late = read(&db, "plant").into_iter().filter(|(_, value)| (1..=20).contains(value));
+    assert_eq!(late.map(|(_, value)| value).collect::<BTreeSet<_>>().len(), 20);
+    // Who asks for it gets them in one place.
+    db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    assert_eq!(live_objects(&db, "plant"), segments);
 }
 
 /// Who cascaded kept others from flushing memory: writers waited until all tables were through, later until one of them was.
