@@ -1,9 +1,9 @@
 """Measures Tidefall beside other databases and writes the tables of docs/benchmarks.md.
 
-    python run.py --binary TIDEFALL --engine TIDEFALL_BENCH [--data DIR] [--only STEP] [--out FILE]
+    python run.py --binary TIDEFALL --engine TIDEFALL_BENCH [--data DIR] [--only STEP] [--match TEXT] [--out FILE]
 
-Every step prints lines of JSON, which are kept in --results; a step that is run again replaces its
-lines. A part of the page is written anew when all of its steps have been measured. `cargo xtask bench` builds both programs and calls this.
+Every command prints lines of JSON, which are kept in --results; one that is run again replaces its
+lines. A part of the page is written anew when all commands of its steps have been measured. `cargo xtask bench` builds both programs and calls this.
 """
 
 import argparse
@@ -78,20 +78,24 @@ def steps(options):
     }
 
 
-def run(commands):
-    """The lines that some commands print, and whether all of them ended well."""
-    lines, well = [], True
-    for command in commands:
-        print("$", *command, file=sys.stderr)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout:
-                if line.startswith("{"):
-                    print(line, end="", file=sys.stderr)
-                    lines.append(json.loads(line))
-        if process.returncode:
-            print(f"{command[0]} ended with {process.returncode}: its figures are missing", file=sys.stderr)
-            well = False
-    return lines, well
+def run(command):
+    """The lines that a command prints; nothing when it fails."""
+    print("$", *command, file=sys.stderr)
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line.startswith("{"):
+                print(line, end="", file=sys.stderr)
+                lines.append(json.loads(line))
+    if process.returncode:
+        print(f"{name_of(command)} ended with {process.returncode}: it keeps its earlier figures", file=sys.stderr)
+        return None
+    return lines
+
+
+def name_of(command):
+    """A command without the folders of this machine."""
+    return " ".join(pathlib.Path(word).name for word in map(str, command) if word != sys.executable)
 
 
 def number(value):
@@ -182,40 +186,48 @@ def main():
     parser.add_argument("--engine", required=True)
     parser.add_argument("--data", help="folder of the full data sets; without it the carried ones are measured")
     parser.add_argument("--seconds", type=int, default=600, help="how long each load of the step sustained goes on")
-    parser.add_argument("--only", help="one step, or several with commas between them")
+    parser.add_argument("--only", help="one step, or several with commas between them; none writes the page alone")
+    parser.add_argument("--match", default="", help="only commands with this text in them")
     parser.add_argument("--results", default=str(KEPT / "bench.jsonl"))
     parser.add_argument("--out", default=str(REPOSITORY / "docs" / "benchmarks.md"))
     options = parser.parse_args()
     results = pathlib.Path(options.results)
     kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    wanted = options.only.split(",") if options.only else list(steps(options))
+    all_steps = list(steps(options))
+    wanted = [] if options.only == "none" else options.only.split(",") if options.only else all_steps
     all_well = True
-    for step in [] if options.only == "none" else wanted:
-        lines, well = run(steps(options)[step])
-        all_well &= well
-        if not well:
-            print(f"step {step} failed: the page keeps its earlier figures", file=sys.stderr)
-            continue
-        kept = [line for line in kept if line["step"] != step] + [dict(line, step=step) for line in lines]
-        results.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    for step in wanted:
+        for command in steps(options)[step]:
+            name = name_of(command)
+            if options.match not in name:
+                continue
+            lines = run(command)
+            if lines is None:
+                all_well = False
+                continue
+            kept = [line for line in kept if line.get("command") != name] + [dict(line, command=name) for line in lines]
+            results.write_text("".join(json.dumps(line) + "\n" for line in kept))
         # After every step, as all of them take more than an hour.
         write_page(kept, pathlib.Path(options.out), steps(options))
-    if options.only == "none":
+    if not wanted:
         write_page(kept, pathlib.Path(options.out), steps(options))
     return 0 if all_well else 1
 
 
 def write_page(results, page, commands):
-    """Writes each part of the page of which all steps have been measured; the others keep their text."""
+    """Writes each part of the page of which all commands have been measured; the others keep their text."""
     known = page.read_text() if page.exists() else ""
     earlier = {mark: text for mark, text in re.findall(r"<!-- (\w+) -->\n(.*?)(?=<!-- |\Z)", known, re.DOTALL)}
+    by_command = {}
+    for line in results:
+        by_command.setdefault(line.get("command"), []).append(line)
     page.write_text((HERE / "benchmarks.head.md").read_text() + "\n")
     with page.open("a") as out:
         for mark, (tables, steps_of) in PARTS.items():
-            needed = {step for step in steps_of if commands[step]}
-            measured = [line for line in results if line["step"] in needed]
+            needed = [name_of(command) for step in steps_of for command in commands[step]]
             text = earlier.get(mark, "")
-            if needed == {line["step"] for line in measured}:
+            if all(name in by_command for name in needed):
+                measured = [line for name in needed for line in by_command[name]]
                 text = "\n".join([f"Machine: {machine()}.\n", *tables(measured), ""])
             out.write(f"<!-- {mark} -->\n{text}")
 
