@@ -61,6 +61,9 @@ def tables(lines):
     yield "| system | load | readings/s | last to first minute | wait p50 / p99 / most | count, max | last 5 minutes of a sensor | run files | memory, MiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for (settings, system, version), of in runs.items():
         taken, wait, memory = of["readings taken"], of["wait of a write"], of["resident memory"]
+        behind = of.get("rows acknowledged that a question does not see")
+        if behind:
+            settings += f" (up to {behind['median'] / 1e6:.1f} million rows less than were acknowledged)"
         both = lambda line: f"{line['median']:.3g} / {line['most']:.3g}"
         yield (
             f"| {system} {version} | {settings} | {taken['median'] / 1e6:.2f} M | {taken['ratio']:.0%} | {wait['median']:.3g} / {wait['p99']:.3g} / {wait['most']:.4g} | "

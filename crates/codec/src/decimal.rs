@@ -231,14 +231,15 @@ fn find_decimals<T: Number>(values: &[T]) -> Option<(usize, f64)> {
     let mut counts = [0_usize; POWERS.len()];
     let mut near_counts = [0_usize; POWERS.len()];
     let mut largest = [0_f64; POWERS.len()];
-    let (mut total, mut hits) = (0, 0);
+    let (mut total, mut hits, mut latest) = (0, 0, 0);
     for &value in values.iter().step_by(step) {
         if total == PROBE && hits == 0 {
             return None;
         }
         total += 1;
-        if let Some((decimals, steps)) = decimals_of(value) {
+        if let Some((decimals, steps)) = decimals_of(value, latest) {
             hits += 1;
+            latest = decimals.max(latest);
             counts[decimals] += 1;
             near_counts[decimals] += usize::from(steps != 0);
             largest[decimals] = largest[decimals].max(value.to_f64().abs());
@@ -266,9 +267,20 @@ fn find_decimals<T: Number>(values: &[T]) -> Option<(usize, f64)> {
     best.map(|(_, decimals, digits_max)| (decimals, digits_max))
 }
 
-/// The fewest decimals that make `value`, and the steps from there to it: 0 where it is exact.
-fn decimals_of<T: Number>(value: T) -> Option<(usize, i64)> {
+/// The fewest decimals that make `value`, and the steps from there to it: 0 where it is exact. It is found soon if that are no
+/// more than `likely`.
+fn decimals_of<T: Number>(value: T, likely: usize) -> Option<(usize, i64)> {
     let double = value.to_f64();
+    let digits = (double * POWERS[likely] + ROUNDER) - ROUNDER;
+    // Below, numbers with so many decimals are many steps apart: one of them is next to no other.
+    let is_sure = digits.abs() < T::NEAR_DIGITS_LIMIT;
+    if is_sure && T::from_f64(digits / POWERS[likely]).same(value) {
+        let (mut decimals, mut digits) = (likely, digits);
+        while decimals > 0 && (digits / 10.0).trunc() * 10.0 == digits {
+            (decimals, digits) = (decimals - 1, digits / 10.0);
+        }
+        return Some((decimals, 0));
+    }
     (0..=T::MAX_DECIMALS).find_map(|decimals| {
         let digits = (double * POWERS[decimals] + ROUNDER) - ROUNDER;
         let steps = steps_to(value, T::from_f64(digits / POWERS[decimals]))?;
@@ -338,5 +350,40 @@ fn place_of<T>(out: &mut [T], position: i64, len: usize, first: usize) -> Result
             Ok(position.checked_sub(first).and_then(|place| out.get_mut(place)))
         }
         _ => Err(corrupt(format_args!("an exception at row {position}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn is_the_same_whatever_is_likely<T: Number>(value: T) {
+        // What is likely at first is nothing.
+        let found = decimals_of(value, 0);
+        for likely in 0..=T::MAX_DECIMALS {
+            assert_eq!(decimals_of(value, likely), found, "{} by {likely}", value.to_f64());
+        }
+    }
+
+    #[test]
+    fn decimals_are_the_fewest_whatever_is_likely() {
+        let mut rng = SmallRng::seed_from_u64(4);
+        for round in 0..40_000 {
+            let digits = rng.random_range(-(1_i64 << (round % 52))..=1_i64 << (round % 52)) as f64;
+            let decimal = digits / POWERS[rng.random_range(0..12)];
+            let steps = rng.random_range(-9..9_i64);
+            let near = f64::from_bits(decimal.to_bits().wrapping_add_signed(steps));
+            for value in [decimal, near, f64::from_bits(rng.random())] {
+                is_the_same_whatever_is_likely(value);
+                is_the_same_whatever_is_likely(value as f32);
+            }
+        }
+        for value in [0.0, -0.0, 0.1 + 0.2, 100.0, 1e15, 1e22, f64::NAN, f64::INFINITY, f64::MIN] {
+            is_the_same_whatever_is_likely(value);
+            is_the_same_whatever_is_likely(value as f32);
+        }
     }
 }
