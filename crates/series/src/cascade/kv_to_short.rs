@@ -14,11 +14,10 @@ use crate::context::Context;
 use crate::read::{Fetched, LiveObject, ReadStats, SensorStream, Sources};
 use crate::table::Table;
 
-/// Parts of a day, or of some months, with so many bytes at most are all laid together, however few rows came late. Tests, which run with
-/// assertions, have fewer.
-const FEW_BYTES: u64 = if cfg!(debug_assertions) { 128 << 10 } else { 16 << 20 };
+/// Of days with so many bytes at most all parts are laid together, however few rows came late.
+const FEW_BYTES: u64 = 16 << 20;
 /// Of others, when what is to be laid into the largest part has this share of its bytes, ...
-pub(super) const WORTH_SHARE: u64 = 8;
+const WORTH_SHARE: u64 = 8;
 /// ... or this one, as long as rows come to the day: each time that so much has come it is written anew as a whole, beside what
 /// compaction does.
 const BUSY_SHARE: u64 = 2;
@@ -90,14 +89,10 @@ pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
 fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort, now_ns: i64) -> bool {
     let is_quiet = parts.iter().all(|part| now_ns.saturating_sub(part.since_ns) >= QUIET_NS);
     let share = if is_quiet { WORTH_SHARE } else { BUSY_SHARE };
-    parts.len() > 1 && (effort == Effort::All || is_much(parts, share))
-}
-
-/// Whether parts are small, or all but the largest have this share of its bytes.
-pub(super) fn is_much(parts: &[Arc<LiveObject>], share: u64) -> bool {
     let bytes = || parts.iter().map(|part| part.entry.bytes);
     let (all, largest) = (bytes().sum::<u64>(), bytes().max().unwrap_or_default());
-    all <= FEW_BYTES || (all - largest) * share >= largest
+    let is_much = all <= FEW_BYTES || (all - largest) * share >= largest;
+    parts.len() > 1 && (effort == Effort::All || is_much)
 }
 
 pub(super) fn whole_days(time: &TimeRange) -> TimeRange {

@@ -49,14 +49,36 @@ pub(super) fn parts_around(
         group.iter().any(|object| object.entry.time.overlaps(&other.entry.time))
     };
     let shared = apart.iter().filter(shares_times);
-    let mut seqs: Vec<Seq> = shared.map(|object| object.entry.last_seq).collect();
-    seqs.sort_unstable();
+    let writes: Vec<_> = shared.map(|it| (it.entry.last_seq, it.entry.last_seq)).collect();
+    parts_by(group, &writes)
+}
+
+/// The parts of objects that may each become one as far as what was written between them is concerned: what was written before, among and
+/// after that. All of them are one part where nothing was.
+pub(super) fn parts_between(
+    group: Vec<Arc<LiveObject>>,
+    table: &Table,
+) -> Vec<Vec<Arc<LiveObject>>> {
+    let times = group.iter().map(|input| input.entry.time);
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
+    let live = table.live();
+    let version = table.version();
+    let objects = version.objects.within(&time).filter(|other| is_between(other, &group));
+    let runs = live.all_runs().filter(|run| is_run_between(run, &group));
+    let objects = objects.map(|other| (other.entry.last_seq, other.entry.last_seq));
+    let writes: Vec<_> = objects.chain(runs.map(|run| (run.first_seq, run.last_seq))).collect();
+    drop(live);
+    parts_by(group, &writes)
+}
+
+/// The parts of a group before, among and behind writes, each with its first and its last number.
+fn parts_by(group: Vec<Arc<LiveObject>>, writes: &[(Seq, Seq)]) -> Vec<Vec<Arc<LiveObject>>> {
     let mut parts: BTreeMap<(usize, bool), Vec<Arc<LiveObject>>> = BTreeMap::new();
     for object in group {
         let seq = object.entry.last_seq;
-        let before = seqs.partition_point(|other| *other < seq);
-        let is_with = seqs.get(before) == Some(&seq);
-        parts.entry((before, is_with)).or_default().push(object);
+        let before = writes.iter().filter(|(_, last)| *last < seq).count();
+        let is_among = writes.iter().any(|(first, last)| *first <= seq && seq <= *last);
+        parts.entry((before, is_among)).or_default().push(object);
     }
     parts.into_values().collect()
 }

@@ -2,17 +2,17 @@
 //!
 //! 1. A few late readings from all over the years are one small object, which shares months with many segments. It is cut where one of
 //!    these ends and another begins: all of them would become one with it, the whole history, for a few readings.
-//! 2. Objects that share months, and small neighbours, are a group. It becomes one when a month of it has come of age, or when its parts are
-//!    many: all of them when the small ones come to something beside the largest, and else those without it.
+//! 2. Objects that share months, and small neighbours, are a group. It becomes one when a month of it has come of age, when the small parts
+//!    come to something beside the largest, and for few readings when that has rested for so long that it is not written too often. Until then small parts become one
+//!    without it when they are many.
 
 use std::sync::Arc;
 
 use tidefall_ground::manifest::{Model, ObjectEntry};
-use tidefall_types::{Month, Result, TimeRange};
+use tidefall_types::{Month, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
 use super::failed::{Outcome, write_group};
-use super::kv_to_short::{WORTH_SHARE, is_much};
 use super::rewrite::{rewrite, share};
 use crate::context::Context;
 use crate::read::{LiveObject, LiveTombstone};
@@ -23,8 +23,12 @@ use crate::table::Table;
 const SEGMENT_BYTES: f64 = (if cfg!(debug_assertions) { 1_u64 << 20 } else { 128 << 20 }) as f64;
 /// Parts of one stretch of months beyond which they become one without being asked.
 const PARTS_MAX: usize = 4;
-/// Deletes that may hide something in such a stretch beyond which it is written anew without being asked.
+/// Deletes that may hide something in such a stretch beyond which it is written anew without being asked, if it has rested.
 const DELETES_MAX: usize = 32;
+/// When the parts beside the largest have this share of its bytes, all become one.
+const WORTH_SHARE: u64 = 8;
+/// So many bytes of an object are written anew each minute at most for a few readings or deletes.
+const BYTES_PER_MINUTE: u64 = 1 << 20;
 /// An object is small beside others that have so many times its bytes.
 const SMALL_SHARE: u64 = 2;
 
@@ -61,8 +65,9 @@ pub(crate) fn short_to_long(
     left.retain(|object| !uncut.contains(&object.entry.id));
     for group in groups(left) {
         outcome.check(context.ground.steps.check())?;
-        let is_wanted = |part: &[Arc<LiveObject>]| is_wanted(part, table, target);
-        let group = worth_writing(group, table, target);
+        let now_ns = context.ground.now_ns();
+        let is_wanted = |part: &[Arc<LiveObject>]| is_wanted(part, table, target, now_ns);
+        let group = worth_writing(group, table, target, now_ns);
         write_group(table, &group, outcome, &is_wanted, &|part| {
             rewrite(context, table, part, &spans(part))
         })?;
@@ -115,16 +120,25 @@ fn spans_between(entry: &ObjectEntry, others: &[&ObjectEntry]) -> Vec<TimeRange>
     spans
 }
 
-fn is_wanted(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
-    is_due(group, table, target) || group.len() > PARTS_MAX
+fn is_wanted(group: &[Arc<LiveObject>], table: &Table, target: Target, now_ns: i64) -> bool {
+    is_due(group, table, target, now_ns) || group.len() > PARTS_MAX
 }
 
-/// Whether a group becomes one however much there is of it.
-fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
+/// Whether a group becomes one, and not its small parts alone.
+fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target, now_ns: i64) -> bool {
     let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
+    let Some(largest) = group.iter().max_by_key(|object| object.entry.bytes) else { return false };
+    let bytes: u64 = group.iter().map(|object| object.entry.bytes).sum();
+    let is_much = (bytes - largest.entry.bytes) * WORTH_SHARE >= largest.entry.bytes;
+    let minutes = i64::try_from(largest.entry.bytes / BYTES_PER_MINUTE).unwrap_or(i64::MAX);
+    let has_rested =
+        now_ns.saturating_sub(largest.since_ns) >= minutes.saturating_mul(NS_PER_MINUTE);
     let deletes = deletes_in(group, table);
-    let is_asked = target == Target::Long && (group.len() > 1 || deletes > 0);
-    is_moving || is_asked || deletes > DELETES_MAX
+    let has_parts = group.len() > 1;
+    is_moving
+        || has_parts && (is_much || has_rested)
+        || deletes > DELETES_MAX && has_rested
+        || target == Target::Long && (has_parts || deletes > 0)
 }
 
 /// A group, or its small parts alone when they are not worth that all of it is written anew.
@@ -132,11 +146,11 @@ fn worth_writing(
     mut group: Vec<Arc<LiveObject>>,
     table: &Table,
     target: Target,
+    now_ns: i64,
 ) -> Vec<Arc<LiveObject>> {
     let largest = group.iter().enumerate().max_by_key(|(_, object)| object.entry.bytes);
     if let Some((largest, _)) = largest
-        && !is_much(&group, WORTH_SHARE)
-        && !is_due(&group, table, target)
+        && !is_due(&group, table, target, now_ns)
     {
         group.remove(largest);
     }

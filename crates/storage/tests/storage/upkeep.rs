@@ -15,8 +15,8 @@ use tidefall_storage::{
     Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    Clock, ErrorKind, FieldColumn, FieldType, ManualClock, Month, NS_PER_DAY, NS_PER_SECOND,
-    TableId, TableSchema, WriteBatch,
+    Clock, ErrorKind, FieldColumn, FieldType, ManualClock, Month, NS_PER_DAY, NS_PER_HOUR,
+    NS_PER_MINUTE, NS_PER_SECOND, TableId, TableSchema, WriteBatch,
 };
 
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
@@ -257,6 +257,27 @@ fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
     // Who asks for it gets them in one place.
     db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
     assert_eq!(live_objects(&db, "plant"), segments);
+}
+
+/// A long segment that reaches to this day, and a reading in memory that is written again: the late readings of all that time, which
+/// came behind it, were kept apart, an object each.
+#[test]
+fn late_readings_do_not_pile_up_behind_one_that_stays() {
+    let clock = clock();
+    let db = open(MemDisk::new(), &clock, LONG);
+    let hour = |number: i64| NOW_NS - number * NS_PER_HOUR;
+    load(&db, "plant", &(0..9_600).rev().map(|number| (hour(number), number)).collect::<Vec<_>>());
+    db.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    write(&db, "plant", &[(hour(1), -1)]);
+    for late in 1..=40 {
+        write(&db, "plant", &[(hour(200 * late + 1_000) + 1, -late)]);
+        clock.set(NOW_NS + late * NS_PER_MINUTE);
+        db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+        assert!(live_objects(&db, "plant") <= 10, "{} behind {late}", live_objects(&db, "plant"));
+    }
+    let rows = read(&db, "plant");
+    assert_eq!(rows.len(), 9_640);
+    assert!(rows.contains(&(hour(1), -1)));
 }
 
 /// Who cascaded kept others from flushing memory: writers waited until all tables were through, later until one of them was.
