@@ -38,6 +38,8 @@ impl Claims {
         }
         let live = live();
         if !objects.iter().all(|object| live.objects.have(object)) {
+            // They have become others, which may be due as these were.
+            self.was_refused.store(true, Ordering::Relaxed);
             return None;
         }
         claimed.extend(&ids);

@@ -32,6 +32,7 @@ pub mod open;
 pub mod read;
 pub mod replay;
 pub mod report;
+mod rest;
 pub mod rows;
 pub mod segment;
 pub mod table;

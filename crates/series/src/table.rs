@@ -14,6 +14,7 @@ use crate::claims::{Claim, Claims};
 use crate::failed::Failed;
 use crate::kv::{Newest, Run, Settling, is_sparse};
 use crate::read::{LiveObject, Sources, Version};
+use crate::rest::Rest;
 
 /// Rows of small writes that are put into one run; larger writes are runs of their own. A tail of
 /// this many rows is laid together in some tens of microseconds when a reader comes, and in some hundreds if each was a late write of its own.
@@ -50,6 +51,8 @@ pub struct Table {
     pub failed: Failed,
     /// What is being written anew.
     pub claims: Claims,
+    /// When segments may be for few readings.
+    pub(crate) rest: Rest,
     /// Why it cannot be read or written: something that all of it needs is damaged. Other tables
     /// are served, and this one can be dropped.
     pub damage: Option<Error>,
@@ -121,6 +124,7 @@ impl Table {
             kv_ns: AtomicI64::new(i64::MIN),
             failed: Failed::default(),
             claims: Claims::default(),
+            rest: Rest::default(),
             damage: None,
         }
     }

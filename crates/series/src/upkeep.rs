@@ -7,7 +7,8 @@ use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Day, Month, Result};
 
 use crate::cascade::{
-    self, Boundaries, Effort, Outcome, Take, Target, kv_to_short, look_again, retain, short_to_long,
+    self, Boundaries, Effort, Look, Outcome, Take, Target, kv_to_short, look_again, retain,
+    short_to_long,
 };
 use crate::context::Context;
 use crate::install::commit;
@@ -43,6 +44,7 @@ pub fn cascade(
     table: &Arc<Table>,
     target: Target,
     effort: Effort,
+    look: Look,
 ) -> Result<CascadeReport> {
     let ground = &context.ground;
     table.check_whole()?;
@@ -52,20 +54,21 @@ pub fn cascade(
     // There may be many tables, and others wait for the database to close.
     ground.steps.check()?;
     // What others had may be asked for each second: a flush would bring each late day a part of its own each time.
-    if effort != Effort::Rest {
-        let take = if target == Target::ByAge { Take::Due } else { Take::All };
-        let flushed = {
+    let flushed = match look {
+        Look::First => {
+            let take = if target == Target::ByAge { Take::Due } else { Take::All };
             let _flushing = ground.turns.flush();
             ground.steps.check()?;
             cascade::flush(context, table, &boundaries, take)
-        };
-        ground.steps.check()?;
-        // Behind the flush, which may bring readings that are too old already; and also when there was no room for it, as
-        // this makes some.
-        let retained = retain(context, table);
-        outcome.note(flushed)?;
-        outcome.note(retained)?;
-    }
+        }
+        Look::Again => Ok(CascadeReport::default()),
+    };
+    ground.steps.check()?;
+    // Behind the flush, which may bring readings that are too old already; and also when there was no room for it, as
+    // this makes some.
+    let retained = retain(context, table);
+    outcome.note(flushed)?;
+    outcome.note(retained)?;
     outcome.check(ground.steps.check())?;
     kv_to_short(context, table, &boundaries, effort, &mut outcome)?;
     short_to_long(context, table, &boundaries, target, &mut outcome)?;

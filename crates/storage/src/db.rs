@@ -7,7 +7,7 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::{CascadeReport, DbOptions};
 use tidefall_ground::steps::Step;
 use tidefall_ground::wal::Wal;
-use tidefall_series::cascade::Effort;
+use tidefall_series::cascade::{Effort, Look};
 use tidefall_series::ingest::record::{LogRecord, encode_delete};
 use tidefall_series::read::{LiveTombstone, TableSnapshot};
 use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers, names};
@@ -60,6 +60,9 @@ struct Shared {
     /// How the close ended.
     closed: Mutex<Option<Result<()>>>,
 }
+
+/// Rounds in which a cascade that is asked for looks again for what others had, before nobody else may have anything.
+const ROUNDS_BESIDE: usize = 4;
 
 impl Db {
     /// Opens the database in `dir` for reading and writing, and creates it if it is missing.
@@ -387,18 +390,26 @@ impl Db {
         let report = for_all(&tables, |table| {
             table.forget_failures();
             table.take_refused();
-            let fall = || table.cascade(&engine.kinds, request.target, Effort::All);
+            let fall = |look| table.cascade(&engine.kinds, request.target, Effort::All, look);
             // This may take hours. Meanwhile run files are laid together, of all tables, ...
-            let fallen = fall();
-            let _turn = engine.compact()?;
-            // ... and what others had is done behind it.
-            let rest = match table.take_refused() {
-                true => fall(),
-                false => Ok(CascadeReport::default()),
+            let mut fallen = fall(Look::First);
+            let fall_again = |report: CascadeReport| {
+                let mut report = report;
+                report += fall(Look::Again)?;
+                Ok(report)
             };
+            for _ in 0..ROUNDS_BESIDE {
+                if fallen.is_ok() && table.take_refused() {
+                    fallen = fallen.and_then(fall_again);
+                }
+            }
+            let _turn = engine.compact()?;
+            // ... and what others had each time is done behind it.
+            if table.take_refused() {
+                fallen = fallen.and_then(fall_again);
+            }
             let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
             let mut report = fallen?;
-            report += rest?;
             report += compacted?;
             Ok(report)
         });

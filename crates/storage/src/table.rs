@@ -11,7 +11,9 @@ use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, VerifyReport};
 use tidefall_ground::wal::Wal;
 use tidefall_ground::written::Written;
-use tidefall_series::cascade::{Effort, Take, Target, backlog, compact, compact_once, drop_old};
+use tidefall_series::cascade::{
+    Effort, Look, Take, Target, backlog, compact, compact_once, drop_old,
+};
 use tidefall_series::change::apply;
 use tidefall_series::ingest::record::{LogRecord, RecordKind};
 use tidefall_series::open::open;
@@ -216,9 +218,10 @@ impl Table {
         kinds: &Kinds,
         target: Target,
         effort: Effort,
+        look: Look,
     ) -> Result<CascadeReport> {
         match self {
-            Self::Series(table) => upkeep::cascade(&kinds.series, table, target, effort),
+            Self::Series(table) => upkeep::cascade(&kinds.series, table, target, effort, look),
         }
     }
 

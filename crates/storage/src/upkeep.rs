@@ -8,7 +8,7 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
 use tidefall_ground::tries::pauses;
 use tidefall_ground::wal::Wal;
-use tidefall_series::cascade::{Effort, Take, Target};
+use tidefall_series::cascade::{Effort, Look, Take, Target};
 use tidefall_sync::atomic::Ordering;
 use tidefall_sync::thread::JoinHandle;
 use tidefall_sync::{Arc, Instant, PoisonError};
@@ -201,7 +201,7 @@ pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> 
             } else {
                 let again = |engine: &Engine| {
                     let _maintenance = engine.maintain()?;
-                    cascade_tables(engine, &left, Effort::Rest)
+                    cascade_tables(engine, &left, Look::Again)
                 };
                 in_a_step(engine, again, warn);
             }
@@ -383,13 +383,13 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 fn tend(engine: &Engine) -> Result<()> {
     let _maintenance = engine.maintain()?;
     let swept = engine.sweep();
-    let moved = cascade_tables(engine, &engine.tables(), Effort::Some);
+    let moved = cascade_tables(engine, &engine.tables(), Look::First);
     engine.ground.alarms.raise(|alarm| alarm.is_tended = true);
     tell(engine);
     moved.and(forget(engine)).and(swept)
 }
 
-fn cascade_tables(engine: &Engine, tables: &[Table], effort: Effort) -> Result<()> {
-    let fall = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, effort);
+fn cascade_tables(engine: &Engine, tables: &[Table], look: Look) -> Result<()> {
+    let fall = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, Effort::Some, look);
     for_all(tables, fall).map(drop)
 }

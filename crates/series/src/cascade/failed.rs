@@ -62,8 +62,8 @@ pub fn look_again(table: &Table) {
     table.failed.forget_passing();
 }
 
-/// Has a group of objects written anew if that is wanted and nothing was written between them: as a whole, or, when some of them
-/// cannot be read, the parts of it that may become one without those.
+/// Has a group of objects written anew if that is wanted: as a whole, or the parts of it that may become one around what cannot be read and around
+/// what was written between them.
 pub(super) fn write_group(
     table: &Table,
     group: &[Arc<LiveObject>],

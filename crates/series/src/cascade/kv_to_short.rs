@@ -29,10 +29,17 @@ const QUIET_NS: i64 = 10 * NS_PER_MINUTE;
 pub enum Effort {
     /// What is worth it.
     Some,
-    /// The same, of what others had when it was looked for last.
-    Rest,
     /// All that may be.
     All,
+}
+
+/// Whether what is in memory falls, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It does.
+    First,
+    /// Not again: others had some of the objects when it was looked for them last.
+    Again,
 }
 
 /// Moves run files whose rows have come of age, and makes the parts of a day one: all of them, or where much comes together

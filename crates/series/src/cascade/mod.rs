@@ -31,7 +31,7 @@ pub use boundaries::{Boundaries, Target};
 pub use compact::{backlog, compact, compact_once};
 pub use failed::{Outcome, look_again};
 pub use flush::{Take, flush};
-pub use kv_to_short::{Effort, kv_to_short};
+pub use kv_to_short::{Effort, Look, kv_to_short};
 pub use load::{Loaded, load};
 pub use retention::{drop_old, retain};
 pub use retype::retype;

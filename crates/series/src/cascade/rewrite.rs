@@ -206,7 +206,7 @@ pub(super) fn write_object<T: Sync>(
     Ok(writer.map(|segment| Unfinished { segment, id, writer: by, model, seq }))
 }
 
-/// Rewrites objects, which must be all that overlap each other, into the given spans.
+/// Rewrites objects, between which nothing else was written that overlaps them, into the given spans.
 pub(super) fn rewrite(
     context: &Context,
     table: &Arc<Table>,

@@ -2,13 +2,15 @@
 //!
 //! 1. A few late readings from all over the years are one small object, which shares months with many segments. It is cut where one of
 //!    these ends and another begins: all of them would become one with it, the whole history, for a few readings.
-//! 2. Objects that share months, and small neighbours, are a group. It becomes one when a month of it has come of age, when the small parts
-//!    come to something beside the largest, and for few readings when that has rested for so long that it is not written too often. Until then small parts become one
-//!    without it when they are many.
+//! 2. Objects that share months, and small neighbours, are a group. It becomes one when a month of it has come of age, or when what is beside the
+//!    largest of them comes to something; before that the others become one without it when they are many.
+//! 3. A few readings that stay beside a segment, or many deletes, have it written anew some time: one segment of a table, and after it none for as
+//!    long as its bytes are worth.
 
 use std::sync::Arc;
 
 use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Month, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
@@ -21,14 +23,14 @@ use crate::table::Table;
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late. Tests, which run with assertions, have smaller ones.
 const SEGMENT_BYTES: f64 = (if cfg!(debug_assertions) { 1_u64 << 20 } else { 128 << 20 }) as f64;
-/// Parts of one stretch of months beyond which they become one without being asked.
+/// Parts beside the largest of a group beyond which they become one.
 const PARTS_MAX: usize = 4;
-/// Deletes that may hide something in such a stretch beyond which it is written anew without being asked, if it has rested.
+/// Deletes that may hide something in a group beyond which it is written anew some time.
 const DELETES_MAX: usize = 32;
 /// When the parts beside the largest have this share of its bytes, all become one.
 const WORTH_SHARE: u64 = 8;
-/// So many bytes of an object are written anew each minute at most for a few readings or deletes.
-const BYTES_PER_MINUTE: u64 = 1 << 20;
+/// So many bytes of a table are written anew each minute at most for a few readings or deletes.
+const FEW_BYTES_PER_MINUTE: u64 = 1 << 20;
 /// An object is small beside others that have so many times its bytes.
 const SMALL_SHARE: u64 = 2;
 
@@ -63,16 +65,61 @@ pub(crate) fn short_to_long(
     let mut left = objects();
     // One that somebody else has must not bring together what lies on its sides.
     left.retain(|object| !uncut.contains(&object.entry.id));
-    for group in groups(left) {
+    let write = |group: Vec<Arc<LiveObject>>, outcome: &mut Outcome, is_wanted: &IsWanted<'_>| {
         outcome.check(context.ground.steps.check())?;
-        let now_ns = context.ground.now_ns();
-        let is_wanted = |part: &[Arc<LiveObject>]| is_wanted(part, table, target, now_ns);
-        let group = worth_writing(group, table, target, now_ns);
-        write_group(table, &group, outcome, &is_wanted, &|part| {
-            rewrite(context, table, part, &spans(part))
-        })?;
+        // Without what kept them together, parts of a group may be several.
+        let are_wanted =
+            |part: &[Arc<LiveObject>]| groups(part.to_vec()).iter().any(|it| is_wanted(it));
+        write_group(table, &group, outcome, &are_wanted, &|part| {
+            let mut report = CascadeReport::default();
+            for group in groups(part.to_vec()).iter().filter(|group| is_wanted(group)) {
+                report += rewrite(context, table, group, &spans(group))?;
+            }
+            Ok(report)
+        })
+    };
+    let is_due = |group: &[Arc<LiveObject>]| is_due(group, table, target);
+    let mut with_few: Option<Vec<Arc<LiveObject>>> = None;
+    for mut group in groups(left) {
+        if is_due(&group) {
+            write(group, outcome, &|part| is_due(part) || part.len() > PARTS_MAX)?;
+        } else if group.len() > PARTS_MAX + 1 {
+            let largest = largest(&group).map(|object| object.entry.id);
+            group.retain(|object| Some(object.entry.id) != largest);
+            write(group, outcome, &|part| part.len() > 1)?;
+        } else if has_few(&group, table)
+            && with_few.as_ref().is_none_or(|other| since_ns(&group) < since_ns(other))
+        {
+            with_few = Some(group);
+        }
+    }
+    let Some(group) = with_few else { return Ok(()) };
+    let now_ns = context.ground.now_ns();
+    if table.rest.is_over(now_ns) {
+        let (steps, bytes) = (outcome.steps(), bytes_of(&group));
+        write(group, outcome, &|part| has_few(part, table))?;
+        if outcome.steps() > steps {
+            let minutes = i64::try_from(bytes / FEW_BYTES_PER_MINUTE).unwrap_or(i64::MAX);
+            table.rest.begin(now_ns, minutes.saturating_mul(NS_PER_MINUTE));
+        }
     }
     Ok(())
+}
+
+/// Whether some objects become one, or are written anew.
+type IsWanted<'a> = dyn Fn(&[Arc<LiveObject>]) -> bool + 'a;
+
+fn largest(group: &[Arc<LiveObject>]) -> Option<&Arc<LiveObject>> {
+    group.iter().max_by_key(|object| object.entry.bytes)
+}
+
+/// Since when the largest object of a group is there.
+fn since_ns(group: &[Arc<LiveObject>]) -> i64 {
+    largest(group).map_or(i64::MAX, |object| object.since_ns)
+}
+
+fn bytes_of(group: &[Arc<LiveObject>]) -> u64 {
+    group.iter().map(|object| object.entry.bytes).sum()
 }
 
 /// Objects that are small beside those with which they share months, of which some share none with each other; and the stretches of time, each
@@ -97,64 +144,51 @@ fn bridges(entries: &[&ObjectEntry]) -> Vec<(usize, Vec<TimeRange>)> {
     found
 }
 
-/// The time of an object, in the stretches into which larger ones with which it shares months divide it.
+/// The time of an object, in the stretches into which larger ones with which it shares months divide it: as [`groups`] does.
 fn spans_between(entry: &ObjectEntry, others: &[&ObjectEntry]) -> Vec<TimeRange> {
     let (first, last) = months(&entry.time);
-    let is_larger = |other: &&ObjectEntry| other.bytes >= entry.bytes.saturating_mul(SMALL_SHARE);
-    let mut of_others: Vec<(Month, Month)> =
-        others.iter().copied().filter(is_larger).map(|other| months(&other.time)).collect();
-    of_others.retain(|(from, until)| *from <= last && *until >= first);
-    of_others.sort_unstable();
+    let mut larger: Vec<&ObjectEntry> = others.to_vec();
+    larger.retain(|other| {
+        let (from, until) = months(&other.time);
+        other.bytes >= entry.bytes.saturating_mul(SMALL_SHARE) && from <= last && until >= first
+    });
+    larger.sort_unstable_by_key(|other| (other.time.first_ns, other.id));
     let mut spans = vec![entry.time];
-    let mut reached: Option<Month> = None;
-    for (from, until) in of_others {
-        if let Some(span) = spans.last_mut()
-            && reached.is_some_and(|reached| reached < from)
-        {
-            let rest = TimeRange::new(from.range().first_ns, span.last_ns);
-            span.last_ns = rest.first_ns - 1;
-            spans.push(rest);
+    let (mut reached, mut bytes) = (None, 0);
+    for other in larger {
+        let (from, until) = months(&other.time);
+        if reached.is_some_and(|reached| reached < from) && !are_small(bytes + other.bytes) {
+            if let Some(span) = spans.last_mut() {
+                let rest = TimeRange::new(from.range().first_ns, span.last_ns);
+                span.last_ns = rest.first_ns - 1;
+                spans.push(rest);
+            }
+            bytes = 0;
         }
+        bytes += other.bytes;
         reached = reached.max(Some(until));
     }
     spans
 }
 
-fn is_wanted(group: &[Arc<LiveObject>], table: &Table, target: Target, now_ns: i64) -> bool {
-    is_due(group, table, target, now_ns) || group.len() > PARTS_MAX
+/// Whether neighbours with so many bytes together are better one object.
+fn are_small(bytes: u64) -> bool {
+    (bytes as f64) < SEGMENT_BYTES / 2.0
 }
 
-/// Whether a group becomes one, and not its small parts alone.
-fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target, now_ns: i64) -> bool {
+/// Whether a group is written anew at once.
+fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
     let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
-    let Some(largest) = group.iter().max_by_key(|object| object.entry.bytes) else { return false };
-    let bytes: u64 = group.iter().map(|object| object.entry.bytes).sum();
-    let is_much = (bytes - largest.entry.bytes) * WORTH_SHARE >= largest.entry.bytes;
-    let minutes = i64::try_from(largest.entry.bytes / BYTES_PER_MINUTE).unwrap_or(i64::MAX);
-    let has_rested =
-        now_ns.saturating_sub(largest.since_ns) >= minutes.saturating_mul(NS_PER_MINUTE);
-    let deletes = deletes_in(group, table);
+    let most = largest(group).map_or(0, |object| object.entry.bytes);
     let has_parts = group.len() > 1;
-    is_moving
-        || has_parts && (is_much || has_rested)
-        || deletes > DELETES_MAX && has_rested
-        || target == Target::Long && (has_parts || deletes > 0)
+    let is_much = has_parts && (bytes_of(group) - most).saturating_mul(WORTH_SHARE) >= most;
+    let is_asked = target == Target::Long && (has_parts || deletes_in(group, table) > 0);
+    is_moving || is_much || is_asked
 }
 
-/// A group, or its small parts alone when they are not worth that all of it is written anew.
-fn worth_writing(
-    mut group: Vec<Arc<LiveObject>>,
-    table: &Table,
-    target: Target,
-    now_ns: i64,
-) -> Vec<Arc<LiveObject>> {
-    let largest = group.iter().enumerate().max_by_key(|(_, object)| object.entry.bytes);
-    if let Some((largest, _)) = largest
-        && !is_due(&group, table, target, now_ns)
-    {
-        group.remove(largest);
-    }
-    group
+/// Whether a group is written anew some time.
+fn has_few(group: &[Arc<LiveObject>], table: &Table) -> bool {
+    group.len() > 1 || deletes_in(group, table) > DELETES_MAX
 }
 
 /// The deletes that may hide something in a group.
@@ -181,9 +215,7 @@ fn groups(mut objects: Vec<Arc<LiveObject>>) -> Vec<Vec<Arc<LiveObject>>> {
         let (first, last) = months(&object.entry.time);
         let bytes = object.entry.bytes;
         match groups.last_mut() {
-            Some((until, total, group))
-                if first <= *until || ((*total + bytes) as f64) < SEGMENT_BYTES / 2.0 =>
-            {
+            Some((until, total, group)) if first <= *until || are_small(*total + bytes) => {
                 *until = last.max(*until);
                 *total += bytes;
                 group.push(object);
@@ -198,7 +230,7 @@ fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
     let Some(all) = group.iter().map(|object| object.entry.time).reduce(|a, b| a.union(&b)) else {
         return Vec::new();
     };
-    let bytes_of = |month: &TimeRange| {
+    let bytes_within = |month: &TimeRange| {
         let overlapping = group.iter().filter(|object| object.entry.time.overlaps(month));
         overlapping
             .map(|object| {
@@ -210,7 +242,7 @@ fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
     let (first, last) = months(&all);
     let has_rows = |month: &Month| group.iter().any(|o| o.entry.time.overlaps(&month.range()));
     let months = (first.0..=last.0).map(Month).filter(has_rows);
-    segment_spans(months, bytes_of).into_iter().map(|span| (Model::Long, span)).collect()
+    segment_spans(months, bytes_within).into_iter().map(|span| (Model::Long, span)).collect()
 }
 
 /// Stretches of whole months, those of `months` and what lies between them, that will hold about [`SEGMENT_BYTES`] each,
@@ -264,7 +296,7 @@ mod tests {
             first_sensor: 0,
             last_sensor: 0,
             rows: 1,
-            bytes,
+            bytes: bytes * (SEGMENT_BYTES as u64) / 100,
         }
     }
 
@@ -302,5 +334,10 @@ mod tests {
         // Small ones share months with a large one, and it stays as it is.
         assert_eq!(cuts(&[((0, 9), 100), ((1, 1), 1), ((5, 5), 1)]), []);
         assert_eq!(cuts(&[]), []);
+        // Small neighbours become one object, and so may what comes to them.
+        assert_eq!(
+            cuts(&[((0, 0), 20), ((1, 1), 20), ((2, 2), 20), ((0, 2), 1)]),
+            [(3, vec![0, 2])]
+        );
     }
 }
