@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Error, ErrorKind, Result, caught};
 
-use super::order::{has_writes_between, parts_around, parts_between};
+use super::order::{parts_around, parts_by, writes_between};
 use crate::read::LiveObject;
 use crate::table::Table;
 
@@ -90,8 +90,9 @@ pub(super) fn write_group(
             }
             // Others may be laying it together already.
             let Some(_claim) = table.claim(&part) else { continue };
-            if has_writes_between(&part, table) {
-                let parts = parts_between(part, table);
+            let between = writes_between(&part, table);
+            if !between.is_empty() {
+                let parts = parts_by(part, &between);
                 if parts.len() > 1 {
                     groups.extend(parts);
                 }

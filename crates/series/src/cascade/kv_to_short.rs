@@ -17,7 +17,7 @@ use crate::table::Table;
 /// Of days with so many bytes at most all parts are laid together, however few rows came late.
 const FEW_BYTES: u64 = 16 << 20;
 /// Of others, when what is to be laid into the largest part has this share of its bytes, ...
-const WORTH_SHARE: u64 = 8;
+pub(super) const WORTH_SHARE: u64 = 8;
 /// ... or this one, as long as rows come to the day: each time that so much has come it is written anew as a whole, beside what
 /// compaction does.
 const BUSY_SHARE: u64 = 2;
@@ -96,10 +96,15 @@ pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
 fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort, now_ns: i64) -> bool {
     let is_quiet = parts.iter().all(|part| now_ns.saturating_sub(part.since_ns) >= QUIET_NS);
     let share = if is_quiet { WORTH_SHARE } else { BUSY_SHARE };
+    let are_few = parts.iter().map(|part| part.entry.bytes).sum::<u64>() <= FEW_BYTES;
+    parts.len() > 1 && (effort == Effort::All || are_few || is_much_beside_largest(parts, share))
+}
+
+/// Whether the parts beside the largest have so large a share of its bytes: one of so many.
+pub(super) fn is_much_beside_largest(parts: &[Arc<LiveObject>], share: u64) -> bool {
     let bytes = || parts.iter().map(|part| part.entry.bytes);
     let (all, largest) = (bytes().sum::<u64>(), bytes().max().unwrap_or_default());
-    let is_much = all <= FEW_BYTES || (all - largest) * share >= largest;
-    parts.len() > 1 && (effort == Effort::All || is_much)
+    (all - largest).saturating_mul(share) >= largest
 }
 
 pub(super) fn whole_days(time: &TimeRange) -> TimeRange {

@@ -14,14 +14,17 @@ use crate::kv::Run;
 use crate::read::LiveObject;
 use crate::table::Table;
 
-/// Whether something else that overlaps `inputs` in time was written between them. What is in
+/// What else overlaps `inputs` in time and was written between them: the first and the last number of each. What is in
 /// memory leaves it by itself some time, and does not hold them up any more then.
-pub(super) fn has_writes_between(inputs: &[Arc<LiveObject>], table: &Table) -> bool {
+pub(super) fn writes_between(inputs: &[Arc<LiveObject>], table: &Table) -> Vec<(Seq, Seq)> {
     let times = inputs.iter().map(|input| input.entry.time);
-    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return false };
+    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
     let live = table.live();
-    table.version().objects.within(&time).any(|other| is_between(other, inputs))
-        || live.all_runs().any(|run| is_run_between(run, inputs))
+    let version = table.version();
+    let objects = version.objects.within(&time).filter(|other| is_between(other, inputs));
+    let runs = live.all_runs().filter(|run| is_run_between(run, inputs));
+    let objects = objects.map(|other| (other.entry.last_seq, other.entry.last_seq));
+    objects.chain(runs.map(|run| (run.first_seq, run.last_seq))).collect()
 }
 
 /// The inputs, and whatever must go along because it was written between them.
@@ -53,26 +56,11 @@ pub(super) fn parts_around(
     parts_by(group, &writes)
 }
 
-/// The parts of objects that may each become one as far as what was written between them is concerned: what was written before, among and
-/// after that. All of them are one part where nothing was.
-pub(super) fn parts_between(
-    group: Vec<Arc<LiveObject>>,
-    table: &Table,
-) -> Vec<Vec<Arc<LiveObject>>> {
-    let times = group.iter().map(|input| input.entry.time);
-    let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
-    let live = table.live();
-    let version = table.version();
-    let objects = version.objects.within(&time).filter(|other| is_between(other, &group));
-    let runs = live.all_runs().filter(|run| is_run_between(run, &group));
-    let objects = objects.map(|other| (other.entry.last_seq, other.entry.last_seq));
-    let writes: Vec<_> = objects.chain(runs.map(|run| (run.first_seq, run.last_seq))).collect();
-    drop(live);
-    parts_by(group, &writes)
-}
-
 /// The parts of a group before, among and behind writes, each with its first and its last number.
-fn parts_by(group: Vec<Arc<LiveObject>>, writes: &[(Seq, Seq)]) -> Vec<Vec<Arc<LiveObject>>> {
+pub(super) fn parts_by(
+    group: Vec<Arc<LiveObject>>,
+    writes: &[(Seq, Seq)],
+) -> Vec<Vec<Arc<LiveObject>>> {
     let mut parts: BTreeMap<(usize, bool), Vec<Arc<LiveObject>>> = BTreeMap::new();
     for object in group {
         let seq = object.entry.last_seq;

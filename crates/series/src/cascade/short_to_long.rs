@@ -15,6 +15,7 @@ use tidefall_types::{Month, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
 use super::failed::{Outcome, write_group};
+use super::kv_to_short::{WORTH_SHARE, is_much_beside_largest};
 use super::rewrite::{rewrite, share};
 use crate::context::Context;
 use crate::read::{LiveObject, LiveTombstone};
@@ -27,8 +28,6 @@ const SEGMENT_BYTES: f64 = (if cfg!(debug_assertions) { 1_u64 << 20 } else { 128
 const PARTS_MAX: usize = 4;
 /// Deletes that may hide something in a group beyond which it is written anew some time.
 const DELETES_MAX: usize = 32;
-/// When the parts beside the largest have this share of its bytes, all become one.
-const WORTH_SHARE: u64 = 8;
 /// So many bytes of a table are written anew each minute at most for a few readings or deletes.
 const FEW_BYTES_PER_MINUTE: u64 = 1 << 20;
 /// An object is small beside others that have so many times its bytes.
@@ -179,9 +178,8 @@ fn are_small(bytes: u64) -> bool {
 /// Whether a group is written anew at once.
 fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
     let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
-    let most = largest(group).map_or(0, |object| object.entry.bytes);
     let has_parts = group.len() > 1;
-    let is_much = has_parts && (bytes_of(group) - most).saturating_mul(WORTH_SHARE) >= most;
+    let is_much = has_parts && is_much_beside_largest(group, WORTH_SHARE);
     let is_asked = target == Target::Long && (has_parts || deletes_in(group, table) > 0);
     is_moving || is_much || is_asked
 }

@@ -86,6 +86,27 @@ impl SensorDictionary {
         Ok(sensor)
     }
 
+    /// The sensor with these tag values, if it is known.
+    pub fn find(&self, values: &[Option<&str>]) -> Option<u32> {
+        let key = |(tag, value): (usize, &Option<&str>)| {
+            value.map_or(Some(NO_TAG), |value| self.key(tag, value))
+        };
+        let keys: Option<Vec<u32>> = values.iter().enumerate().map(key).collect();
+        self.sensor(&keys?)
+    }
+
+    /// The sensor with these tag values, added if it is new.
+    ///
+    /// # Errors
+    /// `Limit` when the table has too many sensors, or a tag too many values.
+    pub fn find_or_add(&mut self, values: &[Option<&str>]) -> Result<u32> {
+        let key = |(tag, value): (usize, &Option<&str>)| {
+            value.map_or(Ok(NO_TAG), |value| self.intern_key(tag, value))
+        };
+        let keys: Result<Vec<u32>> = values.iter().enumerate().map(key).collect();
+        self.intern(&keys?)
+    }
+
     /// The sensors as they are now.
     pub fn view(&self) -> Arc<SensorsView> {
         Arc::clone(

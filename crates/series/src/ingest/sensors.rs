@@ -171,34 +171,5 @@ pub fn tag_value(tag: &TagColumn, key: u32) -> Option<&str> {
     (key < tag.values.len() && tag.values.is_valid(key)).then(|| tag.values.value(key))
 }
 
-impl SensorDictionary {
-    /// The sensor with these tag values, if it is known.
-    pub fn find(&self, values: &[Option<&str>]) -> Option<u32> {
-        let mut keys = Vec::with_capacity(values.len());
-        for (tag, value) in values.iter().enumerate() {
-            keys.push(match value {
-                Some(value) => self.key(tag, value)?,
-                None => NO_TAG,
-            });
-        }
-        self.sensor(&keys)
-    }
-
-    /// The sensor with these tag values, added if it is new.
-    ///
-    /// # Errors
-    /// `Limit` when the table has too many sensors, or a tag too many values.
-    pub fn find_or_add(&mut self, values: &[Option<&str>]) -> Result<u32> {
-        let mut keys = Vec::with_capacity(values.len());
-        for (tag, value) in values.iter().enumerate() {
-            keys.push(match value {
-                Some(value) => self.intern_key(tag, value)?,
-                None => NO_TAG,
-            });
-        }
-        self.intern(&keys)
-    }
-}
-
 #[cfg(test)]
 mod tests;
