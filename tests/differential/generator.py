@@ -185,9 +185,9 @@ class Generator:
             return quote(self.rng.choice(TEXTS + ["h1", "h7"]))
         if kind == "bool":
             return self.rng.choice(["TRUE", "FALSE"])
-        return f"TIMESTAMP '{self.moment()}'"
+        return f"TIMESTAMP '{self.time_text()}'"
 
-    def moment(self):
+    def time_text(self):
         table = self.rng.choice(self.tables)
         return table.start + datetime.timedelta(microseconds=self.rng.randint(-20, 700) * table.step_us)
 
@@ -241,7 +241,7 @@ class Generator:
 
     def compare_time(self, columns, depth):
         column = self.column(columns, "time").text
-        a, b = sorted([self.moment(), self.moment()])
+        a, b = sorted([self.time_text(), self.time_text()])
         zone = self.rng.choice(ZONES)
         return self.rng.choice([
             f"{column} >= TIMESTAMP '{a}' AND {column} < TIMESTAMP '{b}'", f"{column} BETWEEN TIMESTAMP '{a}' AND TIMESTAMP '{b}'", f"{column} >= '{a}'",
@@ -560,7 +560,7 @@ class Generator:
         shared = ["time", *(tag for tag in left.table.tags if tag in right.table.tags and self.chance(0.8))]
         own = [column for column in [*left.columns, *right.columns] if not any(column.text.endswith(f'"{name}"') for name in shared)]
         text = f"{left.text} {self.rng.choice(['FULL', 'RIGHT', 'LEFT', 'INNER'])} JOIN {right.text} USING ({', '.join(shared)})"
-        where = self.rng.choice(["", f" WHERE time >= TIMESTAMP '{self.moment()}'"])
+        where = self.rng.choice(["", f" WHERE time >= TIMESTAMP '{self.time_text()}'"])
         if self.chance(0.4):
             return Query(f"SELECT date_trunc('hour', time) AS t, count(*) AS n FROM {text}{where} GROUP BY 1")
         picks = [*shared, *(f"{column.text} AS c{i}" for i, column in enumerate(self.rng.sample(own, min(len(own), 2))))]
@@ -584,7 +584,7 @@ class Generator:
                 return None
             x = f"CAST({column.text} AS {'BIGINT' if kind == 'int' else 'DOUBLE'})" if kind in ("int", "num") else column.text
             if self.chance(0.2):
-                constant = {"text": quote(self.rng.choice(TEXTS)), "time": f"TIMESTAMP '{self.moment()}'"}.get(kind)
+                constant = {"text": quote(self.rng.choice(TEXTS)), "time": f"TIMESTAMP '{self.time_text()}'"}.get(kind)
                 x = constant or f"CAST({self.literal(kind)} AS {'BIGINT' if kind == 'int' else 'DOUBLE'})"
             sides.append(f"SELECT {x} AS x, {self.column(source.columns, 'time').text} AS t FROM {source.text}{self.where(source.columns)}")
         text = f" {word} ".join(sides)

@@ -1,6 +1,6 @@
 """Random tables, the history of their readings, and what should be in them.
 
-A history is a list of writes and deletes with falls between them, so that readings lie in any mixture of
+A history is a list of writes and deletes with cascades between them, so that readings lie in any mixture of
 models. `Table.rows` is the naive model: one dictionary entry for each identity, later writes win field by field.
 """
 
@@ -180,7 +180,7 @@ class History:
                 self.told.add(table.name)
 
     def advance(self, db):
-        """Some writes, deletes and falls; afterwards DuckDB has what Tidefall should have."""
+        """Some writes, deletes and cascades; afterwards DuckDB has what Tidefall should have."""
         for table in self.tables:
             for _ in range(self.rng.randint(1, 3)):
                 self.change(db, table)
@@ -202,12 +202,12 @@ class History:
         self.told.add(table.name)
 
     def rest(self, db, table):
-        """Lets what is there fall, or leaves it where it is."""
-        fall = self.rng.choice(["stay", "stay", "flush", "short", "long", "age"])
-        if fall == "flush":
+        """Moves what is there, or leaves it where it is."""
+        step = self.rng.choice(["stay", "stay", "flush", "short", "long", "age"])
+        if step == "flush":
             db.flush()
-        elif fall != "stay":
-            db.cascade(table.name, to=fall)
+        elif step != "stay":
+            db.cascade(table.name, to=step)
 
     def show_duckdb(self, table):
         self.duck.execute(table.create_duckdb())

@@ -131,16 +131,16 @@ def apply_duckdb(duck, step, tables):
             duck.execute(f"INSERT INTO {step.table} ({names(step.columns)}) VALUES ({', '.join(map(literal, row))})")
 
 
-def apply_tidefall(tide, step, tables, folder):
+def apply_tidefall(ours, step, tables, folder):
     """Applies a step to Tidefall: SQL, or a file for `tidefall import`."""
     if isinstance(step, Delete):
-        tide.sql(f"DELETE FROM {step.table} WHERE {step.where}")
+        ours.sql(f"DELETE FROM {step.table} WHERE {step.where}")
     elif step.way == "sql":
         rows = ", ".join(f"({', '.join(map(literal, row))})" for row in step.rows)
-        tide.sql(f"INSERT INTO {step.table} ({names(step.columns)}) VALUES {rows}")
+        ours.sql(f"INSERT INTO {step.table} ({names(step.columns)}) VALUES {rows}")
     else:
         path = os.path.join(folder, "late.csv")
         with open(path, "w", newline="") as file:
             csv.writer(file).writerows([step.columns, *step.rows])
         tags = list(tables[step.table].tags)
-        tide.import_files(step.table, [path], ["--time", "time"] + (["--tags", ",".join(tags)] if tags else []))
+        ours.import_files(step.table, [path], ["--time", "time"] + (["--tags", ",".join(tags)] if tags else []))

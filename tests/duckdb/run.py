@@ -3,8 +3,8 @@
     python run.py --binary PATH [--data DIR] [--only SET] [--keep]
 
 Without --data the small data of the repository is used. For each data set: import into a fresh
-database, compare; fall to short columns, compare; late, corrected and deleted readings on top,
-compare; fall to long columns, compare; more of the same on top of those, compare; make it all one,
+database, compare; move to short columns, compare; late, corrected and deleted readings on top,
+compare; move to long columns, compare; more of the same on top of those, compare; make it all one,
 compare. Floats agree within 1e-9, all else exactly. `--check-duckdb` runs DuckDB's half alone, and
 fails on a question that tells nothing. The last line counts: N passed, N failed, N skipped.
 """
@@ -184,10 +184,10 @@ def difference(query, kinds, mine, yours):
     return f"{len(wrong)} of {len(mine)} rows differ{shown}\n  {query.text}"
 
 
-def compare(tide, query, answer, form="json"):
+def compare(ours, query, answer, form="json"):
     names, kinds, yours = answer
     try:
-        text = tide.sql(queries.tidefall(query.text), form)
+        text = ours.sql(queries.tidefall(query.text), form)
         rows = (rows_of_json if form == "json" else rows_of_csv)(text, names)
         mine = [tuple(value_of(cell, kind) for cell, kind in zip(row, kinds)) for row in rows]
     except (CommandFailed, subprocess.TimeoutExpired, ValueError, KeyError, AttributeError) as error:
@@ -208,7 +208,7 @@ class SetRun:
         score.skipped += len(asked) - len(self.queries)
         self.duck = duckdb.connect(config={"threads": 2})
         self.folder = tempfile.mkdtemp(prefix="tidefall-duckdb-")
-        self.tide = Tidefall(options.binary, self.folder + "/db")
+        self.ours = Tidefall(options.binary, self.folder + "/db")
 
     def load(self):
         for table in self.tables:
@@ -219,7 +219,7 @@ class SetRun:
             if self.options.check_duckdb:
                 continue
             try:
-                self.tide.import_files(table.name, table.paths(self.options.data), table.import_args)
+                self.ours.import_files(table.name, table.paths(self.options.data), table.import_args)
                 self.score.check(f"{self.name}: import of {table.name}", None)
             except (CommandFailed, subprocess.TimeoutExpired) as error:
                 self.score.check(f"{self.name}: import of {table.name}", str(error))
@@ -239,14 +239,14 @@ class SetRun:
         before = self.score.failed
         if not self.options.check_duckdb:
             for query in self.queries:
-                problem = compare(self.tide, query, answers[query.name], form)
+                problem = compare(self.ours, query, answers[query.name], form)
                 self.score.check(f"{self.name}, {state}: {query.name}", problem)
             print(f"{self.name}, {state}: {len(self.queries)} questions, {self.score.failed - before} wrong", flush=True)
 
-    def fall(self, target):
+    def cascade(self, target):
         if not self.options.check_duckdb:
             try:
-                self.tide.cascade(target)
+                self.ours.cascade(target)
             except (CommandFailed, subprocess.TimeoutExpired) as error:
                 self.score.check(f"{self.name}: cascade to {target}", str(error))
 
@@ -259,7 +259,7 @@ class SetRun:
             if self.options.check_duckdb:
                 continue
             try:
-                mutations.apply_tidefall(self.tide, step, TABLES, self.folder)
+                mutations.apply_tidefall(self.ours, step, TABLES, self.folder)
                 self.score.check("", None)
             except (CommandFailed, subprocess.TimeoutExpired) as error:
                 self.score.check(f"{self.name}: {step}", str(error))
@@ -268,17 +268,17 @@ class SetRun:
         self.load()
         answers = self.answers()
         self.compare_all("key-value", answers)
-        self.fall("short")
+        self.cascade("short")
         self.compare_all("short", answers, "csv")
         self.mutate(mutations.LATE)
         answers = self.answers()
         self.compare_all("short and late", answers)
-        self.fall("long")
+        self.cascade("long")
         self.compare_all("long", answers)
         self.mutate(mutations.LATER)
         answers = self.answers()
         self.compare_all("long and late", answers)
-        self.fall("long")
+        self.cascade("long")
         self.compare_all("long again", answers)
         if self.options.keep:
             print(f"kept {self.folder}")
@@ -301,21 +301,21 @@ def check_dirty_file(options, score):
         if options.check_duckdb:
             return
         bad = pathlib.Path(folder) / "bad.csv"
-        tide = Tidefall(options.binary, folder + "/db")
+        ours = Tidefall(options.binary, folder + "/db")
         args = ["--time", "pickup_datetime", "--tags", "medallion,hack_license"]
         try:
-            done = tide.import_files("taxi", [str(path)], [*args, "--bad-rows", str(bad)])
+            done = ours.import_files("taxi", [str(path)], [*args, "--bad-rows", str(bad)])
             score.check("dirty file: 154 is said", None if "154" in done.stdout + done.stderr else done.stdout + done.stderr)
             texts = bad.read_text()
             found = sum(line in texts for line in lines[1:])
             score.check("dirty file: bad lines written", None if found == 154 else f"{found} lines of the file are in {texts[:500]}")
-            rows = rows_of_json(tide.sql("SELECT count(*) AS n FROM taxi"), ["n"])
+            rows = rows_of_json(ours.sql("SELECT count(*) AS n FROM taxi"), ["n"])
             score.check("dirty file: good rows", None if rows == [(kept,)] else f"{rows}, DuckDB has {kept}")
         except (CommandFailed, subprocess.TimeoutExpired, OSError) as error:
             score.check("dirty file", str(error))
-        tide = Tidefall(options.binary, folder + "/db2")
+        ours = Tidefall(options.binary, folder + "/db2")
         try:
-            tide.import_files("taxi", [str(path)], args)
+            ours.import_files("taxi", [str(path)], args)
             score.check("dirty file: refused unless asked", "exit 0 although lines are bad and --bad-rows was not given")
         except CommandFailed as error:
             score.check("dirty file: refused unless asked", None if "line 2" in str(error).lower() else str(error))

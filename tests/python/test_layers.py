@@ -113,9 +113,9 @@ def test_layers_are_what_pandas_says(db, seed):
         numpy.testing.assert_array_equal(columns[sensor][0], rows.time.to_numpy())
         numpy.testing.assert_array_equal(columns[sensor][1], rows.value.to_numpy())
 
-    moment = model.time.iloc[int(random.integers(0, len(model)))]
-    there = model[(model.time == moment) & model.value.notna()].set_index("sensor").value.to_dict()
-    assert plant.at(moment, field="value").to_dict() == there
+    instant = model.time.iloc[int(random.integers(0, len(model)))]
+    there = model[(model.time == instant) & model.value.notna()].set_index("sensor").value.to_dict()
+    assert plant.at(instant, field="value").to_dict() == there
     latest = model[model.value.notna()].sort_values("time").groupby("sensor").value.last().to_dict()
     assert plant.latest(field="value").to_dict() == latest
 
@@ -414,8 +414,8 @@ def check_written(db):
 
     days = [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]
     frame = pandas.DataFrame({"day": days, "other": times + pandas.Timedelta("1h"), "time": times, "value": [1.0, 2.0]})
-    moments = {"named": frame, "timestamps": frame.drop(columns="time"), "days": frame[["day", "value"]]}
-    for (name, data), column in zip(moments.items(), ["time", "other", "day"]):
+    instants = {"named": frame, "timestamps": frame.drop(columns="time"), "days": frame[["day", "value"]]}
+    for (name, data), column in zip(instants.items(), ["time", "other", "day"]):
         db.write(name, data)
         assert db.table(name).latest(field="value").time[0] == numpy.datetime64(pandas.Timestamp(data[column].iloc[1]))
     assert db.table("named").fields == {"day": "TIMESTAMP", "other": "TIMESTAMP", "value": "DOUBLE"}

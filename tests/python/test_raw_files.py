@@ -91,8 +91,8 @@ def ask(db, model, tags, field, random):
     pieces = [piece.to_pandas() for piece in table.frames(wanted, start, end, field=field, rows=int(random.integers(1, 3000)))]
     assert (pandas.concat(pieces) if pieces else found.to_pandas()).equals(found.to_pandas())
 
-    moment = model.time.iloc[int(random.integers(0, len(model)))]
-    assert table.at(moment, field=field).to_dict() == keyed[keyed.time == moment].set_index("sensor")[field].to_dict()
+    instant = model.time.iloc[int(random.integers(0, len(model)))]
+    assert table.at(instant, field=field).to_dict() == keyed[keyed.time == instant].set_index("sensor")[field].to_dict()
     assert table.latest(field=field).to_dict() == keyed.sort_values("time").groupby("sensor")[field].last().to_dict()
     assert table.lowest(wanted, start, end, field=field).to_dict() == within.groupby("sensor")[field].min().reindex(chosen).dropna().to_dict()
     every, width = [("1h", "1h"), ("1d", "1D"), ("7m", "7min")][int(random.integers(0, 3))]

@@ -46,8 +46,8 @@ def test_answers_are_the_same(folder, seed):
             assert_same(here.lowest(chosen, *period, **options), there.lowest(chosen, *period, **options))
             assert_same(here.highest(**options), there.highest(**options))
             assert_same(here.highest(chosen, **options), there.highest(chosen, **options))
-            moment = here.latest(**options).time[0]
-            assert_same(here.at(moment, **options), there.at(moment, **options))
+            instant = here.latest(**options).time[0]
+            assert_same(here.at(instant, **options), there.at(instant, **options))
             for how in ("mean", "count", "std", "min", "max", "sum", "first", "last"):
                 assert_same(here.resample("6h", how, chosen, *period, **options), there.resample("6h", how, chosen, *period, **options))
     finally:

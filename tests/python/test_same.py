@@ -475,11 +475,11 @@ def test_whole_numbers_beside_sensors_with_gaps_are_exact(both, type_):
 
 
 def test_a_column_called_time_of_another_type_is_asked_about(both):
-    moments = pandas.date_range(START, periods=2, freq="1min")
+    instants = pandas.date_range(START, periods=2, freq="1min")
     others = {"numbers": [1, 2], "floats": [1.0, 2.0], "text": ["2024-05-01", "2024-05-02"], "times of day": [datetime.time(1), datetime.time(2)], "lengths": [pandas.Timedelta(1), pandas.Timedelta(2)]}
     for what, values in others.items():
         days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
-        for name, times in (("seen", moments), ("day", days)):
+        for name, times in (("seen", instants), ("day", days)):
             columns = {"time": values, name: times, "v": [1.0, 2.0]}
             for data in (columns, pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table({known: pyarrow.array(column) for known, column in columns.items()})):
                 for db in both:
@@ -490,12 +490,12 @@ def test_a_column_called_time_of_another_type_is_asked_about(both):
             ask_both(both, "write", lambda db: db.write(f"{what} by {name}", columns, time=name))
             assert both[0].table(f"{what} by {name}").latest(field="v").time.tolist() == pandas.to_datetime(times)[1:].to_numpy().tolist()
         if what in ("numbers", "text"):
-            ask_both(both, "write", lambda db: db.write(what, {"time": values, "seen": moments, "v": [1.0, 2.0]}, time="time"))
+            ask_both(both, "write", lambda db: db.write(what, {"time": values, "seen": instants, "v": [1.0, 2.0]}, time="time"))
             assert both[0].table(what).latest(field="v").time.tolist() == pandas.to_datetime(values)[1:].to_numpy().tolist()
     # A tag, and a column of nothing, are no time.
-    tagged = {"time": ["p", "q"], "seen": moments, "v": [1.0, 2.0]}
+    tagged = {"time": ["p", "q"], "seen": instants, "v": [1.0, 2.0]}
     assert ask_both(both, "tag", lambda db: db.write("tagged", tagged, tags="time")) == 2
-    assert ask_both(both, "nothing", lambda db: db.write("nothing", {"time": None, "seen": moments, "v": [1.0, 2.0]})) == 2
+    assert ask_both(both, "nothing", lambda db: db.write("nothing", {"time": None, "seen": instants, "v": [1.0, 2.0]})) == 2
 
 
 def test_wide_frames_of_many_columns(both):
@@ -722,11 +722,11 @@ def test_fields_become_wider(both):
 
 
 def test_parameters(both):
-    moment = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
+    instant = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
     values = [
         None, True, False, 0, -7, 2**63 - 1, -(2**63), 2**64 - 1, 1.5, -0.1, 1e300, 5e-324, float("nan"), float("inf"), float("-inf"),
-        "", "it's; -- $1 ?", "naïve\n\\", numpy.int16(5), numpy.float32(0.5), numpy.bool_(True), numpy.str_("a"), moment,
-        moment.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))), pandas.Timestamp("2024-02-29T12:00:00.123456789"),
+        "", "it's; -- $1 ?", "naïve\n\\", numpy.int16(5), numpy.float32(0.5), numpy.bool_(True), numpy.str_("a"), instant,
+        instant.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))), pandas.Timestamp("2024-02-29T12:00:00.123456789"),
         pandas.Timestamp("1901-01-01T00:00:00.000000001", tz="Europe/Berlin"), numpy.datetime64("2024-02-29T12:00:00.123456789"),
         pandas.NaT, numpy.datetime64("NaT"), decimal.Decimal("1.25"), datetime.date(2024, 2, 29),
         decimal.Decimal("NaN"), decimal.Decimal("sNaN"), datetime.date.min, datetime.date.max, datetime.timedelta(days=-1, microseconds=1), numpy.timedelta64(5, "ns"),
@@ -744,8 +744,8 @@ def test_parameters(both):
     assert [found[f"t{number}"] for number in range(32, 40)] == kinds
     for db in both:
         assert db.sql("SELECT DATE $1 + $2 AS t", ["2024-02-28", datetime.timedelta(1, 1)]).to_arrow().to_pylist() == [{"t": datetime.datetime(2024, 2, 29, 0, 0, 1)}]
-        db.write("plant", {"time": [moment, moment + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
-        assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", moment]).to_arrow().column(0).to_pylist() == [1.0]
+        db.write("plant", {"time": [instant, instant + datetime.timedelta(1)], "sensor": ["a'b", "c"], "value": [1.0, 2.0]}, tags="sensor")
+        assert db.sql("SELECT value FROM plant WHERE sensor = ? AND time <= ?", ["a'b", instant]).to_arrow().column(0).to_pylist() == [1.0]
         # Decimals are numbers, whose digits all count.
         decimals = [decimal.Decimal(text) for text in ("9", "10", "9.0", "0.1", "1e400")]
         assert db.sql("SELECT $1 < $2 AS less, $1 = $3 AS same, $4 + $1 AS sum", decimals[:4]).to_arrow().to_pylist() == [{"less": True, "same": True, "sum": 9.1}]

@@ -57,7 +57,7 @@ def frames():
         "polars of milliseconds": polars.from_pandas(plain).with_columns(polars.col("seen").cast(polars.Datetime("ms"))),
         "Arrow": pyarrow.Table.from_pandas(plain), "Arrow, with a zone": pyarrow.Table.from_pandas(berlin),
         "Arrow, encoded": pyarrow.table({**{name: pyarrow.Table.from_pandas(plain)[name] for name in ("time", "s")}, "seen": pyarrow.array(MICROS.to_numpy()).dictionary_encode()}),
-        "a dictionary": {"time": times.to_numpy(), "s": ["a", "b"] * 3, "seen": [None if moment is pandas.NaT else moment for moment in MICROS.to_pydatetime()]},
+        "a dictionary": {"time": times.to_numpy(), "s": ["a", "b"] * 3, "seen": [None if instant is pandas.NaT else instant for instant in MICROS.to_pydatetime()]},
     }
 
 
@@ -166,15 +166,15 @@ def test_periods_are_their_beginnings(db):
 
 
 def test_objects_of_pandas_keep_their_nanoseconds(db):
-    moments = [pandas.Timestamp(123), pandas.Timestamp(456)]
-    column = pandas.Series(moments, dtype=object)
-    forms = {"a list": moments, "a tuple": tuple(moments), "an iterator": iter(moments), "objects of numpy": column.to_numpy(), "objects of pandas": column,
-             "with a zone": [moment.tz_localize("UTC").tz_convert("Asia/Tokyo") for moment in moments]}
-    frames = {form: {"time": times, "seen": [moments[1], None], "took": [pandas.Timedelta(7), None]} for form, times in forms.items()}
+    instants = [pandas.Timestamp(123), pandas.Timestamp(456)]
+    column = pandas.Series(instants, dtype=object)
+    forms = {"a list": instants, "a tuple": tuple(instants), "an iterator": iter(instants), "objects of numpy": column.to_numpy(), "objects of pandas": column,
+             "with a zone": [instant.tz_localize("UTC").tz_convert("Asia/Tokyo") for instant in instants]}
+    frames = {form: {"time": times, "seen": [instants[1], None], "took": [pandas.Timedelta(7), None]} for form, times in forms.items()}
     frames["a frame"] = pandas.DataFrame({name: pandas.Series(values, dtype=object) for name, values in frames["a list"].items()})
     frames["a frame of several offsets"] = pandas.DataFrame({
-        "time": pandas.Series([moments[0].tz_localize("UTC").tz_convert("+01:00"), moments[1].tz_localize("UTC").tz_convert("+02:00")], dtype=object),
-        "seen": pandas.Series([moments[1], pandas.NaT], dtype=object), "took": pandas.Series([pandas.Timedelta(7), pandas.NaT], dtype=object)})
+        "time": pandas.Series([instants[0].tz_localize("UTC").tz_convert("+01:00"), instants[1].tz_localize("UTC").tz_convert("+02:00")], dtype=object),
+        "seen": pandas.Series([instants[1], pandas.NaT], dtype=object), "took": pandas.Series([pandas.Timedelta(7), pandas.NaT], dtype=object)})
     for form, frame in frames.items():
         written = db.write(form, frame)
         assert (form, written, written.replaced) == (form, 2, 0)

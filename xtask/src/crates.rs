@@ -39,7 +39,7 @@ pub(crate) const CRATES: [Crate; 16] = [
 ];
 
 impl Crate {
-    /// Whether its locks, atomics, threads and moments are those of `tidefall-sync`.
+    /// Whether its locks, atomics, threads and instants are those of `tidefall-sync`.
     pub(crate) fn leaves_order_to_sync(&self) -> bool {
         self.knows.contains(&"sync")
     }

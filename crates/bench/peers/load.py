@@ -109,14 +109,14 @@ def run_tidefall(options, table, parquet, csv):
     def import_(folder, file):
         tidefall(folder, "import", file, "--table", "readings", "--time", "time", "--tags", "sensor")
 
-    def import_and_fall(folder, file):
+    def import_and_cascade(folder, file):
         import_(folder, file)
         tidefall(folder, "cascade", "--to", "long")
 
     version = subprocess.run([options.binary, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     for name, file, action, settings in [
-        ("load from Parquet, sorted", parquet, import_and_fall, "two commands, in long columns at the end, fsync"),
-        ("load from CSV, sorted", csv, import_and_fall, "two commands, in long columns at the end, fsync"),
+        ("load from Parquet, sorted", parquet, import_and_cascade, "two commands, in long columns at the end, fsync"),
+        ("load from CSV, sorted", csv, import_and_cascade, "two commands, in long columns at the end, fsync"),
         ("import of CSV, as it arrives", csv, import_, "one command, fsync"),
     ]:
         rates(name, "Tidefall", version, settings, options, table.num_rows, lambda folder, file=file, action=action: action(folder, file))

@@ -1,5 +1,5 @@
 //! The benchmark of the cascade in the papers on PL-NagareDB, which README names: ingest by parallel shippers, the speed of
-//! each fall, bytes per reading, and the twelve queries on each model.
+//! each step, bytes per reading, and the twelve queries on each model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct CascadeOptions {
     pub sensors: u32,
     /// Days in long columns.
     pub days: u32,
-    /// The memory budget of the database in MiB; readings that are to fall from memory have as much as they
+    /// The memory budget of the database in MiB; readings that are to leave memory have as much as they
     /// need to stay there until then.
     pub memory_mib: usize,
     /// How long each number of shippers ships.
@@ -42,8 +42,8 @@ const SHIPPERS: [usize; 7] = [1, 2, 3, 4, 5, 10, 100];
 /// Instances of each query, and runs of each instance.
 const INSTANCES: u64 = 10;
 const RUNS: usize = 5;
-/// Days that fall from memory, about as many as the short columns hold.
-const FALLING_DAYS: u32 = 30;
+/// Days that leave memory, about as many as the short columns hold.
+const MOVED_DAYS: u32 = 30;
 /// Of the budget, for each reading that is to stay in memory: it takes 24 bytes there, and all of them less
 /// than a sixth of the budget.
 const BUDGET_OF_READING: f64 = 24.0 * 6.0;
@@ -64,11 +64,11 @@ pub fn run(options: &CascadeOptions, report: &mut dyn FnMut(Report)) -> Result<(
         }
     }
     for threads in [1, tidefall_storage::cores()] {
-        fall(options, &workload, threads, report)?;
+        move_all(options, &workload, threads, report)?;
     }
     for (model, days) in [
         ("key-value", 1),
-        ("short", FALLING_DAYS.min(options.days)),
+        ("short", MOVED_DAYS.min(options.days)),
         ("long", options.days),
         ("mixed", options.days),
     ] {
@@ -164,26 +164,26 @@ fn ship_until(
     Ok((shipped, waits))
 }
 
-/// Lets readings fall from memory to short columns and from there to long ones.
-fn fall(
+/// Moves readings from memory to short columns and from there to long ones.
+fn move_all(
     options: &CascadeOptions,
     workload: &Workload,
     threads: usize,
     report: &mut dyn FnMut(Report),
 ) -> Result<()> {
     let (mut to_short, mut to_long) = (Vec::new(), Vec::new());
-    let rows = f64::from(options.sensors * FALLING_DAYS) * MINUTES_PER_DAY as f64;
+    let rows = f64::from(options.sensors * MOVED_DAYS) * MINUTES_PER_DAY as f64;
     let needed_mib = (rows * BUDGET_OF_READING) as usize >> 20;
     let memory_mib = options.memory_mib.max(needed_mib);
     let options = &CascadeOptions { memory_mib, ..options.clone() };
     for run in 0..=RUNS {
-        let db = open(options, threads, FALLING_DAYS)?;
-        arrive(&db, workload, 0..FALLING_DAYS)?;
+        let db = open(options, threads, MOVED_DAYS)?;
+        arrive(&db, workload, 0..MOVED_DAYS)?;
         for (target, rates) in [(Target::Short, &mut to_short), (Target::Long, &mut to_long)] {
             let start = Instant::now();
             let moved = db.cascade(&CascadeRequest { table: None, target })?.rows as f64;
             if moved != rows {
-                return Err(Error::invalid(format!("{moved} readings fell instead of {rows}")));
+                return Err(Error::invalid(format!("{moved} readings moved instead of {rows}")));
             }
             if run > 0 {
                 rates.push(rows / start.elapsed().as_secs_f64() / threads as f64);
@@ -197,7 +197,7 @@ fn fall(
         report(Report {
             bench: format!("cascade, {step}, {threads} threads"),
             settings: format!(
-                "{} sensors, {FALLING_DAYS} days, {memory_mib} MiB, fsync",
+                "{} sensors, {MOVED_DAYS} days, {memory_mib} MiB, fsync",
                 options.sensors
             ),
             unit: "readings/s per thread",
@@ -227,21 +227,21 @@ fn query_model(
     report: &mut dyn FnMut(Report),
 ) -> Result<()> {
     let db = open(options, tidefall_storage::cores(), days)?;
-    let fall = |target| db.cascade(&CascadeRequest { table: None, target });
+    let cascade = |target| db.cascade(&CascadeRequest { table: None, target });
     match model {
         "long" => {
             db.load(TABLE, &workload.frame(days), Unknown::Create)?;
-            fall(Target::Long)?;
+            cascade(Target::Long)?;
         }
         "short" => {
             arrive(&db, workload, 0..days)?;
-            fall(Target::Short)?;
+            cascade(Target::Short)?;
         }
         "mixed" => {
-            let (month, day) = (days.saturating_sub(FALLING_DAYS), days - 1);
+            let (month, day) = (days.saturating_sub(MOVED_DAYS), days - 1);
             db.load(TABLE, &first_days(workload.frame(days), month), Unknown::Create)?;
             arrive(&db, workload, month..day)?;
-            fall(Target::Short)?;
+            cascade(Target::Short)?;
             arrive(&db, workload, day..days)?;
         }
         _ => arrive(&db, workload, 0..days)?,
@@ -263,7 +263,7 @@ fn query_model(
     let asker = Asker { snapshot: db.snapshot(TABLE)?, workload, sensors: options.sensors, days };
     for query in 1..=12 {
         let needed = asker.days_of(query);
-        if needed > days || (needed > FALLING_DAYS && days <= FALLING_DAYS) {
+        if needed > days || (needed > MOVED_DAYS && days <= MOVED_DAYS) {
             continue;
         }
         let mut millis = Vec::new();
@@ -317,8 +317,8 @@ impl Asker<'_> {
     fn days_of(&self, query: u32) -> u32 {
         match query {
             1 | 4 | 8 | 11 => 1,
-            2 | 5 => FALLING_DAYS,
-            _ => self.days.max(FALLING_DAYS + 1),
+            2 | 5 => MOVED_DAYS,
+            _ => self.days.max(MOVED_DAYS + 1),
         }
     }
 

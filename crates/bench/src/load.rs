@@ -14,13 +14,13 @@ pub(crate) fn rows(args: &Args) -> Result<()> {
     let workload = Workload::new(args.sensors, SEED)?;
     let arrivals: Vec<WriteBatch> = (0..args.days).flat_map(|day| workload.arrivals(day)).collect();
     let mut durable = Vec::new();
-    let fallen = measure(args, "load from Arrow, sorted", |db| {
+    let moved = measure(args, "load from Arrow, sorted", |db| {
         let start = Instant::now();
         load_arrivals(db, &arrivals)?;
         durable.push(rows_of(args) / start.elapsed().as_secs_f64());
         db.cascade(&CascadeRequest { table: None, target: Target::Long }).map(drop)
     })?;
-    fallen.print();
+    moved.print();
     Report {
         bench: "load from Arrow, durable".into(),
         settings: format!("{} MiB", args.memory),

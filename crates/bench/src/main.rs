@@ -43,7 +43,7 @@ struct Args {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
-    /// Bulk loads of rows in the order of arrival, durable and fallen to long columns.
+    /// Bulk loads of rows in the order of arrival, durable and moved to long columns.
     Load,
     /// Bulk loads of columns: a wide frame, and sensor by sensor.
     LoadColumns,

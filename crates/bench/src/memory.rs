@@ -9,7 +9,7 @@ use crate::Args;
 use tidefall_bench::report::{Report, fresh};
 use tidefall_bench::workload::{MINUTES_PER_DAY, SEED, TABLE, Workload};
 
-/// Imports day after day and lets all of it fall to long columns.
+/// Imports day after day and moves all of it to long columns.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = fresh(&args.work, "memory")?;
     let options = DbOptions { memory_bytes: args.memory << 20, ..DbOptions::default() };

@@ -1,4 +1,4 @@
-//! Reads without SQL: one sensor, some side by side, all at one moment.
+//! Reads without SQL: one sensor, some side by side, all at one time.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     read_one(args, &snapshot, "read one sensor, all days", args.days)?;
     read_frame(args, &snapshot, "read a frame of 10 sensors, one day", 1)?;
     read_frame(args, &snapshot, "read a frame of 10 sensors, all days", args.days)?;
-    read_moments(args, &snapshot, "long columns")?;
+    read_points(args, &snapshot, "long columns")?;
     db.close()?;
 
     let db = Db::open(fresh(&args.work, "read")?, options)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for batch in workload.arrivals(0) {
         db.write(TABLE, &batch, &write)?;
     }
-    read_moments(args, &db.snapshot(TABLE)?, "the key-value model, a day in memory")?;
+    read_points(args, &db.snapshot(TABLE)?, "the key-value model, a day in memory")?;
     db.close()
 }
 
@@ -62,7 +62,7 @@ fn read_frame(args: &Args, snapshot: &TableSnapshot, bench: &str, days: u32) -> 
     })
 }
 
-fn read_moments(args: &Args, snapshot: &TableSnapshot, place: &str) -> Result<()> {
+fn read_points(args: &Args, snapshot: &TableSnapshot, place: &str) -> Result<()> {
     let sensors: Vec<u32> = (0..args.sensors).collect();
     time("read all sensors at one minute", place, |rng| {
         let minute = start_of(0) + rng.random_range(0..MINUTES_PER_DAY as i64) * NS_PER_MINUTE;

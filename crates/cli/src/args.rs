@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Shell(ShellArgs),
     /// Serve HTTP: line protocol in, SQL out
     Serve(ServeArgs),
-    /// Let readings fall to the next storage models
+    /// Move readings to the next storage models
     Cascade(CascadeArgs),
     /// Show tables, models, objects and bytes per reading
     Inspect(DbArgs),
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     /// Measure what this machine does with the papers' workloads
     Bench(BenchArgs),
-    /// Import a small real data set, let it fall, and ask a few questions
+    /// Import a small real data set, move it through the models, and ask a few questions
     Demo(DemoArgs),
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct ImportArgs {
     /// When a batch counts as written: at the end of the import (memory), or once it is in the log
     #[arg(long, value_enum, default_value_t = AckArg::Memory)]
     pub(crate) ack: AckArg,
-    /// Let all readings of the table fall this far afterwards
+    /// Move all readings of the table this far afterwards
     #[arg(long, value_enum)]
     pub(crate) cascade: Option<TargetArg>,
     /// No progress bar
@@ -223,7 +223,7 @@ impl From<AckArg> for Ack {
     }
 }
 
-/// How far readings fall.
+/// How far readings move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetArg {
     /// As their ages ask
@@ -309,7 +309,7 @@ pub(crate) struct ServeArgs {
     /// Largest body of a request
     #[arg(long, default_value = "64MiB", value_parser = parse_body_max)]
     pub(crate) body_max: usize,
-    /// How often to look for readings that have come of age, and to let them fall
+    /// How often to look for readings that have come of age, and to move them
     #[arg(long, default_value = "60s", value_parser = parse_pause)]
     pub(crate) cascade_every: Duration,
 }
@@ -361,7 +361,7 @@ pub(crate) struct BenchArgs {
 /// What `bench` measures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchWhat {
-    /// Ingest by parallel shippers, the speed of each fall, bytes per reading, and twelve queries on each model
+    /// Ingest by parallel shippers, the speed of each step, bytes per reading, and twelve queries on each model
     Cascade(BenchCascadeArgs),
 }
 
@@ -374,7 +374,7 @@ pub(crate) struct BenchCascadeArgs {
     /// Days in the long columns
     #[arg(long, default_value_t = 366)]
     pub(crate) days: u32,
-    /// Memory budget in MiB; what is to fall from memory has as much as it needs
+    /// Memory budget in MiB; what is to leave memory has as much as it needs
     #[arg(long, default_value_t = 512)]
     pub(crate) memory: usize,
     /// Seconds that each number of shippers ships

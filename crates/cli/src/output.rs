@@ -130,9 +130,9 @@ impl Printer {
     fn write(&mut self, batch: &RecordBatch) -> Outcome<bool> {
         match self {
             Self::Table { batches, rows, text_bytes: texts, is_cut, .. } => {
-                let room = if *texts > TABLE_TEXT_BYTES_MAX { 0 } else { TABLE_ROWS_MAX - *rows };
-                *is_cut |= batch.num_rows() > room;
-                let shown = batch.slice(0, batch.num_rows().min(room));
+                let left = if *texts > TABLE_TEXT_BYTES_MAX { 0 } else { TABLE_ROWS_MAX - *rows };
+                *is_cut |= batch.num_rows() > left;
+                let shown = batch.slice(0, batch.num_rows().min(left));
                 *rows += shown.num_rows();
                 *texts += shown.columns().iter().map(|c| text_bytes(c, 0..c.len())).sum::<usize>();
                 batches.push(shown);

@@ -137,9 +137,9 @@ fn unpack_wide(packed: &[u8], width: usize, values: &mut [u64; VECTOR]) {
 
 #[inline(always)]
 fn unpack_stream<T>(packed: &[u8], width: usize, out: &mut [T], map: impl Fn(u64) -> T) {
-    // A copy with room behind it, so that every value can be read with one wide load.
-    const ROOM: usize = 16;
-    let mut padded = [0_u8; VECTOR * 8 + ROOM];
+    // A copy with zeros behind it, so that every value can be read with one wide load.
+    const PADDING: usize = 16;
+    let mut padded = [0_u8; VECTOR * 8 + PADDING];
     padded[..packed.len()].copy_from_slice(packed);
     let mask = u64::MAX >> (64 - width);
     if width <= 57 {

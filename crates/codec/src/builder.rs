@@ -11,7 +11,7 @@ use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBu
 use tidefall_types::{Error, FieldType, Result};
 
 use crate::bytes::corrupt;
-use crate::numeric::{self, Place};
+use crate::numeric::{self, Nesting};
 use crate::page::{Page, open_checked};
 use crate::text;
 use crate::validity::{self, spread};
@@ -89,7 +89,7 @@ fn decode_numbers<T: Number>(mut page: Page<'_>, out: &mut [T]) -> Result<Option
     let info = page.info;
     let nulls = validity::decode(page.form, info.rows, info.nulls, &mut page.payload)?;
     let (present, _) = out.split_at_mut(info.rows - info.nulls);
-    numeric::decode(info.codec, page.payload.rest(), present, Place::Page)?;
+    numeric::decode(info.codec, page.payload.rest(), present, Nesting::Page)?;
     if let Some(nulls) = &nulls {
         spread(out, nulls, T::NULL);
     }
@@ -143,8 +143,8 @@ impl<T: Number> Numbers<T> {
         Self { values: vec![T::default(); capacity], len: 0 }
     }
 
-    /// The next `count` places. They count only once `len` is behind them.
-    fn room(&mut self, count: usize) -> &mut [T] {
+    /// The next `count` slots. They count only once `len` is behind them.
+    fn slots(&mut self, count: usize) -> &mut [T] {
         let end = self.len + count;
         if end > self.values.len() {
             self.values.resize(end.max(self.values.len() * 2), T::default());
@@ -155,11 +155,11 @@ impl<T: Number> Numbers<T> {
     fn append_page(&mut self, page: Page<'_>, rows: Range<usize>) -> Result<Option<NullBuffer>> {
         let count = page.info.rows;
         if rows.len() < count && page.info.nulls == 0 {
-            decode_some_numbers(page, rows.start, self.room(rows.len()))?;
+            decode_some_numbers(page, rows.start, self.slots(rows.len()))?;
             self.len += rows.len();
             return Ok(None);
         }
-        let nulls = decode_numbers(page, self.room(count))?;
+        let nulls = decode_numbers(page, self.slots(count))?;
         if rows.len() < count {
             let start = self.len;
             self.values.copy_within(start + rows.start..start + rows.end, start);
@@ -169,12 +169,12 @@ impl<T: Number> Numbers<T> {
     }
 
     fn append_slice(&mut self, values: &[T]) {
-        self.room(values.len()).copy_from_slice(values);
+        self.slots(values.len()).copy_from_slice(values);
         self.len += values.len();
     }
 
     fn append_nulls(&mut self, count: usize) {
-        self.room(count).fill(T::NULL);
+        self.slots(count).fill(T::NULL);
         self.len += count;
     }
 

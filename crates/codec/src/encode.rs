@@ -7,7 +7,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tidefall_types::{Error, FieldType, Result};
 
-use crate::numeric::Place;
+use crate::numeric::Nesting;
 use crate::page::put;
 use crate::profile::{MAX_PAGE_ROWS, Profile};
 use crate::stream::Effort;
@@ -104,9 +104,9 @@ fn encode_numbers<T: PageValue>(
     let (codec, body) = match nulls.filter(|nulls| nulls.null_count() > 0) {
         Some(nulls) => {
             let present: Vec<T> = nulls.valid_indices().map(|row| values[row]).collect();
-            numeric::encode(&present, profile.into(), Place::Page)?
+            numeric::encode(&present, profile.into(), Nesting::Page)?
         }
-        None => numeric::encode(values, profile.into(), Place::Page)?,
+        None => numeric::encode(values, profile.into(), Nesting::Page)?,
     };
     put(codec, ty, &Validity::encode(values.len(), nulls, profile.into()), &body, out)
 }

@@ -25,7 +25,7 @@ const DICTIONARY_MIN_SAVING_PERCENT: usize = 2;
 
 /// Where numbers stand, which decides what they may be stored as: nesting ends after a few levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Nesting {
     /// The values of a page.
     Page,
     /// One value for each run: no runs again.
@@ -36,7 +36,7 @@ pub(crate) enum Place {
     Distinct,
 }
 
-impl Place {
+impl Nesting {
     fn allows_runs(self) -> bool {
         matches!(self, Self::Page | Self::Codes)
     }
@@ -60,7 +60,7 @@ enum Way<T> {
 pub(crate) fn encode<T: Number>(
     values: &[T],
     effort: Effort,
-    place: Place,
+    nesting: Nesting,
 ) -> Result<(Codec, Vec<u8>)> {
     let Some(first) = values.first() else { return Ok((Codec::Constant, Vec::new())) };
     let pairs = values.iter().zip(&values[1..]);
@@ -71,17 +71,17 @@ pub(crate) fn encode<T: Number>(
         return Ok((Codec::Constant, body));
     }
     let way = singles(values).map_or(Way::Plain, Way::Single);
-    let has_runs = place.allows_runs() && run_count * RUN_LENGTH_MIN <= values.len();
-    let dictionary = (place.allows_dictionary() && effort != Effort::Light)
+    let has_runs = nesting.allows_runs() && run_count * RUN_LENGTH_MIN <= values.len();
+    let dictionary = (nesting.allows_dictionary() && effort != Effort::Light)
         .then(|| Dictionary::of(values))
         .flatten();
     if !has_runs && dictionary.is_none() {
-        return encode_way(&way, values, effort, place);
+        return encode_way(&way, values, effort, nesting);
     }
     let mut ways = vec![way];
     ways.extend(has_runs.then_some(Way::Runs));
     ways.extend(dictionary.map(Way::Dictionary));
-    choose(values, ways, effort, place)
+    choose(values, ways, effort, nesting)
 }
 
 /// Encodes `values` in the one of `ways` in which a probe of them is smallest.
@@ -89,7 +89,7 @@ fn choose<T: Number>(
     values: &[T],
     mut ways: Vec<Way<T>>,
     effort: Effort,
-    place: Place,
+    nesting: Nesting,
 ) -> Result<(Codec, Vec<u8>)> {
     let probe = match effort {
         Effort::Full | Effort::Thorough if ways.len() > 1 => Effort::Probe,
@@ -97,7 +97,7 @@ fn choose<T: Number>(
     };
     let mut best: Option<(usize, (Codec, Vec<u8>))> = None;
     for (index, way) in ways.iter().enumerate() {
-        let found = encode_way(way, values, probe, place)?;
+        let found = encode_way(way, values, probe, nesting)?;
         let weight = match way {
             Way::Dictionary(_) => 100 + DICTIONARY_MIN_SAVING_PERCENT,
             _ => 100,
@@ -108,7 +108,7 @@ fn choose<T: Number>(
     }
     match best {
         Some((_, best)) if probe == effort => Ok(best),
-        Some((index, _)) => encode_way(&ways.swap_remove(index), values, effort, place),
+        Some((index, _)) => encode_way(&ways.swap_remove(index), values, effort, nesting),
         None => encode_plain(values, effort),
     }
 }
@@ -117,11 +117,11 @@ fn encode_way<T: Number>(
     way: &Way<T>,
     values: &[T],
     effort: Effort,
-    place: Place,
+    nesting: Nesting,
 ) -> Result<(Codec, Vec<u8>)> {
     Ok(match way {
         Way::Plain => encode_plain(values, effort)?,
-        Way::Single(singles) => (Codec::Single, encode_nested(singles, effort, place)?),
+        Way::Single(singles) => (Codec::Single, encode_nested(singles, effort, nesting)?),
         Way::Runs => (Codec::Runs, encode_runs(values, effort)?),
         Way::Dictionary(dictionary) => (Codec::Dictionary, dictionary.encode(effort, distinct)?),
     })
@@ -152,7 +152,7 @@ pub(crate) fn encode_all<T: Number>(values: &[T]) -> Result<Vec<(&'static str, C
         ));
     }
     if let Some(singles) = singles(values) {
-        let body = encode_nested(&singles, Effort::Light, Place::Page)?;
+        let body = encode_nested(&singles, Effort::Light, Nesting::Page)?;
         all.push(("single", Codec::Single, body));
     }
     if T::WIDTH > 1 {
@@ -215,7 +215,7 @@ fn encode_runs<T: Number>(values: &[T], effort: Effort) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     put_varint(&mut body, firsts.len() as u64);
     ints::encode(&lengths, effort, &mut body);
-    body.extend_from_slice(&encode_nested(&firsts, effort, Place::Runs)?);
+    body.extend_from_slice(&encode_nested(&firsts, effort, Nesting::Runs)?);
     Ok(body)
 }
 
@@ -223,9 +223,9 @@ fn encode_runs<T: Number>(values: &[T], effort: Effort) -> Result<Vec<u8>> {
 pub(crate) fn encode_nested<T: Number>(
     values: &[T],
     effort: Effort,
-    place: Place,
+    nesting: Nesting,
 ) -> Result<Vec<u8>> {
-    let (codec, inner) = encode(values, effort, place)?;
+    let (codec, inner) = encode(values, effort, nesting)?;
     let mut body = Vec::with_capacity(inner.len() + 1);
     body.push(codec as u8);
     body.extend_from_slice(&inner);
@@ -234,7 +234,7 @@ pub(crate) fn encode_nested<T: Number>(
 
 /// The distinct values of a dictionary.
 fn distinct<T: Number>(values: &[T], effort: Effort) -> Result<Vec<u8>> {
-    encode_nested(values, effort, Place::Distinct)
+    encode_nested(values, effort, Nesting::Distinct)
 }
 
 /// `values` in single precision, if they are doubles that all came from it and are no decimals
@@ -262,7 +262,7 @@ pub(crate) fn decode<T: Number>(
     codec: Codec,
     body: &[u8],
     out: &mut [T],
-    place: Place,
+    nesting: Nesting,
 ) -> Result<()> {
     let mut reader = Reader::new(body);
     match codec {
@@ -283,12 +283,14 @@ pub(crate) fn decode<T: Number>(
             reader.expect_end()
         }
         Codec::Decimal => decimal::decode(body, out.len(), 0, out),
-        Codec::Runs if place.allows_runs() => decode_runs(body, out),
-        Codec::Dictionary if place.allows_dictionary() => {
-            dictionary::decode(body, out, |reader, out| decode_nested(reader, out, Place::Distinct))
+        Codec::Runs if nesting.allows_runs() => decode_runs(body, out),
+        Codec::Dictionary if nesting.allows_dictionary() => {
+            dictionary::decode(body, out, |reader, out| {
+                decode_nested(reader, out, Nesting::Distinct)
+            })
         }
         Codec::Pco => heavy::decode_pco(body, out),
-        Codec::Single if T::TYPE == FieldType::F64 => decode_singles(body, out, place),
+        Codec::Single if T::TYPE == FieldType::F64 => decode_singles(body, out, nesting),
         Codec::Runs | Codec::Dictionary | Codec::Single | Codec::Zstd => {
             Err(corrupt(format_args!("numbers in the codec {}", codec.name())))
         }
@@ -313,7 +315,7 @@ pub(crate) fn decode_some<T: Number>(
         Codec::Decimal => decimal::decode(body, len, first, out),
         _ => {
             let mut all = vec![T::NULL; len];
-            decode(codec, body, &mut all, Place::Page)?;
+            decode(codec, body, &mut all, Nesting::Page)?;
             out.copy_from_slice(&all[first..first + out.len()]);
             Ok(())
         }
@@ -324,18 +326,18 @@ pub(crate) fn decode_some<T: Number>(
 pub(crate) fn decode_nested<T: Number>(
     reader: &mut Reader<'_>,
     out: &mut [T],
-    place: Place,
+    nesting: Nesting,
 ) -> Result<()> {
     let codec = Codec::from_code(reader.byte()?)?;
-    decode(codec, reader.rest(), out, place)
+    decode(codec, reader.rest(), out, nesting)
 }
 
 /// ```text
 /// single: codec u8 and body of the values as f32
 /// ```
-fn decode_singles<T: Number>(body: &[u8], out: &mut [T], place: Place) -> Result<()> {
+fn decode_singles<T: Number>(body: &[u8], out: &mut [T], nesting: Nesting) -> Result<()> {
     let mut singles = vec![0_f32; out.len()];
-    decode_nested(&mut Reader::new(body), &mut singles, place)?;
+    decode_nested(&mut Reader::new(body), &mut singles, nesting)?;
     for (to, single) in out.iter_mut().zip(singles) {
         *to = T::from_f64(f64::from(single));
     }
@@ -348,14 +350,14 @@ fn decode_runs<T: Number>(body: &[u8], out: &mut [T]) -> Result<()> {
     let mut lengths = vec![0_i64; count];
     ints::decode(&mut reader, &mut lengths, |length| length)?;
     let mut firsts = vec![T::NULL; count];
-    decode_nested(&mut reader, &mut firsts, Place::Runs)?;
+    decode_nested(&mut reader, &mut firsts, Nesting::Runs)?;
 
     let mut rest = out;
     for (&value, &length) in firsts.iter().zip(&lengths) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let room = rest.len();
+        let left = rest.len();
         let Some((run, tail)) = rest.split_at_mut_checked(length) else {
-            return Err(corrupt(format_args!("a run of {length} values where {room} fit")));
+            return Err(corrupt(format_args!("a run of {length} values where {left} fit")));
         };
         run.fill(value);
         rest = tail;

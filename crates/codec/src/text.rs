@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use tidefall_types::{Error, Result};
 
 use crate::bytes::{Reader, corrupt, put_varint};
-use crate::numeric::{self, Place};
+use crate::numeric::{self, Nesting};
 use crate::page::Codec;
 use crate::profile::{MAX_PAGE_TEXT_BYTES, Profile};
 use crate::{heavy, ints};
@@ -100,7 +100,7 @@ fn encode_dictionary(values: &[&str], profile: Profile) -> Result<Option<Vec<u8>
     put_varint(&mut body, words.len() as u64 + 1);
     body.push(codec as u8);
     body.extend_from_slice(&words);
-    let (codec, codes) = numeric::encode(&codes, profile.into(), Place::Codes)?;
+    let (codec, codes) = numeric::encode(&codes, profile.into(), Nesting::Codes)?;
     body.push(codec as u8);
     body.extend_from_slice(&codes);
     Ok(Some(body))
@@ -176,7 +176,7 @@ fn decode_dictionary(body: &[u8], count: usize) -> Result<Text> {
     };
     let codec = Codec::from_code(reader.byte()?)?;
     let mut codes = vec![0_u16; count];
-    numeric::decode(codec, reader.rest(), &mut codes, Place::Codes)?;
+    numeric::decode(codec, reader.rest(), &mut codes, Nesting::Codes)?;
 
     let mut at = 0;
     let mut slices: Vec<&[u8]> = Vec::with_capacity(word_count);

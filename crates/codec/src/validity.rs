@@ -138,12 +138,12 @@ fn decode_runs(rows: usize, reader: &mut Reader<'_>) -> Result<BooleanBuffer> {
     ints::decode(reader, &mut lengths, |length| length)?;
     let mut valid = Vec::with_capacity(rows);
     for (index, &length) in lengths.iter().enumerate() {
-        let room = rows - valid.len();
+        let left = rows - valid.len();
         match usize::try_from(length) {
-            Ok(length) if length <= room => {
+            Ok(length) if length <= left => {
                 valid.resize(valid.len() + length, index.is_multiple_of(2));
             }
-            _ => return Err(corrupt(format_args!("a run of {length} rows where {room} fit"))),
+            _ => return Err(corrupt(format_args!("a run of {length} rows where {left} fit"))),
         }
     }
     if valid.len() != rows {

@@ -97,15 +97,15 @@ impl Ground {
         }
     }
 
-    /// Waits until there is room for more rows in memory.
+    /// Waits until more rows may come into memory.
     ///
     /// # Errors
-    /// `Full` when a full disk keeps rows in memory and there is no more room; `Closed` when the database closes, or has failed.
-    pub fn wait_for_room(&self, bytes: usize) -> Result<()> {
+    /// `Full` when a full disk keeps rows in memory and no more may come; `Closed` when the database closes, or has failed.
+    pub fn wait_for_memory(&self, bytes: usize) -> Result<()> {
         let start = Instant::now();
         let check = || self.steps.check().and_then(|()| self.failure.get().map_or(Ok(()), Err));
         let call = || self.alarms.raise(|alarm| alarm.is_full = true);
-        if self.memory.wait_for_room(bytes, check, call)? {
+        if self.memory.wait_until_free(bytes, check, call)? {
             self.worked.delayed(start.elapsed());
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Ground {
     ///
     /// # Errors
     /// Those of the flush.
-    pub fn make_room<T>(&self, flush: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn free_memory<T>(&self, flush: impl FnOnce() -> Result<T>) -> Result<T> {
         let (start, before) = (Instant::now(), self.worked.freed_bytes());
         let flushed = flush()?;
         self.memory.freed(self.worked.freed_bytes() - before, start.elapsed());

@@ -58,8 +58,8 @@ impl Memory {
         self.rows.get() >= self.flush_bytes()
     }
 
-    /// Whether there is room for more rows.
-    pub fn has_room(&self) -> bool {
+    /// Whether more rows may come into memory.
+    pub fn takes_rows(&self) -> bool {
         self.rows.get() <= self.bytes_max()
     }
 
@@ -68,14 +68,14 @@ impl Memory {
         self.held.get().saturating_sub(self.rows.get())
     }
 
-    /// Wakes those who wait for room.
+    /// Wakes those who wait for memory.
     pub fn rows_left(&self) {
         let _guard = self.left_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.left.notify_all();
     }
 
     /// Whether so many bytes of rows could come into memory without waiting.
-    pub fn is_free_for(&self, bytes: usize) -> bool {
+    pub fn takes_at_once(&self, bytes: usize) -> bool {
         let is_free = || self.pace.is_free(self.pause(bytes));
         !self.is_full() || is_free()
     }
@@ -101,12 +101,12 @@ impl Memory {
         self.pace.freed(bytes, time);
     }
 
-    /// Waits until there is room for more rows, and longer while memory is filled faster than emptied. `call` wakes who empties it, and
+    /// Waits until more rows may come into memory, and longer while memory is filled faster than emptied. `call` wakes who empties it, and
     /// `check` says whether to wait is in vain. Returns whether it had to wait.
     ///
     /// # Errors
-    /// That of `check`; `Full` when a full disk keeps rows in memory and there is no more room.
-    pub fn wait_for_room(
+    /// That of `check`; `Full` when a full disk keeps rows in memory and no more may come.
+    pub fn wait_until_free(
         &self,
         bytes: usize,
         check: impl Fn() -> Result<()>,
@@ -122,8 +122,8 @@ impl Memory {
             }
             check()?;
             match self.blocked() {
-                Some(full) if !self.has_room() => return Err(full),
-                // Nothing leaves memory; rows come as long as there is room.
+                Some(full) if !self.takes_rows() => return Err(full),
+                // Nothing leaves memory; rows come as long as they may.
                 Some(_) => break Duration::ZERO,
                 None => {}
             }

@@ -1,7 +1,7 @@
 //! How fast rows may come while memory is being emptied.
 //!
-//! A flush gives memory back when it ends. Were writers to go on at full speed until there is no more room, all of them would stop for the rest
-//! of it. So from the moment it is called for rows come about as fast as flushes have taken them of late, and slower as room goes, down to nothing
+//! A flush gives memory back when it ends. Were writers to go on at full speed until memory is full, all of them would stop for the rest
+//! of it. So from the moment it is called for rows come about as fast as flushes have taken them of late, and slower as it fills, down to nothing
 //! where none is left. Writers take turns, so that none waits for ever while others come.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tidefall_sync::{Instant, Mutex, MutexGuard, PoisonError};
 const BYTES_PER_S: f64 = 256e6;
 /// Waits that are shorter are put off to the next write, as threads sleep longer than that.
 const SLACK: Duration = Duration::from_millis(1);
-/// A longer wait is one for room, and instants end somewhere.
+/// A longer wait is one for memory, and instants end somewhere.
 const PAUSE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How fast rows may come.
@@ -56,13 +56,13 @@ impl Pace {
         turn.is_ok_and(|turn| turn.left(pause).is_none())
     }
 
-    /// How long so many bytes take to come while a part of the room is taken. More than there is room for take as long as the room.
-    pub fn pause(&self, bytes: usize, taken: usize, room: usize) -> Duration {
+    /// How long so many bytes take to come while a part of the limit is taken. More than the limit take as long as the limit.
+    pub fn pause(&self, bytes: usize, taken: usize, limit: usize) -> Duration {
         let freed = *self.freed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = freed.bytes > 0.0 && freed.seconds > 0.0;
         let bytes_per_s = if is_known { freed.bytes / freed.seconds } else { BYTES_PER_S };
-        let part = 1.0 - (taken as f64 / room.max(1) as f64).min(1.0).powi(3);
-        let seconds = bytes.min(room) as f64 / (bytes_per_s * part);
+        let part = 1.0 - (taken as f64 / limit.max(1) as f64).min(1.0).powi(3);
+        let seconds = bytes.min(limit) as f64 / (bytes_per_s * part);
         Duration::try_from_secs_f64(seconds).unwrap_or(PAUSE_MAX).min(PAUSE_MAX)
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     /// Writers that could come ten times as fast as flushes free memory: none waits long, though flushes take more or less time.
     #[test]
     fn no_write_waits_for_a_whole_flush() {
-        const ROOM: f64 = 100e6;
+        const LIMIT: f64 = 100e6;
         const WRITE: usize = 2_000_000;
         for seed in 0..50 {
             let mut rng = SmallRng::seed_from_u64(seed);
@@ -105,11 +105,11 @@ mod tests {
                 let takes_s = flush_s * rng.random_range(0.7..1.4);
                 let (start_s, mut filled) = (now_s, 0.0);
                 while now_s < start_s + takes_s {
-                    let pause_s = pace.pause(WRITE, filled as usize, ROOM as usize).as_secs_f64();
-                    let at_full_speed_s = WRITE as f64 / (10.0 * ROOM / flush_s);
+                    let pause_s = pace.pause(WRITE, filled as usize, LIMIT as usize).as_secs_f64();
+                    let at_full_speed_s = WRITE as f64 / (10.0 * LIMIT / flush_s);
                     let next_s = now_s + pause_s.max(at_full_speed_s);
                     if next_s > start_s + takes_s {
-                        // The flush has ended: there is room.
+                        // The flush has ended: its memory is free.
                         longest_s =
                             longest_s.max(if flush > 20 { start_s + takes_s - now_s } else { 0.0 });
                         break;
@@ -117,34 +117,34 @@ mod tests {
                     longest_s = longest_s.max(if flush > 20 { pause_s } else { 0.0 });
                     (now_s, came) = (next_s, came + WRITE);
                     filled += WRITE as f64;
-                    assert!(filled < ROOM + WRITE as f64, "more than there is room for");
+                    assert!(filled < LIMIT + WRITE as f64, "more than the limit");
                 }
                 now_s = now_s.max(start_s + takes_s);
-                pace.freed(ROOM as usize, Duration::from_secs_f64(takes_s));
+                pace.freed(LIMIT as usize, Duration::from_secs_f64(takes_s));
             }
             assert!(longest_s < flush_s / 4.0, "{longest_s} s of {flush_s} s");
             // As much as flushes free, but for a quarter.
-            let freed = now_s / flush_s * ROOM;
+            let freed = now_s / flush_s * LIMIT;
             assert!(came as f64 > freed * 0.7, "{came} of {freed}");
         }
     }
 
     #[test]
-    fn what_comes_is_what_flushes_take_and_nothing_where_there_is_no_room() {
+    fn what_comes_is_what_flushes_take_and_nothing_where_memory_is_full() {
         let pace = Pace::default();
-        const ROOM: usize = 10_000_000;
-        assert_eq!(pace.pause(0, ROOM / 2, ROOM), Duration::ZERO);
-        assert_eq!(pace.pause(1_000_000, ROOM, ROOM), PAUSE_MAX);
-        assert_eq!(pace.pause(usize::MAX, 2 * ROOM, ROOM), PAUSE_MAX);
+        const LIMIT: usize = 10_000_000;
+        assert_eq!(pace.pause(0, LIMIT / 2, LIMIT), Duration::ZERO);
+        assert_eq!(pace.pause(1_000_000, LIMIT, LIMIT), PAUSE_MAX);
+        assert_eq!(pace.pause(usize::MAX, 2 * LIMIT, LIMIT), PAUSE_MAX);
         assert_eq!(pace.pause(1, 1, 0), PAUSE_MAX);
         pace.freed(10_000_000, Duration::from_secs(1));
-        assert_eq!(pace.pause(1_000_000, 0, ROOM), Duration::from_millis(100));
-        assert!(pace.pause(1_000_000, ROOM / 2, ROOM) < Duration::from_millis(120));
+        assert_eq!(pace.pause(1_000_000, 0, LIMIT), Duration::from_millis(100));
+        assert!(pace.pause(1_000_000, LIMIT / 2, LIMIT) < Duration::from_millis(120));
         // One that freed next to nothing changes next to nothing.
         pace.freed(1, Duration::from_millis(10));
-        assert!(pace.pause(1_000_000, 0, ROOM) < Duration::from_millis(110));
+        assert!(pace.pause(1_000_000, 0, LIMIT) < Duration::from_millis(110));
         // Others do not wait for longer than a flush behind one of any size.
-        assert_eq!(pace.pause(100 * ROOM, 0, ROOM), pace.pause(ROOM, 0, ROOM));
+        assert_eq!(pace.pause(100 * LIMIT, 0, LIMIT), pace.pause(LIMIT, 0, LIMIT));
     }
 
     #[test]

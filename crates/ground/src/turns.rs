@@ -14,7 +14,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Held by whoever lets readings fall, tends the database, drops a table or gives fields other types.
+    /// Held by whoever moves readings to the next model, tends the database, drops a table or gives fields other types.
     pub fn maintain(&self) -> Turn<'_> {
         take(&self.maintenance)
     }

@@ -215,9 +215,9 @@ fn time_values(name: &str, values: &ArrayRef) -> Result<Times> {
 /// The error for `what`, a count of so many nanoseconds since 1970.
 pub(crate) fn out_of_range(what: &str, (count, unit_ns): (i64, i64)) -> Error {
     let seconds = i128::from(count) * i128::from(unit_ns) / i128::from(NS_PER_SECOND);
-    let moment = i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
-    let shown = match moment {
-        Some(moment) => moment.naive_utc().to_string(),
+    let instant = i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
+    let shown = match instant {
+        Some(instant) => instant.naive_utc().to_string(),
         None => format!("{seconds} seconds from 1970"),
     };
     Error::invalid(format!("{what} {shown} lies outside of 1677-09-21 .. 2262-04-11"))

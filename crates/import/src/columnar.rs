@@ -27,7 +27,7 @@ use tidefall_types::{Error, FieldType, Result, RowError, TableSchema, WriteBatch
 use crate::arrow::{cast_plain, convert, time_column};
 use crate::csv::{SeenFields, SeenType, TimeParser, constant_tag, format_of};
 use crate::ipc::IpcReader;
-use crate::local::moments;
+use crate::local::instants;
 use crate::retype::retype;
 use crate::{ArrowOptions, BadLine, LocalZone, ParsedBatch, TimeFormat};
 
@@ -53,7 +53,7 @@ pub struct ColumnarOptions {
     pub time: Option<String>,
     /// How the time is written if it is text or a number; `None` finds out.
     pub time_format: Option<TimeFormat>,
-    /// The zone of timestamps and texts that name none, other than UTC. Numbers since 1970 are moments in any zone.
+    /// The zone of timestamps and texts that name none, other than UTC. Numbers since 1970 are instants in any zone.
     pub zone: Option<LocalZone>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,
@@ -329,7 +329,7 @@ impl Source {
     /// in their order, each once; the third part is how many times clocks showed twice.
     fn convert(&self, batch: &RecordBatch) -> Result<(WriteBatch, Vec<RowError>, u64)> {
         let (local, mut bad, mut twice) = match self.zone {
-            Some(zone) => moments(batch, zone, &self.arrow, |name| self.is_text(name))?,
+            Some(zone) => instants(batch, zone, &self.arrow, |name| self.is_text(name))?,
             None => (batch.clone(), Vec::new(), 0),
         };
         let parser = self.time_format.as_ref().map(TimeFormat::parser).transpose()?;

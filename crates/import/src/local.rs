@@ -11,10 +11,10 @@ use tidefall_types::{Error, Result, RowError};
 use crate::arrow::{time_column, timestamps};
 use crate::{ArrowOptions, LocalZone};
 
-/// The batch with all dates and timestamps that name no zone as moments, but for fields and tags of `are_texts`, which
+/// The batch with all dates and timestamps that name no zone as instants, but for fields and tags of `are_texts`, which
 /// stay what the file says. The rows of the second part have one that clocks never showed or that is out of range, which is
 /// null then; the third part is how many values of the time they showed twice.
-pub(crate) fn moments(
+pub(crate) fn instants(
     batch: &RecordBatch,
     zone: LocalZone,
     options: &ArrowOptions,
@@ -31,16 +31,16 @@ pub(crate) fn moments(
         }
         let local = timestamps(field.name(), column, &mut bad)?;
         let mut of_column = 0;
-        let moment = |(row, local_ns): (usize, Option<i64>)| {
-            let moment = zone.moment(local_ns?, &mut of_column);
+        let instant = |(row, local_ns): (usize, Option<i64>)| {
+            let instant = zone.instant(local_ns?, &mut of_column);
             let named = |error: Error| error.context(format_args!("column {:?}", field.name()));
-            moment.map_err(|error| bad.push(RowError { row, error: named(error) })).ok()
+            instant.map_err(|error| bad.push(RowError { row, error: named(error) })).ok()
         };
         let local = local.as_primitive::<TimestampNanosecondType>();
-        let moments: TimestampNanosecondArray = local.iter().enumerate().map(moment).collect();
-        let moments = moments.with_timezone("+00:00");
-        *field = Arc::new(Field::new(field.name(), moments.data_type().clone(), true));
-        *column = Arc::new(moments);
+        let instants: TimestampNanosecondArray = local.iter().enumerate().map(instant).collect();
+        let instants = instants.with_timezone("+00:00");
+        *field = Arc::new(Field::new(field.name(), instants.data_type().clone(), true));
+        *column = Arc::new(instants);
         twice += if place == time { of_column } else { 0 };
     }
     let schema = Arc::new(Schema::new(fields));

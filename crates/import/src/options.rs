@@ -24,7 +24,7 @@ pub struct CsvOptions {
     pub time: TimeSource,
     /// How the time is written; `None` finds out.
     pub time_format: Option<TimeFormat>,
-    /// The zone of times that name none, other than UTC. Numbers since 1970 are moments in any zone.
+    /// The zone of times that name none, other than UTC. Numbers since 1970 are instants in any zone.
     pub zone: Option<LocalZone>,
     /// The columns that name the sensor.
     pub tags: Vec<String>,

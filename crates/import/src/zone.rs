@@ -30,12 +30,12 @@ impl LocalZone {
         name.contains('/').then(|| name.parse().ok()).flatten().map(Self)
     }
 
-    /// The moment at which clocks showed a time, both in nanoseconds since 1970, and adds one to `twice` when they
+    /// The instant at which clocks showed a time, both in nanoseconds since 1970, and adds one to `twice` when they
     /// showed it twice, as they went back: then it is the first time that they did.
     ///
     /// # Errors
     /// `Invalid` when they never showed it, as they went forward, or when it is out of range.
-    pub(crate) fn moment(self, local_ns: i64, twice: &mut u64) -> Result<i64> {
+    pub(crate) fn instant(self, local_ns: i64, twice: &mut u64) -> Result<i64> {
         let local = DateTime::from_timestamp_nanos(local_ns).naive_utc();
         let offset = match self.0.offset_from_local_datetime(&local) {
             LocalResult::Single(offset) => offset,
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn clocks_go_forward_and_back() {
-        let moment = |zone: &str, local: &str| {
+        let instant = |zone: &str, local: &str| {
             let mut twice = 0;
-            let ns = LocalZone::from_name(zone)?.moment(parse_time(local)?, &mut twice)?;
+            let ns = LocalZone::from_name(zone)?.instant(parse_time(local)?, &mut twice)?;
             Ok::<_, Error>((format_time(ns), twice))
         };
         for (zone, local, expected, twice) in [
@@ -86,18 +86,18 @@ mod tests {
             ("-03:30", "2024-01-01", "2024-01-01T03:30:00Z", 0),
         ] {
             assert_eq!(
-                moment(zone, local).unwrap(),
+                instant(zone, local).unwrap(),
                 (expected.to_owned(), twice),
                 "{zone} {local}"
             );
         }
-        let error = moment("Europe/Berlin", "2024-03-31 02:30").unwrap_err();
+        let error = instant("Europe/Berlin", "2024-03-31 02:30").unwrap_err();
         assert!(
             error.message().contains("never showed 2024-03-31 02:30:00 in Europe/Berlin"),
             "{error}"
         );
         assert!(
-            moment("Asia/Tokyo", "1677-09-21 01:00").unwrap_err().message().contains("outside")
+            instant("Asia/Tokyo", "1677-09-21 01:00").unwrap_err().message().contains("outside")
         );
         for name in ["Europe/Berlim", "", "CET+1", "local"] {
             assert!(LocalZone::from_name(name).is_err(), "{name}");

@@ -204,7 +204,7 @@ impl Database {
         call(py, || self.db()?.flush().map(drop))
     }
 
-    /// Lets readings fall; returns how many moved.
+    /// Moves readings to the next models; returns how many.
     fn cascade(&self, py: Python<'_>, table: Option<String>, to: &str) -> PyResult<u64> {
         call(py, || {
             let target = match to {

@@ -12,7 +12,7 @@ from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, line, matrix, vector
 from .data import check_time, to_arrow, to_wide
 from .parameters import parameters as values_of
-from .times import TIME_MAX, TIME_MIN, Time, Width, bins, moment, to_ns
+from .times import TIME_MAX, TIME_MIN, Time, Width, bins, required_ns, to_ns
 
 Bounds = tuple[float | None, float | None]
 """Two numbers; None for no bound."""
@@ -165,7 +165,7 @@ class Database:
         self._core.flush()
 
     def cascade(self, table: str | None = None, *, to: str = "age") -> int:
-        """Lets readings fall, as far as their age says, or all to "short" or "long" columns; returns how many fell."""
+        """Moves readings to the next models, as far as their age says, or all to "short" or "long" columns; returns how many."""
         return self._core.cascade(table, to)
 
 
@@ -277,7 +277,7 @@ class Table:
 
     def at(self, time: Time, sensors: Sensors = None, *, field: str | None = None) -> Values:
         """The value of every sensor at exactly this time; sensors without one are left out."""
-        tags, times, values = self._core.at(self.name, self._chosen(sensors), field, moment(time))
+        tags, times, values = self._core.at(self.name, self._chosen(sensors), field, required_ns(time))
         return Values(tags, numpy.asarray(times), vector(values), self._tz)
 
     def latest(self, sensors: Sensors = None, *, field: str | None = None) -> Values:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from . import _tidefall
-from .times import moment, nanoseconds
+from .times import nanoseconds, required_ns
 
 Parameter = tuple[str, Any]
 
@@ -42,7 +42,7 @@ def _parameter(number: int, value: Any) -> Parameter:
         case datetime.datetime() if value != value:  # NaT of pandas
             return "null", None
         case numpy.datetime64() | datetime.datetime():
-            return "time", moment(value)
+            return "time", required_ns(value)
         case datetime.date():
             return "date", value.isoformat()
         case datetime.timedelta() | numpy.timedelta64():

@@ -34,10 +34,10 @@ MONDAY_NS = 4 * 86_400 * 10**9
 
 def to_ns(time: Time) -> int | None:
     """Nanoseconds since 1970 of a time."""
-    return None if time is None else moment(time)
+    return None if time is None else required_ns(time)
 
 
-def moment(time: Time) -> int:
+def required_ns(time: Time) -> int:
     """Nanoseconds since 1970 of a time that must be there."""
     if isinstance(time, pyarrow.Scalar) and time.is_valid:
         time = numpy.datetime64(time.value, time.type.unit) if isinstance(time, pyarrow.TimestampScalar) else time.as_py()

@@ -1,4 +1,4 @@
-//! Series tables: readings fall through three storage models as they age, and are read through one merged view.
+//! Series tables: readings move through three storage models as they age, and are read through one merged view.
 //!
 //! ```text
 //! rows ── ingest ── (log) ── kv (memory) ──┐

@@ -37,7 +37,7 @@ pub struct TableReport {
     pub bytes_in_memory: u64,
     /// Deletes that may still hide rows.
     pub deletes: usize,
-    /// The models, in the order in which readings fall.
+    /// The models, in the order in which readings move through them.
     pub models: Vec<ModelReport>,
 }
 

@@ -383,7 +383,7 @@ mod tests {
 
     /// Each run was looked for in the list of those that go, while readers and writers waited.
     #[test]
-    fn many_runs_are_replaced_in_a_moment() {
+    fn many_runs_are_replaced_quickly() {
         const RUNS: usize = 200_000;
         let runs = |seqs: Range<usize>| seqs.map(|seq| Arc::new(run(seq, 0))).collect();
         let mut live = Live { runs: runs(0..RUNS), ..Live::default() };

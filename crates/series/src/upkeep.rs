@@ -34,7 +34,7 @@ fn boundaries(context: &Context, table: &Table) -> Boundaries {
     Boundaries::new(&table.schema().options, Target::ByAge, context.ground.now_ns())
 }
 
-/// Lets the readings of a table fall, and takes those away that are too old to keep: each step, whatever became of the others, unless
+/// Moves the readings of a table to the next model, and takes those away that are too old to keep: each step, whatever became of the others, unless
 /// the disk is full or writes have ended. Whoever calls holds the turn of maintenance.
 ///
 /// # Errors
@@ -104,7 +104,7 @@ pub fn retire_deletes(context: &Context, table: &Table) -> Result<()> {
     commit(context, table, &mut ground.manifest(), ground.written(), &edits, |_| {})
 }
 
-/// For how long a table has had an object that could have fallen to the next model; nothing where none could.
+/// For how long a table has had an object that could have moved to the next model; nothing where none could.
 pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
     let version = table.version();
     let options = &version.schema.options;
@@ -112,7 +112,7 @@ pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
     let long = boundaries.range(Model::Long);
     let due_since = version.objects.iter().filter_map(|object| {
         let time = &object.entry.time;
-        // Whole days and whole months fall.
+        // Whole days and whole months move.
         let of_age_ns = match object.entry.model {
             Model::Kv if time.first_ns < boundaries.kv_ns => {
                 Day::of(time.first_ns).range().last_ns.saturating_add(options.kv_age_ns)

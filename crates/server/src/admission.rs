@@ -25,13 +25,13 @@ pub(crate) struct Admission {
     queries: Arc<Semaphore>,
 }
 
-/// There is no place, no memory or no turn: try again later.
+/// There is no permit, no memory or no turn: try again later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Busy(pub String);
 
-/// The place of a request among those that are worked on, until the last clone is dropped.
+/// What lets a request be worked on, until the last clone is dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
@@ -68,13 +68,13 @@ impl Admission {
         }
     }
 
-    /// A place for a request, if there is one.
+    /// A permit for a request, if there is one.
     ///
     /// # Errors
     /// When as many are worked on already as may be.
-    pub(crate) fn place(&self) -> Result<Place, Busy> {
+    pub(crate) fn permit(&self) -> Result<Permit, Busy> {
         match Arc::clone(&self.requests).try_acquire_owned() {
-            Ok(permit) => Ok(Place { _permit: Arc::new(permit) }),
+            Ok(permit) => Ok(Permit { _permit: Arc::new(permit) }),
             Err(_) => Err(Busy(format!(
                 "{} requests are worked on already; try again later",
                 self.requests_max

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::admission::{Place, Turn};
+use crate::admission::{Permit, Turn};
 use crate::app::App;
 use crate::failure::{Failure, lost};
 use crate::format::{Encoder, Format};
@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub parameters: Vec<Parameter>,
     pub format: Format,
     /// Held until the answer is sent, not read.
-    pub _place: Place,
+    pub _permit: Permit,
 }
 
 /// Runs a statement and begins its answer.

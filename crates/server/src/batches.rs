@@ -13,7 +13,7 @@ use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
 use crate::address::parameters;
-use crate::admission::Place;
+use crate::admission::Permit;
 use crate::app::App;
 use crate::arrow_stream;
 use crate::body;
@@ -39,10 +39,10 @@ struct Written {
 /// `POST /api/v1/write?table=...&time=...&tags=a,b` with a stream of Arrow's IPC format as its body.
 pub(crate) async fn post(
     State(app): State<Arc<App>>,
-    Extension(place): Extension<Place>,
+    Extension(permit): Extension<Permit>,
     request: Request,
 ) -> Response {
-    match write(&app, place, request).await {
+    match write(&app, permit, request).await {
         Ok(Written { rows, replaced }) => {
             Json(json!({ "rows": rows, "replaced": replaced })).into_response()
         }
@@ -52,7 +52,7 @@ pub(crate) async fn post(
 
 async fn write(
     app: &Arc<App>,
-    place: Place,
+    permit: Permit,
     request: Request,
 ) -> std::result::Result<Written, Failure> {
     let (parts, body) = request.into_parts();
@@ -61,7 +61,7 @@ async fn write(
     let app = Arc::clone(app);
     // A write that has begun is finished also when its client is gone.
     let task = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         let stream = received.unpack()?;
         let unpacked_bytes = arrow_stream::unpacked_bytes(&stream)?;
         if unpacked_bytes > stream.len() {

@@ -53,12 +53,12 @@ impl Received {
         let bytes = self.bytes.clone();
         let mut unpacked = MultiGzDecoder::new(&*bytes);
         let mut out = Vec::new();
-        let mut room = UNPACKED_FIRST_BYTES;
+        let mut capacity = UNPACKED_FIRST_BYTES;
         loop {
-            room = room.min(self.bytes_max + 1);
-            self.grow_by(room)?;
-            out.reserve_exact(room - out.len());
-            let more = (room - out.len()) as u64;
+            capacity = capacity.min(self.bytes_max + 1);
+            self.grow_by(capacity)?;
+            out.reserve_exact(capacity - out.len());
+            let more = (capacity - out.len()) as u64;
             let read = unpacked
                 .by_ref()
                 .take(more)
@@ -70,7 +70,7 @@ impl Received {
             if (read as u64) < more {
                 return Ok(out.into());
             }
-            room *= 2;
+            capacity *= 2;
         }
     }
 

@@ -58,7 +58,7 @@ async fn pass(
     // Whoever watches over the server must get an answer most of all when it is busy.
     if route.needs_place() {
         // Handlers whose answer outlives them take it out of the request's extensions.
-        request.extensions_mut().insert(app.admission.place()?);
+        request.extensions_mut().insert(app.admission.permit()?);
     }
     let time_max = app.options.request_time_max;
     tokio::time::timeout(time_max, next.run(request)).await.map_err(|_| {

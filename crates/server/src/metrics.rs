@@ -252,7 +252,7 @@ fn render_work(page: &mut Page, db: &Db) {
     page.gauge("tidefall_objects_to_compact", help, work.objects_to_compact);
     let help = "Objects that were replaced and are still on the disk.";
     page.gauge("tidefall_replaced_objects", help, work.replaced_objects);
-    let help = "For how long the oldest readings could have fallen to the next model.";
+    let help = "For how long the oldest readings could have moved to the next model.";
     page.gauge("tidefall_behind_seconds", help, work.behind.unwrap_or_default().as_secs());
 }
 

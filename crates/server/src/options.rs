@@ -14,7 +14,7 @@ pub struct ServerOptions {
     /// Bytes of a request's body at most, before and after it is unpacked.
     pub body_bytes_max: usize,
     /// Bytes of all bodies in memory at one time; requests beyond wait for their turn. At least
-    /// one body of `body_bytes_max` always has room, packed and unpacked.
+    /// one body of `body_bytes_max` always fits, packed and unpacked.
     pub bodies_bytes_max: usize,
     /// How long the next bytes of a body may take to come, and how long a request may wait for memory for its body.
     pub body_pause_max: Duration,

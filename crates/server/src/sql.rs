@@ -12,7 +12,7 @@ use tidefall_sql::Session;
 use tidefall_types::{Error, Result};
 
 use crate::address::parameters;
-use crate::admission::Place;
+use crate::admission::Permit;
 use crate::answer::{Job, answer};
 use crate::app::App;
 use crate::body;
@@ -48,7 +48,7 @@ struct Asked {
 /// `GET` and `HEAD /api/v1/sql?q=...`, which only read.
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
-    Extension(place): Extension<Place>,
+    Extension(permit): Extension<Permit>,
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
@@ -62,7 +62,7 @@ pub(crate) async fn get(
         if !Session::is_read_only(&sql)? {
             return Err(only_by_post(&parts.method));
         }
-        run(&app, place, Asked { sql, values: None }, &parameters, &parts.headers).await
+        run(&app, permit, Asked { sql, values: None }, &parameters, &parts.headers).await
     };
     let mut response =
         outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall));
@@ -82,7 +82,7 @@ fn only_by_post(method: &Method) -> Failure {
 /// `POST /api/v1/sql` with the statement as its body.
 pub(crate) async fn post(
     State(app): State<Arc<App>>,
-    Extension(place): Extension<Place>,
+    Extension(permit): Extension<Permit>,
     request: Request,
 ) -> Response {
     let outcome = async {
@@ -91,14 +91,14 @@ pub(crate) async fn post(
         let mut received = body::receive(&app, &parts.headers, body).await?;
         let bytes = received.unpack()?;
         let asked = statement(&parts.headers, &bytes)?;
-        run(&app, place, asked, &parameters, &parts.headers).await
+        run(&app, permit, asked, &parameters, &parts.headers).await
     };
     outcome.await.unwrap_or_else(|failure| failure.into_response(Dialect::Tidefall))
 }
 
 async fn run(
     app: &Arc<App>,
-    place: Place,
+    permit: Permit,
     Asked { sql, mut values }: Asked,
     parameters: &Parameters,
     headers: &HeaderMap,
@@ -114,7 +114,7 @@ async fn run(
         })?);
     }
     let Values(parameters) = values.unwrap_or_default();
-    answer(app, Job { sql, parameters, format, _place: place }).await
+    answer(app, Job { sql, parameters, format, _permit: permit }).await
 }
 
 fn statement(headers: &HeaderMap, body: &[u8]) -> Result<Asked> {

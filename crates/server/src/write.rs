@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::address::parameters;
-use crate::admission::Place;
+use crate::admission::Permit;
 use crate::app::App;
 use crate::body::{self, Received};
 use crate::failure::{Dialect, Failure};
@@ -35,27 +35,27 @@ struct WriteParameters {
 /// `POST /write`.
 pub(crate) async fn v1(
     State(app): State<Arc<App>>,
-    Extension(place): Extension<Place>,
+    Extension(permit): Extension<Permit>,
     request: Request,
 ) -> Response {
-    answer(&app, place, request, Dialect::InfluxV1).await
+    answer(&app, permit, request, Dialect::InfluxV1).await
 }
 
 /// `POST /api/v2/write`.
 pub(crate) async fn v2(
     State(app): State<Arc<App>>,
-    Extension(place): Extension<Place>,
+    Extension(permit): Extension<Permit>,
     request: Request,
 ) -> Response {
-    answer(&app, place, request, Dialect::InfluxV2).await
+    answer(&app, permit, request, Dialect::InfluxV2).await
 }
 
 /// The header that says how many rows of a write took the place of others, where that is known. InfluxDB has no such
 /// thing, and its answer no body.
 const REPLACED: &str = "x-tidefall-replaced";
 
-async fn answer(app: &Arc<App>, place: Place, request: Request, dialect: Dialect) -> Response {
-    let (mut response, replaced) = match write(app, place, request).await {
+async fn answer(app: &Arc<App>, permit: Permit, request: Request, dialect: Dialect) -> Response {
+    let (mut response, replaced) = match write(app, permit, request).await {
         Ok((outcome, replaced)) => match outcome.into_failure(dialect) {
             None => (StatusCode::NO_CONTENT.into_response(), replaced),
             Some(failure) => (failure.into_response(dialect), replaced),
@@ -72,7 +72,7 @@ async fn answer(app: &Arc<App>, place: Place, request: Request, dialect: Dialect
 /// Writes a body. Returns what became of its lines, and how many of them took the place of others, if that is known.
 async fn write(
     app: &Arc<App>,
-    place: Place,
+    permit: Permit,
     request: Request,
 ) -> std::result::Result<(Outcome, Option<u64>), Failure> {
     let (parts, body) = request.into_parts();
@@ -85,9 +85,9 @@ async fn write(
         Some(writes) => writes,
         None => {
             // A write that has begun is finished also when its client is gone.
-            let held = place.clone();
+            let held = permit.clone();
             let task = tokio::task::spawn_blocking(move || {
-                let _place = held;
+                let _permit = held;
                 write.submit()
             });
             task.await??
@@ -110,7 +110,7 @@ async fn write(
         outcome.add_batch(table, report);
     }
     app.metrics.written(outcome.rows, outcome.dropped);
-    let replaced = count(app, place, uncounted).await;
+    let replaced = count(app, permit, uncounted).await;
     Ok((outcome, replaced))
 }
 
@@ -119,14 +119,14 @@ async fn write(
 const COUNT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Counts what rows replaced that are not newer than all of their sensors; none where that fails or takes too long.
-async fn count(app: &Arc<App>, place: Place, uncounted: Vec<Uncounted>) -> Option<u64> {
+async fn count(app: &Arc<App>, permit: Permit, uncounted: Vec<Uncounted>) -> Option<u64> {
     if uncounted.is_empty() {
         return Some(0);
     }
     let app = Arc::clone(app);
     let task = tokio::task::spawn_blocking(move || {
         // A client that does not wait for it may not ask for more of it without bounds.
-        let _place = place;
+        let _permit = permit;
         let replaced = uncounted.iter().map(Uncounted::count).sum::<Option<u64>>();
         app.metrics.replaced(replaced.unwrap_or(0));
         replaced

@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt};
 
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
-use crate::over::{OverExec, bytes_of, room_of};
+use crate::over::{OverExec, bytes_of, reservation_of};
 use crate::sort::SortedExec;
 use crate::tree::Tree;
 
@@ -160,7 +160,7 @@ impl RunsOtherwise for GroupwiseExec {
             return plan_err!("nothing is sorted");
         };
         let input = child.execute(partition, Arc::clone(&context))?;
-        let charged = self.inner.is::<WindowAggExec>().then(|| room_of(partition, &context));
+        let charged = self.inner.is::<WindowAggExec>().then(|| reservation_of(partition, &context));
         let rows = Rows {
             keys: self.keys.clone(),
             least: self.least,

@@ -25,7 +25,7 @@ use tokio::runtime::Handle;
 
 use crate::blocking::blocking;
 use crate::error::to_datafusion;
-use crate::snapshots::of_one_moment;
+use crate::snapshots::with_own_snapshots;
 
 /// How long a statement may be planned. The largest that are taken need seconds.
 const PLANNING_TIME_MAX: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ pub(crate) async fn apart<T: Send + 'static>(
     let is_left = Limits::of(state.config_options()).map(|limits| Arc::clone(&limits.is_left));
     let mut leave = Leave { is_left };
     let runtime = Handle::current();
-    let planned = blocking(move || runtime.block_on(of_one_moment(work))).await;
+    let planned = blocking(move || runtime.block_on(with_own_snapshots(work))).await;
     leave.is_left = None;
     planned
 }

@@ -13,7 +13,7 @@ tokio::task_local! {
 }
 
 /// Plans one statement.
-pub(crate) async fn of_one_moment<T>(planning: impl Future<Output = T>) -> T {
+pub(crate) async fn with_own_snapshots<T>(planning: impl Future<Output = T>) -> T {
     SEEN.scope(RefCell::default(), planning).await
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use tidefall_storage::DbOptions;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_statement_sees_one_moment_of_a_table() {
+    async fn a_statement_sees_one_snapshot_of_a_table() {
         let directory = tempfile::tempdir().expect("a directory");
         let db = Db::open(directory.path(), DbOptions::default()).expect("a database");
         let session = Session::new(db.clone());
@@ -57,7 +57,7 @@ mod tests {
             "CREATE TABLE t (time TIMESTAMP, host TEXT, v DOUBLE, PRIMARY KEY (host, time))";
         session.collect(create).await.expect("a table");
         let insert = "INSERT INTO t VALUES ('2024-01-01', 'a', 1.0)";
-        of_one_moment(async {
+        with_own_snapshots(async {
             assert_eq!(snapshot(&db, "t").expect("a snapshot").sensor_count(), 0);
             session.collect(insert).await.expect("a row");
             assert_eq!(snapshot(&db, "t").expect("a snapshot").sensor_count(), 0);

@@ -29,7 +29,7 @@ use crate::recovery::{is_logged, seq_behind};
 
 /// Where a log lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LogPlace {
     /// Beside the objects.
     Together,
     /// On a disk of its own.
@@ -39,7 +39,7 @@ pub(crate) enum Place {
 /// A writer that may begin.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    place: Place,
+    place: LogPlace,
     /// The number of the log in the manifest, if it is this one.
     known: Option<u32>,
     edits: Vec<Edit>,
@@ -52,13 +52,13 @@ impl Beginning {
     /// `Conflict` when another one does. `Io` and `Full` when the log cannot be read now.
     pub(crate) fn check(
         disk: &Arc<dyn Disk>,
-        place: Place,
+        place: LogPlace,
         manifest: &ManifestLog<State>,
         missing: MissingLog,
     ) -> Result<Self> {
         let state = manifest.state();
         let last = state.writers.last_log();
-        if manifest.version() == 0 || (place == Place::Together && last == 0) {
+        if manifest.version() == 0 || (place == LogPlace::Together && last == 0) {
             return Ok(Self { place, known: Some(0), edits: Vec::new() });
         }
         if wal::ids(&**disk)?.contains(&last) {
@@ -96,9 +96,9 @@ impl Beginning {
     /// before does so still, unless the commit is there.
     pub(crate) fn begin(self, disk: &dyn Disk, manifest: &mut ManifestLog<State>) -> Result<()> {
         let log = match self.place {
-            Place::Together if self.known == Some(0) => return Ok(()),
-            Place::Together => None,
-            Place::Apart => Some(match wal::add_id(disk) {
+            LogPlace::Together if self.known == Some(0) => return Ok(()),
+            LogPlace::Together => None,
+            LogPlace::Apart => Some(match wal::add_id(disk) {
                 // It is opened all the same: what leaves memory makes room.
                 Err(error) if error.kind() == ErrorKind::Full && self.has_id() => {
                     tracing::warn!(%error, "the log keeps its number");

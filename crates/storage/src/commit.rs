@@ -38,7 +38,7 @@ impl Commit {
 pub(crate) struct CommitQueue {
     inner: Mutex<Inner>,
     has_work: Condvar,
-    has_room: Condvar,
+    has_memory: Condvar,
     /// Everything before this is visible.
     applied: AtomicU64,
     failure: Failure,
@@ -86,7 +86,7 @@ impl CommitQueue {
     }
 
     /// Whether a change would be taken without waiting for those before it.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn takes_at_once(&self) -> bool {
         let inner = self.lock();
         inner.bytes <= inner.bytes_max
     }
@@ -101,7 +101,7 @@ impl CommitQueue {
         self.failure.set(error);
         let _inner = self.lock();
         self.has_work.notify_all();
-        self.has_room.notify_all();
+        self.has_memory.notify_all();
     }
 
     /// Refuses what waits for the committing thread, or for somebody who does, on that thread itself: in what it calls back
@@ -132,7 +132,7 @@ impl CommitQueue {
     pub(crate) fn submit(&self, commit: Commit) -> Result<()> {
         check_record_bytes(commit.change.record_bytes())?;
         let size_bytes = commit.size_bytes();
-        // Nobody else would make room.
+        // Nobody else would empty the queue.
         let may_wait = !self.is_committer();
         let mut inner = self.lock();
         while may_wait
@@ -140,7 +140,7 @@ impl CommitQueue {
             && self.failure().is_none()
             && !inner.is_closed
         {
-            inner = self.has_room.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = self.has_memory.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(failure) = self.failure() {
             return Err(failure);
@@ -174,7 +174,7 @@ impl CommitQueue {
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.has_work.notify_all();
-        self.has_room.notify_all();
+        self.has_memory.notify_all();
     }
 
     /// The committing thread: runs until the queue is closed.
@@ -233,7 +233,7 @@ impl CommitQueue {
             inner = self.has_work.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         inner.bytes = 0;
-        self.has_room.notify_all();
+        self.has_memory.notify_all();
         Some(std::mem::take(&mut inner.waiting))
     }
 

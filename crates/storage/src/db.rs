@@ -17,7 +17,7 @@ use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
 use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
-use crate::begin::{Beginning, Place};
+use crate::begin::{Beginning, LogPlace};
 use crate::commit::CommitQueue;
 use crate::engine::Engine;
 use crate::follower::Follower;
@@ -138,7 +138,7 @@ impl Db {
         failure: Failure,
     ) -> Result<Self> {
         let (manifest, reached) = open_manifest(&io, disk)?;
-        let place = if objects_disk.is_some() { Place::Together } else { Place::Apart };
+        let place = if objects_disk.is_some() { LogPlace::Together } else { LogPlace::Apart };
         let beginning = Beginning::check(disk, place, &manifest, options.missing_log)?;
         // What comes there later is of a writer that has begun behind this one.
         let found = io.list(names::OBJECTS_DIR)?;
@@ -341,12 +341,12 @@ impl Db {
         caught(|| flush(engine))
     }
 
-    /// Makes room in memory, as the database does by itself when it is full: writes rows to objects, but late ones, of days that are there
+    /// Frees memory, as the database does by itself when it is full: writes rows to objects, but late ones, of days that are there
     /// already, only if they are many.
     ///
     /// # Errors
     /// As [`Db::flush`].
-    pub fn make_room(&self) -> Result<CascadeReport> {
+    pub fn free_memory(&self) -> Result<CascadeReport> {
         let _step = self.begin()?;
         let engine = self.engine();
         let _flushing = engine.begin_flush()?;
@@ -370,7 +370,7 @@ impl Db {
         }
     }
 
-    /// Lets readings fall.
+    /// Moves readings to the next model.
     ///
     /// # Errors
     /// `NotFound` without the table, `Io`, `Full` and `Corrupt` from storage: the first of all steps, which are taken all the same unless the
@@ -383,33 +383,33 @@ impl Db {
             Some(name) => vec![engine.table(name)?],
             None => engine.tables(),
         };
-        // First of all: it makes room for what comes.
+        // First of all: it frees the disk for what comes.
         if let Err(error) = engine.delete_replaced() {
             tracing::warn!(%error, "what was replaced stays for now");
         }
         let report = for_all(&tables, |table| {
             table.forget_failures();
             table.take_refused();
-            let fall = |look| table.cascade(&engine.kinds, request.target, Effort::All, look);
+            let cascade = |look| table.cascade(&engine.kinds, request.target, Effort::All, look);
             // This may take hours. Meanwhile run files are laid together, of all tables, ...
-            let mut fallen = fall(Look::First);
-            let fall_again = |report: CascadeReport| {
+            let mut moved = cascade(Look::First);
+            let cascade_again = |report: CascadeReport| {
                 let mut report = report;
-                report += fall(Look::Again)?;
+                report += cascade(Look::Again)?;
                 Ok(report)
             };
             for _ in 0..ROUNDS_BESIDE {
-                if fallen.is_ok() && table.take_refused() {
-                    fallen = fallen.and_then(fall_again);
+                if moved.is_ok() && table.take_refused() {
+                    moved = moved.and_then(cascade_again);
                 }
             }
             let _turn = engine.compact()?;
             // ... and what others had each time is done behind it.
             if table.take_refused() {
-                fallen = fallen.and_then(fall_again);
+                moved = moved.and_then(cascade_again);
             }
             let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
-            let mut report = fallen?;
+            let mut report = moved?;
             report += compacted?;
             Ok(report)
         });

@@ -116,16 +116,16 @@ impl Engine {
 
     // ---- memory ----
 
-    /// Waits until there is room for more rows in memory. The thread that
+    /// Waits until more rows may come into memory. The thread that
     /// commits only calls for the flush: others wait for it, perhaps while they keep the flush from beginning.
-    pub(crate) fn wait_for_room(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn wait_for_memory(&self, bytes: usize) -> Result<()> {
         if self.commits.is_committer() {
-            if !self.ground.memory.has_room() {
+            if !self.ground.memory.takes_rows() {
                 self.ground.alarms.raise(|alarm| alarm.is_full = true);
             }
             return Ok(());
         }
-        self.ground.wait_for_room(bytes)
+        self.ground.wait_for_memory(bytes)
     }
 
     /// Bytes of late rows that may stay in memory, and keep the log, while others leave it.

@@ -31,7 +31,7 @@ use crate::table::Table;
 
 /// How often manifest and log are looked for that belong together. It fails when the log is cut between two looks at
 /// directories, which a writer that does nothing else may do for half of them.
-const MOMENT_TRIES: usize = 64;
+const PAIR_TRIES: usize = 64;
 
 /// How often a state is read of which objects are gone before they are read. It takes as long as they stay.
 const LOAD_TRIES: usize = 3;
@@ -52,7 +52,7 @@ pub(crate) struct Follower {
 #[derive(Debug, Default)]
 struct Seen {
     /// What is shown.
-    now: Option<Moment>,
+    now: Option<Position>,
     /// What was shown and is replaced. Snapshots may still read it, and its file has to stay open for them: its name may be gone.
     gone: Vec<Replaced>,
 }
@@ -66,9 +66,9 @@ struct Replaced {
     reader: Weak<Watched>,
 }
 
-/// What tells a moment of a database from others: the version of its manifest, and the end of its log.
+/// What tells what a database shows from what it showed before: the version of its manifest, and the end of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Moment {
+struct Position {
     version: u64,
     tail: Option<LogTail>,
 }
@@ -95,7 +95,7 @@ impl Follower {
         let mut last_error = None;
         loop {
             let (manifest, records) = self.now(engine)?;
-            let now = Moment { version: manifest.version(), tail: records.tail() };
+            let now = Position { version: manifest.version(), tail: records.tail() };
             if seen.now == Some(now) && !is_mended(engine, manifest.state()) {
                 return Ok(false);
             }
@@ -145,7 +145,7 @@ impl Follower {
         }
         reached.check(manifest.version())?;
         let mut last_error = None;
-        for _ in 0..MOMENT_TRIES {
+        for _ in 0..PAIR_TRIES {
             let records = Replay::open(&self.disk, manifest.state().wal_from);
             // A writer takes the number of a log away once the manifest has another.
             let ids = wal::ids(&*self.disk)?;
@@ -164,7 +164,7 @@ impl Follower {
         }
         Err(Error::limit(format!(
             "the database changes too fast to be read: its writer moved readings out of the log in each of \
-             {MOMENT_TRIES} tries to read both; try again, or ask the process that writes it"
+             {PAIR_TRIES} tries to read both; try again, or ask the process that writes it"
         )))
     }
 }

@@ -42,7 +42,7 @@ pub struct Work {
     pub objects_to_compact: u64,
     /// Objects that were replaced and are still on the disk, as somebody may read them.
     pub replaced_objects: u64,
-    /// For how long there have been objects that could have fallen to the next model; nothing when there are none.
+    /// For how long there have been objects that could have moved to the next model; nothing when there are none.
     pub behind: Option<Duration>,
 }
 

@@ -106,7 +106,7 @@ pub enum IfExists {
     Keep,
 }
 
-/// A request to let readings fall.
+/// A request to move readings to the next model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CascadeRequest {
     /// One table, or all of them.

@@ -181,7 +181,7 @@ impl Table {
         }
     }
 
-    // ---- memory, and what falls ----
+    // ---- memory, and what moves ----
 
     /// Counts what it takes as a part of the memory of all.
     pub(crate) fn count(&self, ground: &Ground) {
@@ -209,7 +209,7 @@ impl Table {
         }
     }
 
-    /// Lets what is due fall. Whoever calls holds the turn of maintenance.
+    /// Moves what is due to the next model. Whoever calls holds the turn of maintenance.
     ///
     /// # Errors
     /// The first one of all steps.

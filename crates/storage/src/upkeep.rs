@@ -1,4 +1,4 @@
-//! What a database does by itself: commit in groups, make room in memory, let readings fall when
+//! What a database does by itself: commit in groups, free memory, move readings to the next model when
 //! they are due, and end its log.
 
 use std::time::Duration;
@@ -38,14 +38,14 @@ pub(crate) fn flush_at_last(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Writes rows in memory to objects, as many as make room for others. Whoever calls holds [`Engine::begin_flush`].
+/// Writes rows in memory to objects, as many as free memory for others. Whoever calls holds [`Engine::begin_flush`].
 ///
 /// Rows that came late, to days that are in objects already, are few as a rule. Each day would get a part of its own of them, and each time
 /// they would be looked up in what there is of it; so they stay until there are many, or the upkeep takes them.
 pub(crate) fn flush_some(engine: &Engine) -> Result<CascadeReport> {
     // What the log has need not be written to close the database.
     let go_on = || engine.ground.steps.check();
-    engine.ground.make_room(|| {
+    engine.ground.free_memory(|| {
         let mut flushed = flush_while(engine, Take::Young, go_on)?;
         // On a disk that was full the log would stay with them, and take what room there is.
         if engine.ground.memory.blocked().is_some()
@@ -105,7 +105,7 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
-/// Forgets what is not needed any more after readings have fallen: the log of what is in objects, and deletes that
+/// Forgets what is not needed any more after readings have moved: the log of what is in objects, and deletes that
 /// hide nothing.
 pub(crate) fn forget(engine: &Engine) -> Result<()> {
     let released = release_log(engine);
@@ -182,7 +182,7 @@ pub(crate) fn spawn_compactor(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     })
 }
 
-/// Starts the thread that lets readings fall when they are due. No alarm puts that off.
+/// Starts the thread that moves readings when they are due. No alarm puts that off.
 pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     spawn(engine, "tidefall-upkeep", |engine| {
         let pause = engine.ground.options.cascade_pause.min(PAUSE_MAX);
@@ -265,7 +265,7 @@ fn in_a_step(engine: &Engine, act: impl Fn(&Engine) -> Result<()>, note: impl Fn
 /// Notes how a flush ended.
 fn note(engine: &Engine, flushed: Result<()>) {
     let was_blocked = engine.ground.memory.blocked().is_some();
-    match flushed.map_err(|error| of_a_moment(engine, error)) {
+    match flushed.map_err(|error| full_if_away(engine, error)) {
         Ok(()) if was_blocked => {
             engine.ground.memory.set_blocked(None);
             tracing::info!("there is room again: readings are moved, and writes taken");
@@ -286,7 +286,7 @@ fn note(engine: &Engine, flushed: Result<()>) {
 }
 
 /// A store that is away for a moment is as one that is full.
-fn of_a_moment(engine: &Engine, error: Error) -> Error {
+fn full_if_away(engine: &Engine, error: Error) -> Error {
     match may_pass(engine, &error) {
         true => error
             .context("readings cannot leave memory while the store of the objects fails")
@@ -303,7 +303,7 @@ pub(crate) fn may_pass(engine: &Engine, error: &Error) -> bool {
 
 fn flush_all(engine: &Engine) -> Result<()> {
     if engine.ground.memory.blocked().is_some() {
-        make_room(engine);
+        free_disk(engine);
     }
     let _flushing = engine.begin_flush()?;
     flush_some(engine).map(drop)
@@ -329,8 +329,8 @@ fn compact_all(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Does what frees room on the disk and needs next to none, each step whatever becomes of the others, unless that is being done.
-fn make_room(engine: &Engine) {
+/// Does what frees space on the disk and needs next to none, each step whatever becomes of the others, unless that is being done.
+fn free_disk(engine: &Engine) {
     let Some(_maintenance) = engine.ground.turns.try_to_maintain() else { return };
     let warn = |done: Result<()>| {
         if let Err(error) = done {
@@ -378,7 +378,7 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
     engine.ground.commit(&mut manifest, &[Edit::LogEnd(end)])
 }
 
-/// Lets readings fall that have come of age, and forgets what is not needed any more: each, whatever becomes of the
+/// Moves readings that have come of age, and forgets what is not needed any more: each, whatever becomes of the
 /// others.
 fn tend(engine: &Engine) -> Result<()> {
     let _maintenance = engine.maintain()?;
@@ -390,6 +390,6 @@ fn tend(engine: &Engine) -> Result<()> {
 }
 
 fn cascade_tables(engine: &Engine, tables: &[Table], look: Look) -> Result<()> {
-    let fall = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, Effort::Some, look);
-    for_all(tables, fall).map(drop)
+    let cascade = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, Effort::Some, look);
+    for_all(tables, cascade).map(drop)
 }

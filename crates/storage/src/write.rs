@@ -40,7 +40,7 @@ impl Db {
     ///   long, `Invalid` for tags that are,
     /// - `Conflict` for a reading that is there already, with [`Existing::Refuse`], for which objects may be read: `Io` and `Corrupt`,
     /// - `Limit` for more than the log takes at once (send it in parts), and for too many columns or sensors,
-    /// - `Full` when the disk is, and the log or memory has no more room: try again later,
+    /// - `Full` when the disk is, and the log or memory takes no more: try again later,
     /// - the damage of a table that cannot be read.
     ///
     /// After `Io` and `Conflict` of the disk, which end writes, nobody knows until the database is opened again. Those of all changes are
@@ -83,7 +83,7 @@ impl Db {
         let step = self.begin()?;
         batch.check()?;
         let engine = self.engine();
-        engine.wait_for_room(held_bytes(batch))?;
+        engine.wait_for_memory(held_bytes(batch))?;
         let mut bad = Vec::new();
         let table = self.table_for(table, batch, &columns_of(batch), options, |planned| {
             self.check_write(planned, batch, options, &mut bad)
@@ -153,7 +153,7 @@ impl Db {
     }
 
     /// Brings rows into memory without logging them: those with many long texts in parts, each of which waits for
-    /// room. When the first is there nothing short of a failure of the disk keeps the others out, or an error would
+    /// memory. When the first is there nothing short of a failure of the disk keeps the others out, or an error would
     /// leave a part of the write behind: while a full disk holds everything in memory, and while the database closes,
     /// they come in without waiting.
     fn keep(
@@ -173,7 +173,7 @@ impl Db {
             part.put_in_order();
             // For the first one the write has waited.
             if first > 0
-                && let Err(error) = engine.wait_for_room(0)
+                && let Err(error) = engine.wait_for_memory(0)
             {
                 tracing::debug!(%error, "the rest of a write comes into memory all the same");
             }
@@ -233,8 +233,8 @@ impl Db {
             Ok(table) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
             Err(_) => false,
         };
-        engine.ground.memory.is_free_for(held_bytes(batch))
-            && engine.commits.has_room()
+        engine.ground.memory.takes_at_once(held_bytes(batch))
+            && engine.commits.takes_at_once()
             && is_known()
     }
 

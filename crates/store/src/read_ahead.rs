@@ -171,11 +171,11 @@ impl State {
         Some(piece)
     }
 
-    /// Takes note of bytes that will be read, unless that is known or there is no room for them.
+    /// Takes note of bytes that will be read, unless that is known or there is no memory for them.
     fn announce(&mut self, name: &str, range: Range<u64>, bytes_max: u64) -> bool {
         let bytes = range.end.saturating_sub(range.start);
         let is_known = self.piece(name, &range).is_some();
-        if bytes == 0 || bytes > bytes_max || is_known || !self.make_room(bytes, bytes_max) {
+        if bytes == 0 || bytes > bytes_max || is_known || !self.free_memory(bytes, bytes_max) {
             return false;
         }
         if self.order.len() >= self.tidied + ORDER_FREE {
@@ -219,8 +219,8 @@ impl State {
         }
     }
 
-    /// Lets go of what was announced first, until there is room for so many bytes. What is being read stays.
-    fn make_room(&mut self, bytes: u64, bytes_max: u64) -> bool {
+    /// Lets go of what was announced first, until there is memory for so many bytes. What is being read stays.
+    fn free_memory(&mut self, bytes: u64, bytes_max: u64) -> bool {
         for _ in 0..self.order.len() {
             if self.bytes + bytes <= bytes_max {
                 break;

@@ -1,4 +1,4 @@
-//! Locks, atomics, threads and moments, as the engine uses them.
+//! Locks, atomics, threads and instants, as the engine uses them.
 //!
 //! They are those of the standard library. With `--cfg tidefall_shuttle` they are models of the crate `shuttle`, which runs all threads of a test
 //! on one, chooses before each lock and each atomic operation whose turn it is, and can choose so again (docs/testing.md). What it lacks is in `model.rs`.

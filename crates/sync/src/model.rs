@@ -1,6 +1,6 @@
 //! What stands for the standard library while a test chooses whose turn it is.
 //!
-//! **Time stands still**, but for those who wait: a wait that runs out moves the clock on by as much as was waited for. So what depends on moments depends on
+//! **Time stands still**, but for those who wait: a wait that runs out moves the clock on by as much as was waited for. So what depends on instants depends on
 //! the order of threads alone, and comes again with it.
 //!
 //! **A wait of a day and more never runs out**; a shorter one may at any time, as there is a thread that wakes whoever waits once the scheduler lets it.
@@ -42,7 +42,7 @@ impl Instant {
         Self::now().saturating_duration_since(*self)
     }
 
-    /// The time from an earlier moment to this one; none if it is not earlier.
+    /// The time from an earlier instant to this one; none if it is not earlier.
     pub fn saturating_duration_since(&self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

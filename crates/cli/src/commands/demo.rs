@@ -1,4 +1,4 @@
-//! `tidefall demo`: a year of weather at New York's airports falls through the three models.
+//! `tidefall demo`: a year of weather at New York's airports moves through the three models.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: DemoArgs) -> Outcome {
     let start = Instant::now();
     let report = db.cascade(&CascadeRequest { table: None, target: Target::ByAge })?;
     say!(
-        "Let {} readings fall by their age, as if it were {NOW}, in {:.0} ms:\n",
+        "Moved {} readings to the next models by their age, as if it were {NOW}, in {:.0} ms:\n",
         show_count(report.rows),
         start.elapsed().as_secs_f64() * 1e3
     )?;

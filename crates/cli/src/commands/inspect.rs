@@ -56,7 +56,7 @@ pub(crate) fn run(args: DbArgs) -> Outcome {
         )?;
     }
     if let Some(behind) = work.behind {
-        say!("the oldest readings could have fallen {} s ago", show_count(behind.as_secs()))?;
+        say!("the oldest readings could have moved {} s ago", show_count(behind.as_secs()))?;
     }
     Ok(db.close()?)
 }

@@ -46,7 +46,7 @@ fn an_import_that_stops_says_what_it_wrote() {
 }
 
 #[test]
-fn an_import_that_finds_no_room_says_that_rows_are_lost() {
+fn an_import_that_finds_a_full_disk_says_that_rows_are_lost() {
     let place = Place::new();
     // Values that cannot be packed.
     let value = |row: u64| {

@@ -154,7 +154,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Reads everything while other clients write and readings fall.
+    /// Reads everything while other clients write and readings move.
     fn look(&mut self, lane: &mut Lane) -> Result<(), Stop> {
         check_lane(&mut self.connection, lane)?;
         Tally::add(&self.world.tally.looks, 1);
@@ -262,7 +262,7 @@ impl<'a> Client<'a> {
     fn expect(&self, reply: &Reply, status: u16) -> Result<(), Stop> {
         match reply.status == status {
             true => Ok(()),
-            false if self.world.process.is_falling() => Err(Stop::Gone),
+            false if self.world.process.is_ending() => Err(Stop::Gone),
             false => Err(Stop::Failed(format!("status {}: {}", reply.status, reply.body))),
         }
     }

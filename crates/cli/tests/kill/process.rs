@@ -33,7 +33,7 @@ pub enum Ended {
 /// What the test has done to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Fall {
+enum State {
     Running,
     Stopping,
     Killed,
@@ -44,7 +44,7 @@ enum Fall {
 pub struct Process {
     child: Mutex<Child>,
     stdout: Mutex<Option<ChildStdout>>,
-    fall: AtomicU8,
+    state: AtomicU8,
     log: PathBuf,
     start: Instant,
 }
@@ -66,9 +66,9 @@ impl Process {
             .spawn()
             .map_err(failed)?;
         let stdout = Mutex::new(child.stdout.take());
-        let fall = AtomicU8::new(Fall::Running as u8);
+        let state = AtomicU8::new(State::Running as u8);
         let start = Instant::now();
-        Ok(Self { child: Mutex::new(child), stdout, fall, log: log.to_owned(), start })
+        Ok(Self { child: Mutex::new(child), stdout, state, log: log.to_owned(), start })
     }
 
     /// The time since the start.
@@ -95,27 +95,27 @@ impl Process {
     /// Kills it, as `kill -9` does.
     pub fn kill(&self) {
         // Noted first: whoever sees a broken connection then sees the reason too.
-        self.fall.store(Fall::Killed as u8, Ordering::SeqCst);
+        self.state.store(State::Killed as u8, Ordering::SeqCst);
         // It may have ended already, which `end` finds out.
         let _ = self.child().kill();
     }
 
     /// Asks it to stop, as `kill` does.
     pub fn terminate(&self) {
-        self.fall.store(Fall::Stopping as u8, Ordering::SeqCst);
+        self.state.store(State::Stopping as u8, Ordering::SeqCst);
         let pid = self.child().id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
     }
 
     /// Whether connections may break.
-    pub fn is_falling(&self) -> bool {
-        self.fall.load(Ordering::SeqCst) != Fall::Running as u8
+    pub fn is_ending(&self) -> bool {
+        self.state.load(Ordering::SeqCst) != State::Running as u8
     }
 
-    /// Why a client stopped: connections break only when the process falls.
+    /// Why a client stopped: connections break only when the process ends.
     pub fn judge_stop(&self, stop: Stop) -> Stop {
         match stop {
-            Stop::Gone if !self.is_falling() => {
+            Stop::Gone if !self.is_ending() => {
                 Stop::Failed("the connection broke, and nobody had ended the process".to_owned())
             }
             stop => stop,
@@ -170,7 +170,7 @@ impl Process {
         if SIGNS_OF_FAILURE.iter().any(|sign| log.contains(sign)) {
             return Err(format!("it ended with {status} and an error in its log\n{log}"));
         }
-        let is_killed = self.fall.load(Ordering::SeqCst) == Fall::Killed as u8;
+        let is_killed = self.state.load(Ordering::SeqCst) == State::Killed as u8;
         match status.signal() {
             Some(SIGKILL) if is_killed => Ok(Ended::Killed),
             None if status.success() => Ok(Ended::Done),

@@ -74,7 +74,7 @@ enum Plan {
     StopAfterCheck,
 }
 
-/// How a server shall fall, and when.
+/// How a server shall end, and when.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     at: Instant,
@@ -206,8 +206,8 @@ impl Run {
         let process = self.start("serve", &own)?;
         let phase = Mutex::new(STARTING);
         let (orders, for_killer) = channel();
-        let (outcome, fallen) = thread::scope(|scope| {
-            let killer = scope.spawn(|| fell(&process, &phase, for_killer));
+        let (outcome, phase_at_end) = thread::scope(|scope| {
+            let killer = scope.spawn(|| end_on_order(&process, &phase, for_killer));
             if let Plan::KillAtAge(age) = plan {
                 // It cannot be gone: it waits for this.
                 let _ = orders.send(Order { at: Instant::now() + age, is_kill: true });
@@ -223,9 +223,9 @@ impl Run {
             Err(Stop::Failed(why)) => return Err(format!("{why}\n{}", process.log())),
             Ok(()) | Err(Stop::Gone) => {}
         }
-        let fallen = fallen.map_err(|_| "the thread that kills panicked")??;
+        let phase_at_end = phase_at_end.map_err(|_| "the thread that kills panicked")??;
         if ended? == Ended::Killed {
-            *self.report.kills.entry(fallen).or_default() += 1;
+            *self.report.kills.entry(phase_at_end).or_default() += 1;
             self.fleeting.killed();
         } else {
             *self.report.ends.entry("server").or_default() += 1;
@@ -428,7 +428,7 @@ impl Run {
 }
 
 /// Waits for the order to end the server, carries it out, and says what the server was doing then.
-fn fell(
+fn end_on_order(
     process: &Process,
     phase: &Mutex<&'static str>,
     orders: Receiver<Order>,

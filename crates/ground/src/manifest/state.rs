@@ -334,7 +334,7 @@ impl State {
     }
 
     /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while
-    /// its readings fall.
+    /// its readings move.
     pub fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::PutTable(schema) => self.put_table(schema),

@@ -129,14 +129,14 @@ pub(super) struct FrameHead {
     pub(super) synced: u64,
 }
 
-/// Where a frame is: what its checksums start from.
+/// Where a frame starts, which its checksums start from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FrameStart {
     pub(super) salt: u64,
     pub(super) offset: u64,
 }
 
-impl Place {
+impl FrameStart {
     fn seed(self) -> u32 {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.salt.to_le_bytes());
@@ -158,10 +158,10 @@ impl Content {
 }
 
 /// Fills in the head of `frame`, whose body is complete.
-pub(super) fn finish_frame(frame: &mut [u8], content: Content, synced: u64, place: Place) {
+pub(super) fn finish_frame(frame: &mut [u8], content: Content, synced: u64, start: FrameStart) {
     let body_bytes = frame.len() - FRAME_HEAD_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX, "a frame of {body_bytes} bytes could not be read again");
-    let seed = place.seed();
+    let seed = start.seed();
     let (head, body) = frame.split_at_mut(FRAME_HEAD_BYTES);
     head[0..4].copy_from_slice(&FRAME_MAGIC);
     head[8..12].copy_from_slice(&crc32c::crc32c_append(seed, body).to_le_bytes());
@@ -174,10 +174,10 @@ pub(super) fn finish_frame(frame: &mut [u8], content: Content, synced: u64, plac
 }
 
 impl FrameHead {
-    /// Reads the head of the frame at `place`; none when these bytes are no such head.
-    pub(super) fn decode(bytes: &[u8; FRAME_HEAD_BYTES], place: Place) -> Option<Self> {
+    /// Reads the head of the frame at `start`; none when these bytes are no such head.
+    pub(super) fn decode(bytes: &[u8; FRAME_HEAD_BYTES], start: FrameStart) -> Option<Self> {
         let valid = bytes[0..4] == FRAME_MAGIC
-            && crc32c::crc32c_append(place.seed(), &bytes[8..]) == u32_at(bytes, 4);
+            && crc32c::crc32c_append(start.seed(), &bytes[8..]) == u32_at(bytes, 4);
         let head = Self {
             body_crc: u32_at(bytes, 8),
             body_bytes: u32_at(bytes, 12) as usize,
@@ -189,8 +189,8 @@ impl FrameHead {
     }
 
     /// Whether `body` is the one that was written.
-    pub(super) fn matches(&self, body: &[u8], place: Place) -> bool {
-        crc32c::crc32c_append(place.seed(), body) == self.body_crc
+    pub(super) fn matches(&self, body: &[u8], start: FrameStart) -> bool {
+        crc32c::crc32c_append(start.seed(), body) == self.body_crc
     }
 
     /// Whether this frame ends its file.

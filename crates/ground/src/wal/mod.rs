@@ -38,7 +38,7 @@ pub use replay::{Record, Replay};
 pub use salvage::{Found, Gap, NewLog, salvage};
 
 use format::{
-    Content, FRAME_HEAD_BYTES, FileHeader, HEADER_BYTES, PIECE_BYTES_MAX, Part, Place,
+    Content, FRAME_HEAD_BYTES, FileHeader, FrameStart, HEADER_BYTES, PIECE_BYTES_MAX, Part,
     RECORD_HEAD_BYTES, finish_frame, push_record_head,
 };
 use scan::{Survey, survey};
@@ -405,8 +405,8 @@ impl Active {
     }
 
     fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
-        let place = Place { salt: self.header.salt, offset: self.written };
-        finish_frame(frame, content, self.synced, place);
+        let start = FrameStart { salt: self.header.salt, offset: self.written };
+        finish_frame(frame, content, self.synced, start);
         self.file.write_at(self.written, frame)?;
         self.written += frame.len() as u64;
         Ok(())

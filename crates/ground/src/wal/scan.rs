@@ -7,8 +7,8 @@ use tidefall_store::{ADVICE, Disk, DiskEntry, DiskFile};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 use super::format::{
-    BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, HEADER_BYTES, Part,
-    Place, RECORD_BYTES_MAX, split_record,
+    BODY_BYTES_MAX, FRAME_HEAD_BYTES, FRAME_MAGIC, FileHeader, FrameHead, FrameStart, HEADER_BYTES,
+    Part, RECORD_BYTES_MAX, split_record,
 };
 
 /// Bytes looked at together in search of a frame behind damage.
@@ -348,10 +348,10 @@ impl FrameReader {
         if left < FRAME_HEAD_BYTES as u64 {
             return invalid("a frame is cut short");
         }
-        let place = Place { salt: self.salt, offset: self.offset };
+        let start = FrameStart { salt: self.salt, offset: self.offset };
         let mut bytes = [0; FRAME_HEAD_BYTES];
         self.file.read_at(self.offset, &mut bytes)?;
-        let Some(head) = FrameHead::decode(&bytes, place) else {
+        let Some(head) = FrameHead::decode(&bytes, start) else {
             return invalid("there is no frame");
         };
         if head.body_bytes as u64 > left - FRAME_HEAD_BYTES as u64 {
@@ -360,7 +360,7 @@ impl FrameReader {
         body.clear();
         body.resize(head.body_bytes, 0);
         self.file.read_at(self.offset + FRAME_HEAD_BYTES as u64, body)?;
-        if !head.matches(body, place) {
+        if !head.matches(body, start) {
             return invalid("the checksum of a frame is wrong");
         }
         let offset = self.offset;
@@ -397,9 +397,9 @@ impl FrameReader {
                     continue;
                 }
                 let Some(head) = candidate.first_chunk() else { continue };
-                let place = Place { salt: self.salt, offset: at + i as u64 };
-                if let Some(head) = FrameHead::decode(head, place).filter(&is_it) {
-                    return Ok(Some((place.offset, head)));
+                let start = FrameStart { salt: self.salt, offset: at + i as u64 };
+                if let Some(head) = FrameHead::decode(head, start).filter(&is_it) {
+                    return Ok(Some((start.offset, head)));
                 }
             }
             // Heads that lie across the edge of two windows are seen in the second.

@@ -150,7 +150,7 @@ fn wrong_batches_are_refused() {
 #[test]
 fn the_time_is_found_by_its_name_then_by_its_type() {
     let day: ArrayRef = Arc::new(Date32Array::from(vec![1]));
-    let moment: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
+    let instant: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
     let value: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
     let check = |columns: &[(&'static str, &ArrayRef)], tags: &[&str], expected_ns: i64| {
         let columns = columns.iter().map(|(name, values)| (*name, Arc::clone(values))).collect();
@@ -158,25 +158,25 @@ fn the_time_is_found_by_its_name_then_by_its_type() {
         assert_eq!(found.time.as_ref(), [expected_ns]);
     };
     let ms = NS_PER_MILLI;
-    check(&[("d", &day), ("time", &moment), ("v", &value)], &[], 2 * ms);
-    check(&[("d", &day), ("t", &moment), ("v", &value)], &[], 2 * ms);
-    check(&[("t", &moment), ("time", &day), ("v", &value)], &[], NS_PER_DAY);
+    check(&[("d", &day), ("time", &instant), ("v", &value)], &[], 2 * ms);
+    check(&[("d", &day), ("t", &instant), ("v", &value)], &[], 2 * ms);
+    check(&[("t", &instant), ("time", &day), ("v", &value)], &[], NS_PER_DAY);
     check(&[("d", &day), ("v", &value)], &[], NS_PER_DAY);
     // A tag is never the time.
-    check(&[("time", &moment), ("d", &day), ("v", &value)], &["time"], NS_PER_DAY);
+    check(&[("time", &instant), ("d", &day), ("v", &value)], &["time"], NS_PER_DAY);
     // Names that say less do not matter, nor do columns of neither numbers nor text.
-    check(&[("ts", &value), ("time", &moment)], &[], 2 * ms);
+    check(&[("ts", &value), ("time", &instant)], &[], 2 * ms);
     let flag: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
-    check(&[("time", &flag), ("t", &moment)], &[], 2 * ms);
+    check(&[("time", &flag), ("t", &instant)], &[], 2 * ms);
     let clock: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
-    check(&[("time", &clock), ("t", &moment)], &[], 2 * ms);
+    check(&[("time", &clock), ("t", &instant)], &[], 2 * ms);
 }
 
 /// The time at which rows were stored was taken before numbers or texts that are called the time.
 #[test]
 fn a_column_called_time_of_another_type_is_asked_about() {
     let day: ArrayRef = Arc::new(Date32Array::from(vec![1]));
-    let moment: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
+    let instant: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![2]));
     let number: ArrayRef = Arc::new(Int64Array::from(vec![1_700_000_000_000]));
     let text: ArrayRef = Arc::new(StringViewArray::from(vec!["2024-01-01"]));
     let clock: ArrayRef = Arc::new(Time32SecondArray::from(vec![60]));
@@ -197,9 +197,9 @@ fn a_column_called_time_of_another_type_is_asked_about() {
             .unwrap();
     };
     for values in [&number, &text, &tag] {
-        check(("time", values), ("ingested_at", &moment));
-        check(("Time", values), ("timestamp", &moment));
-        check(("ts", values), ("stored", &moment));
+        check(("time", values), ("ingested_at", &instant));
+        check(("Time", values), ("timestamp", &instant));
+        check(("ts", values), ("stored", &instant));
         check(("timestamp", values), ("date", &day));
     }
     check(("time", &clock), ("date", &day));

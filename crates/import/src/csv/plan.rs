@@ -130,7 +130,7 @@ impl TimePlan {
                         record,
                         match zone {
                             Some(zone) => {
-                                time.and_then(|local_ns| zone.moment(local_ns, &mut twice))
+                                time.and_then(|local_ns| zone.instant(local_ns, &mut twice))
                             }
                             None => time,
                         },

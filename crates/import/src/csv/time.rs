@@ -183,16 +183,16 @@ impl TimeParser {
     }
 
     fn parse_in(&mut self, zone: LocalZone, text: &[u8]) -> Result<i64> {
-        let (time_ns, is_moment) = match &self.form {
+        let (time_ns, is_instant) = match &self.form {
             Form::Iso => parse_iso_slow(text)?,
             Form::Unix(_) => (self.parse_in_utc(text)?, true),
             Form::Spreadsheet => (self.parse_in_utc(text)?, false),
             Form::Pattern { items, .. } => {
-                let are_moments = pattern::are_moments(items);
-                (self.parse_in_utc(text)?, are_moments)
+                let are_instants = pattern::are_instants(items);
+                (self.parse_in_utc(text)?, are_instants)
             }
         };
-        if is_moment { Ok(time_ns) } else { zone.moment(time_ns, &mut self.twice) }
+        if is_instant { Ok(time_ns) } else { zone.instant(time_ns, &mut self.twice) }
     }
 
     #[inline]
@@ -212,7 +212,7 @@ impl TimeParser {
                     ))
                 });
                 match parsed? {
-                    (local_ns, Some(zone)) => zone.moment(local_ns, &mut self.twice),
+                    (local_ns, Some(zone)) => zone.instant(local_ns, &mut self.twice),
                     (time_ns, None) => Ok(time_ns),
                 }
             }

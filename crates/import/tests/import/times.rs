@@ -60,13 +60,13 @@ fn by_format(columns: &[&str], format: &str) -> CsvOptions {
 
 #[test]
 fn text_with_a_time_of_day_is_better_than_anything_else() {
-    let moments = "2024-01-01T05:00 2024-01-01T06:00";
-    found("Time,Date_Time,v\n0,2024-01-01 05:00,1\n1,2024-01-01 06:00,2\n", moments);
+    let instants = "2024-01-01T05:00 2024-01-01T06:00";
+    found("Time,Date_Time,v\n0,2024-01-01 05:00,1\n1,2024-01-01 06:00,2\n", instants);
     found(
         "date,logged at,v\n2024-01-01,2024-01-01 05:00,1\n2024-01-01,2024-01-01 06:00,2\n",
-        moments,
+        instants,
     );
-    found("timestamp,when\n0,2024-01-01T05:00Z\n1,2024-01-01T06:00Z\n", moments);
+    found("timestamp,when\n0,2024-01-01T05:00Z\n1,2024-01-01T06:00Z\n", instants);
     found("year,month,day,at,v\n2024,1,1,01/13/2024 05:00,1\n", "2024-01-13T05:00");
     // Names choose among equals, and the caller hears of it.
     let text = "loaded,time,v\n2024-02-01 00:00,2024-01-01 05:00,1\n";
@@ -154,8 +154,8 @@ fn numbers_since_1970_are_told_by_their_size() {
 
 #[test]
 fn dates_and_times_of_day_come_together() {
-    let moments = "2024-01-01T05:00 2024-01-01T06:30";
-    found("Date;Time;v\n2024-01-01;05:00:00;1\n2024-01-01;06:30:00;2\n", moments);
+    let instants = "2024-01-01T05:00 2024-01-01T06:30";
+    found("Date;Time;v\n2024-01-01;05:00:00;1\n2024-01-01;06:30:00;2\n", instants);
     found("Date,Time,v\n13/01/2024,5:00,1\n", "2024-01-13T05:00");
     found("v,Time,Date\n1,05.00.00,13.01.2024\n", "2024-01-13T05:00");
     found(
@@ -165,12 +165,12 @@ fn dates_and_times_of_day_come_together() {
     found("start_time,start_date,end_date,v\n05:00,2024-01-01,2025-01-01,1\n", "2024-01-01T05:00");
     found("date,time,v\n2024-01-01 00:00:00,05:00,1\n", "2024-01-01T05:00");
     found("date,hour,v\n2024-01-01,5,1\n2024-01-01,24,2\n", "2024-01-01T05:00 2024-01-02T00:00");
-    found("date,hour,minute,v\n2024-01-01,5,0,1\n2024-01-01,6,30,2\n", moments);
+    found("date,hour,minute,v\n2024-01-01,5,0,1\n2024-01-01,6,30,2\n", instants);
     found(
         "DATE,TIME,v\n20240101,0500,1\n20240101,0630,2\n20240101,1200,2\n",
         "2024-01-01T05:00 2024-01-01T06:30 2024-01-01T12:00",
     );
-    found("year,month,day,time,v\n2024,1,1,05:00,1\n2024,1,1,06:30,2\n", moments);
+    found("year,month,day,time,v\n2024,1,1,05:00,1\n2024,1,1,06:30,2\n", instants);
     found("Datum;Uhrzeit;Wert\n13.01.2024;05:00;1\n", "2024-01-13T05:00");
     // A day of hours is one, and is said to be.
     let hours: String = (0..24).map(|hour| format!("2024-01-01,{hour},1\n")).collect();
@@ -313,7 +313,7 @@ fn a_table_knows_its_time() {
 
 /// Local times with summer time came in as if they were UTC.
 #[test]
-fn local_times_are_moments_by_the_zone_that_is_told() {
+fn local_times_are_instants_by_the_zone_that_is_told() {
     let read = |text: &str, options: CsvOptions| {
         let zone = Some(LocalZone::from_name("Europe/Berlin").unwrap());
         let parsed = read_csv(input(text), &CsvOptions { zone, ..options }).unwrap();

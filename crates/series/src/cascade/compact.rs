@@ -24,7 +24,7 @@ use crate::table::Table;
 const FAN_IN: usize = 8;
 /// When more have piled up, so many of them become one, and more only if [`FAN_IN`] of one size are not among them.
 const INPUTS_MAX: usize = 4 * FAN_IN;
-/// Run files of rows that came late, or have come of age, fall by the clock, or when there are so many of them.
+/// Run files of rows that came late, or have come of age, move by the clock, or when there are so many of them.
 const AGED_MAX: usize = 2 * FAN_IN;
 /// Objects of so many bytes, or of the size that begins with it, stay as they are until they come of age.
 const LARGE_BYTES: u64 = 128 << 20;
@@ -97,10 +97,10 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
         let version = table.version();
         (version.objects.of(Model::Kv), version.objects.of(Model::Short))
     };
-    // Others have them, or cannot read them, or they fall soon.
+    // Others have them, or cannot read them, or they move soon.
     let is_free = |object: &Arc<LiveObject>| {
-        let falls = is_of_age(object, boundaries);
-        !falls && !table.claims.has(object) && !table.failed.has(object)
+        let moves = is_of_age(object, boundaries);
+        !moves && !table.claims.has(object) && !table.failed.has(object)
     };
     // Files of late rows lie between all others, and have none of their times.
     runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);

@@ -1,4 +1,4 @@
-//! Objects that cannot be read keep none but themselves from falling.
+//! Objects that cannot be read keep none but themselves from moving.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub enum Take {
     Due,
     /// Those that have not: late ones stay until there are many of them.
     Young,
-    /// As [`Take::Due`], to make room for others.
+    /// As [`Take::Due`], to free memory for others.
     Late,
     /// All of them.
     All,
@@ -235,7 +235,7 @@ fn spans(taken: &Taken<'_>, boundaries: &Boundaries, take: Take) -> Result<Vec<S
     let spans = boundaries.spans(&time, |short| Ok(days_of(*series, short)))?;
     let rows: usize = (0..series.sensors()).map(|place| within(*series, place, &time).len()).sum();
     let chunks = series.sensors() * spans.len();
-    // A few rows of each sensor for each of many days are one run file, which falls with others of its kind.
+    // A few rows of each sensor for each of many days are one run file, which moves with others of its kind.
     let is_scattered = spans.len() >= SCATTERED_SPANS && rows < SCATTERED_ROWS * chunks;
     if take == Take::Late && is_scattered {
         return Ok(vec![Span { model: Model::Kv, time, is_late: true }]);

@@ -33,7 +33,7 @@ pub enum Effort {
     All,
 }
 
-/// Whether what is in memory falls, too.
+/// Whether what is in memory moves, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// It does.

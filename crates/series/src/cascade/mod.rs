@@ -1,4 +1,4 @@
-//! The cascade: readings fall from the key-value model to short columns to long columns.
+//! The cascade: readings move from the key-value model to short columns to long columns.
 //!
 //! 1. `flush.rs`: rows in memory become objects of the model that owns their time.
 //! 2. `kv_to_short.rs`: run files of days that have come of age become short columns.

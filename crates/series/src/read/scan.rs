@@ -99,19 +99,21 @@ impl Scan {
         let rows_max = (BATCH_VALUES / (fields.len() + 1)).clamp(1, BATCH_ROWS);
         let wanted = rows_max.min(limit - self.delivered);
         while pending.rows() < wanted && pending.text_bytes < BATCH_TEXT_BYTES {
-            let room = wanted - pending.rows();
+            let rows_left = wanted - pending.rows();
             // A batch that is more than half full ends rather than cut a chunk in two.
-            let Some((sensor, piece)) = self.take_piece(room, room < wanted / 2)? else { break };
+            let Some((sensor, piece)) = self.take_piece(rows_left, rows_left < wanted / 2)? else {
+                break;
+            };
             match piece {
                 Piece::Chunk(part) => self.append_chunk(sensor, &part, wanted, &mut pending)?,
                 Piece::Rows(rows) => {
-                    let next = 0..rows.len().min(room);
-                    let text_room = BATCH_TEXT_BYTES - pending.text_bytes;
-                    let room = rows_within(&rows.fields, next, text_room);
-                    if rows.len() > room {
-                        self.left = Some((sensor, rows.slice(room, rows.len() - room)));
+                    let next = 0..rows.len().min(rows_left);
+                    let text_left = BATCH_TEXT_BYTES - pending.text_bytes;
+                    let count = rows_within(&rows.fields, next, text_left);
+                    if rows.len() > count {
+                        self.left = Some((sensor, rows.slice(count, rows.len() - count)));
                     }
-                    pending.push(sensor, rows.slice(0, room.min(rows.len())))?;
+                    pending.push(sensor, rows.slice(0, count.min(rows.len())))?;
                 }
             }
         }
@@ -123,9 +125,9 @@ impl Scan {
         Ok(Some(pending.finish()))
     }
 
-    /// What comes next, all of one sensor. Chunks of more rows than `room` are read as rows, or, if `is_enough`, left
+    /// What comes next, all of one sensor. Chunks of more rows than `rows_left` are read as rows, or, if `is_enough`, left
     /// for later.
-    fn take_piece(&mut self, room: usize, is_enough: bool) -> Result<Option<(u32, Piece)>> {
+    fn take_piece(&mut self, rows_left: usize, is_enough: bool) -> Result<Option<(u32, Piece)>> {
         if let Some((sensor, rows)) = self.left.take() {
             return Ok(Some((sensor, Piece::Rows(rows))));
         }
@@ -143,8 +145,8 @@ impl Scan {
                 let mut is_too_long = false;
                 let part = stream.take_part(|part| {
                     let rows = part.bare_chunk().map(|chunk| chunk.rows_within(&self.request.time));
-                    is_too_long = rows.is_some_and(|rows| rows > room);
-                    rows.is_some_and(|rows| rows <= room) && !has_texts
+                    is_too_long = rows.is_some_and(|rows| rows > rows_left);
+                    rows.is_some_and(|rows| rows <= rows_left) && !has_texts
                 });
                 if let Some(part) = part {
                     return Ok(Some((sensor, Piece::Chunk(part))));

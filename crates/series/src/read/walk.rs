@@ -39,13 +39,13 @@ pub(super) struct Walk<'a> {
 /// What an object or a run has of a sensor.
 #[derive(Debug, Clone)]
 struct Found {
-    place: Place,
+    origin: Origin,
     range: Range<usize>,
     time: TimeRange,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Origin {
     Object(usize),
     Run(usize),
 }
@@ -104,12 +104,12 @@ impl<'a> Walk<'a> {
             };
             let times = &run.rows().times;
             let time = TimeRange::new(times[range.start], times[range.end - 1]);
-            found.push(Found { place: Place::Run(at), range, time });
+            found.push(Found { origin: Origin::Run(at), range, time });
         }
         for (at, object) in objects.iter_mut().enumerate() {
             let Some((range, time)) = object.find(sensor, time)? else { return Ok(false) };
             if !range.is_empty() {
-                found.push(Found { place: Place::Object(at), range, time });
+                found.push(Found { origin: Origin::Object(at), range, time });
             }
         }
         found.sort_unstable_by_key(|found| found.time.first_ns);
@@ -119,11 +119,11 @@ impl<'a> Walk<'a> {
 
     /// What was found last, in the order of time.
     pub(super) fn found(&self) -> impl Iterator<Item = Clear<'_>> {
-        self.found.iter().filter_map(|Found { place, range, .. }| {
+        self.found.iter().filter_map(|Found { origin, range, .. }| {
             let range = range.clone();
-            Some(match place {
-                Place::Run(at) => Clear::Rows(self.runs[*at].0.rows(), range),
-                Place::Object(at) => {
+            Some(match origin {
+                Origin::Run(at) => Clear::Rows(self.runs[*at].0.rows(), range),
+                Origin::Object(at) => {
                     let ObjectWalk { near, places, block_ns, .. } = &self.objects[*at];
                     let (blocks, block_ns) = (near.frame()?, *block_ns);
                     Clear::Blocks(ClearBlocks { blocks, range, places, block_ns })
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
 
     /// How many blocks were found last.
     pub(super) fn blocks(&self) -> usize {
-        let is_of_object = |found: &&Found| matches!(found.place, Place::Object(_));
+        let is_of_object = |found: &&Found| matches!(found.origin, Origin::Object(_));
         self.found.iter().filter(is_of_object).map(|found| found.range.len()).sum()
     }
 
@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
                 && object.places.iter().flatten().all(|at| blocks.fields[*at].is_exact(block))
         };
         found.iter().all(|found| {
-            let Place::Object(at) = found.place else { return true };
+            let Origin::Object(at) = found.origin else { return true };
             let object = &objects[at];
             let blocks = object.near.frame();
             blocks.is_some_and(|blocks| {

@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         self.pos = key_end;
         let series = self.series.find(&self.body[start..key_end])?;
         let table = self.series.table_of(series);
-        self.make_room(table)?;
+        self.ensure_open(table)?;
         self.open[table].admit(series, &mut self.series)?;
         let read = self.fields(table, series).and_then(|()| self.time());
         let columns = &mut self.open[table];
@@ -269,7 +269,7 @@ impl<'a> Parser<'a> {
 
     /// Makes sure that the table has an open batch.
     #[inline]
-    fn make_room(&mut self, table: usize) -> Result<(), Fault> {
+    fn ensure_open(&mut self, table: usize) -> Result<(), Fault> {
         if table < self.open.len() {
             return Ok(());
         }

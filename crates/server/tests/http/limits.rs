@@ -12,7 +12,7 @@ use tidefall_storage::{Db, DbOptions};
 
 use crate::client::{TestServer, connect, read_reply, send};
 
-/// A request whose body does not come: it keeps its place until the server gives up on it.
+/// A request whose body does not come: it keeps its permit until the server gives up on it.
 fn hang(server: &TestServer) -> std::net::TcpStream {
     let mut stream = connect(server.address).unwrap();
     let head = "POST /write HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
@@ -36,7 +36,7 @@ fn requests_beyond_the_limit_are_told_to_come_back() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_writes_are_taken_when_there_is_room() {
+fn a_full_disk_is_told_and_writes_are_taken_when_there_is_space() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultDisk::new(Arc::new(LocalDisk::new(dir.path())), 1);
     let db = Db::open_on(Arc::new(disk.clone()), DbOptions::default()).unwrap();

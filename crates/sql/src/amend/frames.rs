@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_has_room_for_numbers_and_offsets() {
+    fn a_type_holds_numbers_and_offsets() {
         let type_of = |of: DataType, text: &str| {
             let bound = WindowFrameBound::Preceding(ScalarValue::from(text));
             let found = Digits::of(&of)?.with_offsets(&bound, &WindowFrameBound::CurrentRow);

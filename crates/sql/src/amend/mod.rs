@@ -132,8 +132,8 @@ pub(crate) fn before_coercion(expr: Expr, schema: &DFSchema) -> Result<Transform
         Ok(cast) => Ok(Transformed::yes(cast)),
         Err(node) => {
             forms::check(&node, schema)?;
-            let moment = zones::to_timestamp(node, schema)?;
-            let plain = moment.transform_data(|node| nullif::amend(node, schema))?;
+            let timestamp = zones::to_timestamp(node, schema)?;
+            let plain = timestamp.transform_data(|node| nullif::amend(node, schema))?;
             let plain = plain.transform_data(|node| comparison(node, schema))?;
             let plain = plain.transform_data(|node| chosen::amend(node, schema))?;
             let plain = plain.transform_data(similar::amend)?;

@@ -39,13 +39,13 @@ fn of_text(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(expr));
     }
     let shown = expr.get_type(schema)?;
-    let moment = cast(text.clone(), DataType::Timestamp(TimeUnit::Nanosecond, None));
-    let moment = match shown {
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => moment,
-        DataType::Timestamp(unit, _) => cast(moment, DataType::Timestamp(unit, None)),
+    let instant = cast(text.clone(), DataType::Timestamp(TimeUnit::Nanosecond, None));
+    let instant = match shown {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => instant,
+        DataType::Timestamp(unit, _) => cast(instant, DataType::Timestamp(unit, None)),
         _ => return Ok(Transformed::no(expr)),
     };
-    Ok(Transformed::yes(in_type(moment, shown)))
+    Ok(Transformed::yes(in_type(instant, shown)))
 }
 
 /// `to_timestamp` of seconds with a fraction. DataFusion has the last time for all that is beyond it.
@@ -57,8 +57,8 @@ fn of_float(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         {
             let nanos = cast(seconds.clone(), DataType::Float64) * lit(1e9);
             let function = ScalarUDF::new_from_impl(ToTimestampNanosFunc::default());
-            let moment = function.call(vec![cast(nanos, DataType::Int64)]);
-            Ok(Transformed::yes(in_type(moment, expr.get_type(schema)?)))
+            let instant = function.call(vec![cast(nanos, DataType::Int64)]);
+            Ok(Transformed::yes(in_type(instant, expr.get_type(schema)?)))
         }
         _ => Ok(Transformed::no(expr)),
     }
@@ -83,13 +83,13 @@ fn in_zone(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// A moment in UTC in the zone in which it is shown, if there is one.
-fn in_type(moment: Expr, shown: DataType) -> Expr {
+fn in_type(instant: Expr, shown: DataType) -> Expr {
     match shown {
         DataType::Timestamp(unit, Some(zone)) => {
-            let moment = cast(moment, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));
-            cast(moment, DataType::Timestamp(unit, Some(zone)))
+            let instant = cast(instant, DataType::Timestamp(unit, Some(Arc::from("+00:00"))));
+            cast(instant, DataType::Timestamp(unit, Some(zone)))
         }
-        _ => moment,
+        _ => instant,
     }
 }
 

@@ -3,9 +3,9 @@
 //! DataFusion tells of them in several ways, and always at the end with the types of the arguments and with all lists of
 //! types that the function takes. Of these is made one sentence:
 //!
-//! 1. What each place takes is one of a few kinds ([`Kind`]): a function of numbers has a list for each width.
-//! 2. Where as many arguments are given as some of the lists have, it is told which of them are of no kind that its place
-//!    takes, and what all places take; else how many there may be.
+//! 1. What each parameter takes is one of a few kinds ([`Kind`]): a function of numbers has a list for each width.
+//! 2. Where as many arguments are given as some of the lists have, it is told which of them are of no kind that their
+//!    parameters take, and what all of them take; else how many there may be.
 //! 3. Arguments are told by their numbers, `argument 1 is TEXT`, until [`with_arguments`] knows what was written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::ast::plain;
 use crate::nearest::{any_of, joined};
 use crate::walk::{Walked, visit_expressions};
 
-/// What a place takes, or a type is.
+/// What a parameter takes, or a type is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Any,
@@ -102,13 +102,13 @@ impl Kind {
     }
 }
 
-/// What one place of a function takes.
+/// What one parameter of a function takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Place(BTreeSet<Kind>);
+struct Parameter(BTreeSet<Kind>);
 
-impl Place {
+impl Parameter {
     fn add(&mut self, types: &str) {
-        // A name of the place may stand before them.
+        // A name of the parameter may stand before them.
         let types = types.rsplit_once(": ").map_or(types, |(_, types)| types);
         self.0.extend(types.split('/').map(Kind::of).filter(|kind| *kind != Kind::Other));
     }
@@ -150,9 +150,9 @@ impl Place {
 /// What a function takes, by the number of its arguments.
 #[derive(Debug, Default)]
 struct Takes {
-    by_count: BTreeMap<usize, Vec<Place>>,
+    by_count: BTreeMap<usize, Vec<Parameter>>,
     /// What each of any number of them is.
-    each: Option<Place>,
+    each: Option<Parameter>,
 }
 
 impl Takes {
@@ -173,15 +173,15 @@ impl Takes {
         if list == "NullAry()" {
             types.clear();
         }
-        let places = self.by_count.entry(types.len()).or_default();
-        places.resize(types.len(), Place::default());
-        for (place, ty) in places.iter_mut().zip(types) {
-            place.add(ty);
+        let parameters = self.by_count.entry(types.len()).or_default();
+        parameters.resize(types.len(), Parameter::default());
+        for (parameter, ty) in parameters.iter_mut().zip(types) {
+            parameter.add(ty);
         }
     }
 
-    /// What places as many arguments as are given have.
-    fn places(&self, count: usize) -> Option<Vec<Place>> {
+    /// The parameters of as many arguments as are given.
+    fn parameters(&self, count: usize) -> Option<Vec<Parameter>> {
         let each = || self.each.clone().filter(|_| count > 0).map(|each| vec![each; count]);
         self.by_count.get(&count).cloned().or_else(each)
     }
@@ -197,7 +197,9 @@ impl Takes {
         match (&self.each, &counts[..]) {
             (Some(_), _) => "one argument or more".to_owned(),
             (None, [one]) => match self.by_count.values().next() {
-                Some(places) if !places.is_empty() => format!("{one} {what}: {}", each_one(places)),
+                Some(parameters) if !parameters.is_empty() => {
+                    format!("{one} {what}: {}", each_one(parameters))
+                }
                 _ => format!("{one} {what}"),
             },
             _ => format!("{} {what}", any_of(&counts)),
@@ -205,25 +207,25 @@ impl Takes {
     }
 }
 
-/// What all places take together.
-fn all(places: &[Place]) -> String {
+/// What all parameters take together.
+fn all(parameters: &[Parameter]) -> String {
     const WORDS: [&str; 5] = ["no", "one", "two", "three", "four"];
-    match places {
+    match parameters {
         [] => "no arguments".to_owned(),
         [one] => one.many(),
         [first, others @ ..] if others.iter().all(|other| other == first) => {
-            match WORDS.get(places.len()) {
+            match WORDS.get(parameters.len()) {
                 Some(count) if first.kinds().len() == 1 => format!("{count} {}", first.many()),
                 _ => first.many(),
             }
         }
-        _ => each_one(places),
+        _ => each_one(parameters),
     }
 }
 
-fn each_one(places: &[Place]) -> String {
-    let ones: Vec<String> = places.iter().map(Place::one).collect();
-    let is_choice = places.iter().any(|place| place.kinds().len() > 1);
+fn each_one(parameters: &[Parameter]) -> String {
+    let ones: Vec<String> = parameters.iter().map(Parameter::one).collect();
+    let is_choice = parameters.iter().any(|parameter| parameter.kinds().len() > 1);
     joined(&ones, if is_choice { ", and " } else { " and " })
 }
 
@@ -312,29 +314,31 @@ pub(super) fn told(message: &str) -> Option<String> {
         None => compared(&takes, &types),
     };
     let example = EXAMPLES.iter().find(|(other, _)| *other == name).map(|(_, example)| *example);
-    let what = match (&wrong[..], example, takes.places(types.len())) {
-        ([0], Some(example), Some(places)) if places.len() > 1 => {
-            format!("{} first, as in {example}", places[0].one())
+    let what = match (&wrong[..], example, takes.parameters(types.len())) {
+        ([0], Some(example), Some(parameters)) if parameters.len() > 1 => {
+            format!("{} first, as in {example}", parameters[0].one())
         }
         (_, Some(example), _) => format!("{what}, as in {example}"),
         _ => what,
     };
-    let is = |place: &usize| format!("argument {} is {}", place + 1, types[*place]);
+    let is = |index: &usize| format!("argument {} is {}", index + 1, types[*index]);
     let wrong: Vec<String> = wrong.iter().map(is).collect();
     let wrong = if wrong.is_empty() { String::new() } else { format!("{}; ", wrong.join(", ")) };
     Some(in_sql(&format!("{name}({}): {wrong}{name} takes {what}", types.join(", "))))
 }
 
-/// The places of the arguments that are not taken, and what would be.
+/// The indexes of the arguments that are not taken, and what would be.
 fn compared(takes: &Takes, types: &[&str]) -> (Vec<usize>, String) {
-    let Some(places) = takes.places(types.len()) else { return (Vec::new(), takes.counts()) };
+    let Some(parameters) = takes.parameters(types.len()) else {
+        return (Vec::new(), takes.counts());
+    };
     let kinds = types.iter().map(|ty| Kind::of(ty));
     let taken: Vec<bool> =
-        places.iter().zip(kinds).map(|(place, kind)| place.takes(kind)).collect();
+        parameters.iter().zip(kinds).map(|(parameter, kind)| parameter.takes(kind)).collect();
     let is_clear = taken.contains(&false);
     // Each of them is taken, but not beside the others.
-    let wrong = (0..types.len()).filter(|place| !is_clear || !taken[*place]).collect();
-    (wrong, all(&places))
+    let wrong = (0..types.len()).filter(|index| !is_clear || !taken[*index]).collect();
+    (wrong, all(&parameters))
 }
 
 /// The types of a list: commas within parentheses belong to one of them.
@@ -389,8 +393,8 @@ pub(crate) fn with_arguments(message: &str, statements: &[impl Walked]) -> Optio
     };
     let rest = rest.replacen(&format!("{name} takes "), &format!("{written} takes "), 1);
     let Some(args) = args else { return Some(format!("{written}({types}): {rest}")) };
-    let told = args.iter().enumerate().fold(rest, |rest, (place, arg)| {
-        rest.replacen(&format!("argument {} is ", place + 1), &format!("{arg} is "), 1)
+    let told = args.iter().enumerate().fold(rest, |rest, (index, arg)| {
+        rest.replacen(&format!("argument {} is ", index + 1), &format!("{arg} is "), 1)
     });
     Some(format!("{written}({}): {told}", args.join(", ")))
 }

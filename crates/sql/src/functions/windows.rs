@@ -174,7 +174,7 @@ struct Partition {
 }
 
 impl Partition {
-    /// An answer, if there is room for it.
+    /// An answer, if there is memory for it.
     fn counted(&mut self, answer: ScalarValue) -> Result<ScalarValue> {
         self.bytes = self.bytes.saturating_add(long_bytes(&answer));
         match self.bytes > BYTES_MAX {

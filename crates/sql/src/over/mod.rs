@@ -60,7 +60,7 @@ impl PassesRows for OverExec {
         // Sorts divide memory among all that can spill. Nothing is charged to this one: what they leave to it is free.
         let share = MemoryConsumer::new(format!("WindowShare[{partition}]")).with_can_spill(true);
         let share = share.register(context.memory_pool());
-        let watch = Watch::new(room_of(partition, &context), share);
+        let watch = Watch::new(reservation_of(partition, &context), share);
         let stream = match self.input.downcast_ref::<BoundedWindowAggExec>() {
             Some(window) => probed(window, partition, context)?,
             None => self.input.execute(partition, context)?,
@@ -87,6 +87,6 @@ fn probed(
 }
 
 /// Memory for the windows of a partition of a plan node. They cannot spill, and count as a whole.
-pub(crate) fn room_of(partition: usize, context: &TaskContext) -> MemoryReservation {
+pub(crate) fn reservation_of(partition: usize, context: &TaskContext) -> MemoryReservation {
     MemoryConsumer::new(format!("Window[{partition}]")).register(context.memory_pool())
 }

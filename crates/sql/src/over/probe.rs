@@ -56,7 +56,7 @@ impl StandardWindowFunctionExpr for Probe {
     }
 
     fn create_evaluator(&self) -> Result<Box<dyn PartitionEvaluator>> {
-        Ok(Box::new(Kept { room: watch::room(), rows: 0 }))
+        Ok(Box::new(Kept { reservation: watch::reservation(), rows: 0 }))
     }
 
     fn limit_effect(&self) -> LimitEffect {
@@ -67,7 +67,7 @@ impl StandardWindowFunctionExpr for Probe {
 /// What is kept of a partition.
 #[derive(Debug)]
 struct Kept {
-    room: Option<MemoryReservation>,
+    reservation: Option<MemoryReservation>,
     /// Rows when they were charged last.
     rows: usize,
 }
@@ -83,12 +83,12 @@ impl PartitionEvaluator for Kept {
     }
 
     fn evaluate(&mut self, columns: &[ArrayRef], _: &Range<usize>) -> Result<ScalarValue> {
-        if let (Some(room), [rows, ..]) = (&self.room, columns) {
+        if let (Some(reservation), [rows, ..]) = (&self.reservation, columns) {
             let count = rows.len();
             // Looking at all columns for each row would take longer than the window.
             if count > self.rows + self.rows / 4 || count < self.rows / 2 {
                 watch::check()?;
-                room.try_resize(COPIES.saturating_mul(bytes_of(rows)))?;
+                reservation.try_resize(COPIES.saturating_mul(bytes_of(rows)))?;
                 self.rows = count;
             }
         }

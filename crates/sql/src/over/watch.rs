@@ -27,7 +27,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Watch {
     is_left: AtomicBool,
-    room: MemoryReservation,
+    reservation: MemoryReservation,
     /// Kept from sorts while there is the window.
     _share: MemoryReservation,
     /// Bytes of the answers for the batch that comes next.
@@ -35,9 +35,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Charges answers to `room`, beside which `share` is kept free.
-    pub(super) fn new(room: MemoryReservation, share: MemoryReservation) -> Self {
-        Self { is_left: AtomicBool::new(false), room, _share: share, answers: AtomicUsize::new(0) }
+    /// Charges answers to `reservation`, beside which `share` is kept free.
+    pub(super) fn new(reservation: MemoryReservation, share: MemoryReservation) -> Self {
+        Self {
+            is_left: AtomicBool::new(false),
+            reservation,
+            _share: share,
+            answers: AtomicUsize::new(0),
+        }
     }
 
     /// Nobody waits any more.
@@ -48,7 +53,7 @@ impl Watch {
     /// The answers have been given on.
     pub(super) fn give(&self) {
         self.answers.store(0, Ordering::Relaxed);
-        self.room.free();
+        self.reservation.free();
     }
 
     /// Computes something that is watched.
@@ -67,9 +72,9 @@ impl Watch {
     fn take(&self, bytes: usize) -> Result<()> {
         self.check()?;
         let taken = self.answers.load(Ordering::Relaxed).saturating_add(bytes);
-        let room = self.room.size();
-        if taken > room {
-            self.room.try_grow((taken - room).max(STEP_BYTES))?;
+        let reserved = self.reservation.size();
+        if taken > reserved {
+            self.reservation.try_grow((taken - reserved).max(STEP_BYTES))?;
         }
         self.answers.store(taken, Ordering::Relaxed);
         Ok(())
@@ -114,8 +119,8 @@ pub(crate) fn took(bytes: usize) -> Result<()> {
 }
 
 /// Memory for what is kept of a window; none where no window is computed.
-pub(crate) fn room() -> Option<MemoryReservation> {
-    WATCH.with_borrow(|watch| watch.as_ref().map(|watch| watch.room.new_empty()))
+pub(crate) fn reservation() -> Option<MemoryReservation> {
+    WATCH.with_borrow(|watch| watch.as_ref().map(|watch| watch.reservation.new_empty()))
 }
 
 /// Bytes of a value beside those that each value has.

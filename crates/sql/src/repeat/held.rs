@@ -24,7 +24,7 @@ type Reading = Shared<BoxFuture<'static, Result<u64, Arc<DataFusionError>>>>;
 struct Rows {
     /// With the bytes that each is charged for.
     batches: VecDeque<(RecordBatch, usize)>,
-    room: MemoryReservation,
+    reservation: MemoryReservation,
     /// What there was no memory for.
     rest: Option<SendableRecordBatchStream>,
 }
@@ -56,9 +56,9 @@ impl HeldExec {
         }
         let usual = with_rows(context, usual_rows(context));
         let stream = self.input.execute(part, usual)?;
-        let room = MemoryConsumer::new("build side").register(context.memory_pool());
+        let reservation = MemoryConsumer::new("build side").register(context.memory_pool());
         let rows = Arc::new(Mutex::new(None));
-        let reading = gather(stream, room, Arc::clone(&rows)).boxed().shared();
+        let reading = gather(stream, reservation, Arc::clone(&rows)).boxed().shared();
         parts.insert(part, Part { reading: reading.clone(), rows });
         Ok(reading)
     }
@@ -72,7 +72,7 @@ impl HeldExec {
 
 async fn gather(
     mut stream: SendableRecordBatchStream,
-    room: MemoryReservation,
+    reservation: MemoryReservation,
     place: Arc<Mutex<Option<Rows>>>,
 ) -> Result<u64, Arc<DataFusionError>> {
     let (mut longest, mut batches, mut rest) = (0, VecDeque::new(), None);
@@ -80,7 +80,7 @@ async fn gather(
     while let Some(batch) = stream.try_next().await.map_err(Arc::new)? {
         longest = longest.max(Widths::of_batch(&batch).longest());
         let bytes = counter.count_batch(&batch);
-        if room.try_grow(bytes).is_err() {
+        if reservation.try_grow(bytes).is_err() {
             // The join knows what to do without memory. Nobody knows how long the others are.
             batches.push_back((batch, 0));
             longest = longest.max(BATCH_BYTES / ROWS_FEW as u64);
@@ -89,7 +89,7 @@ async fn gather(
         }
         batches.push_back((batch, bytes));
     }
-    let rows = Rows { batches, room, rest };
+    let rows = Rows { batches, reservation, rest };
     *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(rows);
     Ok(longest)
 }
@@ -97,7 +97,7 @@ async fn gather(
 /// The next of the rows that were held, charged to whoever takes them from now on.
 async fn next(mut rows: Rows) -> Result<Option<(RecordBatch, Rows)>> {
     if let Some((batch, bytes)) = rows.batches.pop_front() {
-        rows.room.shrink(bytes);
+        rows.reservation.shrink(bytes);
         return Ok(Some((batch, rows)));
     }
     let Some(rest) = &mut rows.rest else { return Ok(None) };

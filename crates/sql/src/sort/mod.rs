@@ -34,7 +34,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 
-use self::runs::{Room, SortMetrics, Sorter, Wanted};
+use self::runs::{SortMemory, SortMetrics, Sorter, Wanted};
 use crate::bounds::text_bytes;
 use crate::otherwise::{RunsOtherwise, runs_otherwise};
 use crate::tree::Tree;
@@ -89,11 +89,11 @@ impl BoundedSorts {
     /// The same sort within the memory; none where it sorts nothing, or keeps so few rows that they have room.
     fn bounded(&self, sort: &SortExec) -> Result<Option<SortedExec>> {
         let ordered = sort.input().equivalence_properties();
-        let has_room = match sort.fetch() {
+        let is_small = match sort.fetch() {
             Some(rows) => kept_bytes(sort, rows)? <= self.query_bytes / KEPT_SHARE,
             None => false,
         };
-        if has_room || ordered.ordering_satisfy(sort.expr().clone())? {
+        if is_small || ordered.ordering_satisfy(sort.expr().clone())? {
             return Ok(None);
         }
         Ok(Some(SortedExec::new(sort.with_fetch(None), sort.fetch())))
@@ -172,7 +172,7 @@ impl RunsOtherwise for SortedExec {
     ) -> Result<SendableRecordBatchStream> {
         let mut input = self.inner.input().execute(partition, Arc::clone(&context))?;
         let partitions = self.inner.input().output_partitioning().partition_count();
-        let room = Room::of(&**context.memory_pool(), partitions);
+        let memory = SortMemory::of(&**context.memory_pool(), partitions);
         let schema = self.schema();
         let wanted = Wanted {
             keys: self.inner.expr().clone(),
@@ -180,7 +180,7 @@ impl RunsOtherwise for SortedExec {
             batch_rows: context.session_config().batch_size(),
         };
         let metrics = SortMetrics::new(&self.metrics, partition);
-        let mut sorter = Sorter::new(wanted, Arc::clone(&schema), room, metrics, &context);
+        let mut sorter = Sorter::new(wanted, Arc::clone(&schema), memory, metrics, &context);
         let sorted = futures::stream::once(async move {
             while let Some(batch) = input.next().await {
                 sorter.push(batch?).await?;

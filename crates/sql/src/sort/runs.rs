@@ -39,7 +39,7 @@ const KEY_ROW_BYTES: u64 = 8;
 
 /// The memory that a sort keeps to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct SortMemory {
     /// What it holds at most.
     most_bytes: usize,
     /// What it holds at least before it writes a run, whatever others hold.
@@ -52,7 +52,7 @@ pub(super) struct Room {
     merged_bytes: usize,
 }
 
-impl Room {
+impl SortMemory {
     /// A share of the memory of queries for each of so many partitions.
     pub(super) fn of(pool: &dyn MemoryPool, partitions: usize) -> Self {
         let limit = match pool.memory_limit() {
@@ -102,7 +102,7 @@ pub(super) struct Wanted {
 pub(super) struct Sorter {
     wanted: Wanted,
     schema: SchemaRef,
-    room: Room,
+    memory: SortMemory,
     /// Rows as they came, too few yet to be sorted.
     loose: Loose,
     /// Batches, each sorted by itself.
@@ -147,7 +147,7 @@ impl Sorter {
     pub(super) fn new(
         wanted: Wanted,
         schema: SchemaRef,
-        room: Room,
+        memory: SortMemory,
         metrics: SortMetrics,
         context: &TaskContext,
     ) -> Self {
@@ -157,7 +157,7 @@ impl Sorter {
         Self {
             wanted,
             schema,
-            room,
+            memory,
             loose: Loose::default(),
             sorted: Vec::new(),
             runs: Vec::new(),
@@ -175,7 +175,7 @@ impl Sorter {
         }
         let (bytes, key_bytes) = (bytes_of_batch(&batch), key_bytes(&self.wanted.keys, &batch)?);
         self.loose.push(batch, bytes, key_bytes);
-        match self.loose.total_bytes() >= self.room.part_bytes {
+        match self.loose.total_bytes() >= self.memory.part_bytes {
             true => self.settle().await,
             false => Ok(()),
         }
@@ -206,15 +206,15 @@ impl Sorter {
         drop(loose);
         let (keys, fetch) = (&self.wanted.keys, self.wanted.fetch);
         // One batch of rows may have keys of any length: those are compared where they are.
-        let is_short = key_bytes <= 2 * self.room.part_bytes;
+        let is_short = key_bytes <= 2 * self.memory.part_bytes;
         let batch = match keys.len() > 1 && is_short {
             true => several_keys::sorted(&batch, keys, fetch)?,
             false => sort_batch(&batch, keys, fetch)?,
         };
         self.longest = self.longest.max(Widths::of_batch(&batch).longest());
         let needed = bytes_of_batch(&batch).saturating_add(key_bytes);
-        if !self.has_room(needed) {
-            if self.charged.size() >= self.room.least_bytes {
+        if !self.try_charge(needed) {
+            if self.charged.size() >= self.memory.least_bytes {
                 self.write_run().await?;
             }
             // It is there already; without it nothing would go on.
@@ -224,9 +224,9 @@ impl Sorter {
         Ok(())
     }
 
-    /// Whether more bytes could be had, which then are.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.charged.size().saturating_add(bytes) <= self.room.most_bytes
+    /// Charges more bytes, and says whether they could be had.
+    fn try_charge(&self, bytes: usize) -> bool {
+        self.charged.size().saturating_add(bytes) <= self.memory.most_bytes
             && self.charged.try_grow(bytes).is_ok()
     }
 
@@ -242,7 +242,7 @@ impl Sorter {
         while let Some(batch) = merged.next().await {
             let batch = batch?;
             // Short enough for several of them to be merged in little memory.
-            let most_bytes = self.room.batch_bytes as u64;
+            let most_bytes = self.memory.batch_bytes as u64;
             for rows in Widths::of_batch(&batch).parts(batch.num_rows(), most_bytes) {
                 let part = batch.slice(rows.start, rows.len());
                 longest = longest.max(file.append_batch(&part)?);
@@ -261,7 +261,7 @@ impl Sorter {
     /// Rows of the batches that come out of a merge: long rows may all follow each other there.
     fn merged_rows(&self) -> usize {
         let longest = usize::try_from(self.longest).unwrap_or(usize::MAX).max(1);
-        (self.room.merged_bytes / longest).clamp(1, self.wanted.batch_rows.max(1))
+        (self.memory.merged_bytes / longest).clamp(1, self.wanted.batch_rows.max(1))
     }
 
     /// One stream out of batches that are sorted each by itself. Their memory is charged.
@@ -334,7 +334,7 @@ impl Sorter {
         let least = merged_bytes.saturating_mul(BATCHES_MIN).min(all);
         let mut bytes = all;
         loop {
-            if self.has_room(bytes) {
+            if self.try_charge(bytes) {
                 return bytes;
             }
             if bytes == least {

@@ -160,7 +160,7 @@ const QUESTIONS: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_are_those_of_sorts_with_room() {
+async fn answers_are_those_of_sorts_in_memory() {
     let mut random = SmallRng::seed_from_u64(19);
     for round in 0..24 {
         let rows = [0, 1, 300, 5_000][round % 4];

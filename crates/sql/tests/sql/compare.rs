@@ -1,5 +1,5 @@
 //! Random questions to Tidefall and to DataFusion over the same rows in memory, wherever the rows
-//! have fallen to: with metrics, without metrics and stock DataFusion must agree.
+//! have moved to: with metrics, without metrics and stock DataFusion must agree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

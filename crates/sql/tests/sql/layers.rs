@@ -1,5 +1,5 @@
 //! Layers are relations: whatever is asked of one equals the same question about all of its rows, and these are what
-//! the readings say, wherever they have fallen to.
+//! the readings say, wherever they have moved to.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Sensors lie whole in one partition, in order, and plans make use of it: medians, windows and distinct counts by
-//! tags run sensor by sensor. They are asked wherever the rows have fallen to, and held against stock DataFusion
+//! tags run sensor by sensor. They are asked wherever the rows have moved to, and held against stock DataFusion
 //! over the same rows in memory, which knows nothing of any order.
 
 use rand::SeedableRng;
@@ -59,7 +59,7 @@ async fn groups_of_tags_run_one_by_one() {
 /// A sort of all rows has no room, and would not be asked for the largest sensor's rows; windows over whole partitions
 /// hold them outside of what queries may take, if nobody looks.
 #[tokio::test(flavor = "multi_thread")]
-async fn sorts_and_windows_need_room_for_some_sensors() {
+async fn sorts_and_windows_need_memory_for_some_sensors() {
     let test_db = TestDb::new();
     test_db
         .text(
@@ -246,7 +246,7 @@ async fn distinct_texts_of_many_groups_take_little_memory() {
 /// Distinct values are counted by their groups alone where there is room for all rows; otherwise with their groups, as
 /// these rows may go to the disk. What metrics know is left to them.
 #[tokio::test(flavor = "multi_thread")]
-async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
+async fn distinct_values_are_counted_in_one_grouping_where_memory_suffices() {
     let test_db = TestDb::new();
     test_db
         .text(
@@ -256,7 +256,7 @@ async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
         )
         .await;
     cascade(&test_db, Target::Long);
-    let (roomy, little) = (with_little(&test_db, 256), with_little(&test_db, 64));
+    let (ample, little) = (with_little(&test_db, 256), with_little(&test_db, 64));
     for (sql, expected) in [
         ("SELECT k, count(DISTINCT time) AS n FROM m GROUP BY k", "7 14000"),
         ("SELECT k, count(DISTINCT v) AS n, sum(v) FROM m WHERE v < 500 GROUP BY k", "7 3500"),
@@ -268,7 +268,7 @@ async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
         ),
     ] {
         let sum = format!("SELECT count(*), sum(n) FROM ({sql})");
-        for (session, groupings) in [(&roomy, 1), (&little, 2)] {
+        for (session, groupings) in [(&ample, 1), (&little, 2)] {
             let found =
                 session.collect(&sum).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
             assert_eq!(lines(&found), [expected], "{sql}");
@@ -285,7 +285,7 @@ async fn distinct_values_are_counted_in_one_grouping_where_there_is_room() {
             "TidefallMetrics",
         ),
     ] {
-        let plan = lines(&roomy.collect(&format!("EXPLAIN {sql}")).await.expect(sql)).join("\n");
+        let plan = lines(&ample.collect(&format!("EXPLAIN {sql}")).await.expect(sql)).join("\n");
         assert!(plan.contains(part), "{sql}\n{plan}");
     }
 }

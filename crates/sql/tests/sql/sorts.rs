@@ -93,7 +93,7 @@ async fn lists_of_groups_in_an_order_need_no_more_memory_than_they_have() {
 
 /// Groups that go to the disk come back in any order, and with them the rows of a sorted subquery.
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_that_have_no_room_collect_rows_in_the_order_of_the_subquery() {
+async fn groups_beyond_the_memory_collect_rows_in_the_order_of_the_subquery() {
     let test_db = TestDb::with_memory(64 << 20);
     let rows = "(SELECT value * 7919 % 100000 AS k, value * 2654435761 % 1099511627776 AS r \
                 FROM generate_series(1, 600000) ORDER BY r)";

@@ -157,14 +157,14 @@ async fn the_first_rows_are_right_in_every_placement() {
     test_db.text(TABLE).await;
     let mut rows = Vec::new();
     compare(&test_db, &rows, "empty").await;
-    let fall = |target| {
+    let cascade = |target| {
         test_db.db.cascade(&CascadeRequest { table: None, target }).expect("a cascade");
     };
     write(&test_db, &mut rng, &mut rows, 3000).await;
-    fall(Target::Long);
+    cascade(Target::Long);
     compare(&test_db, &rows, "long").await;
     write(&test_db, &mut rng, &mut rows, 300).await;
-    fall(Target::Short);
+    cascade(Target::Short);
     let (from, to) = (START + 9_000, START + 12_000);
     let delete = "DELETE FROM t WHERE host = 'hot' AND time >= to_timestamp";
     test_db.text(&format!("{delete}({from}) AND time < to_timestamp({to})")).await;

@@ -94,7 +94,7 @@ pub fn ask(db: &Db, op: &Op) -> Option<Result<()>> {
             db.delete(table, &filter, *time)
         }
         Op::Flush => db.flush().map(drop),
-        Op::MakeRoom => db.make_room().map(drop),
+        Op::FreeMemory => db.free_memory().map(drop),
         Op::Cascade(target) => {
             db.cascade(&CascadeRequest { table: None, target: *target }).map(drop)
         }

@@ -42,7 +42,7 @@ impl World {
 
 /// The commit might be there or not, and all writes ended.
 #[test]
-fn a_commit_that_fails_for_a_moment_is_found_or_made_again() {
+fn a_commit_that_fails_for_a_while_is_found_or_made_again() {
     for leaves in [Leaves::Nothing, Leaves::Object] {
         let world = World::new();
         let db = world.open();
@@ -97,7 +97,7 @@ fn the_commit_of_another_writer_is_none_that_was_made() {
 
 /// Rows that were acknowledged from memory were lost with the close, which cannot be tried again.
 #[test]
-fn a_close_loses_nothing_in_a_store_that_fails_for_a_moment() {
+fn a_close_loses_nothing_in_a_store_that_fails_for_a_while() {
     for leaves in [Leaves::Nothing, Leaves::Object] {
         let world = World::new();
         let db = world.open();

@@ -1,4 +1,4 @@
-//! What a damaged object keeps from falling: itself. Other days, months and run files of its table go on, and which write is
+//! What a damaged object keeps from moving: itself. Other days, months and run files of its table go on, and which write is
 //! the later one stays what it was.
 
 use std::cell::Cell;
@@ -126,7 +126,7 @@ impl World {
         tables[0].models.iter().find(|found| found.model == model).unwrap().objects
     }
 
-    /// Lets readings fall, which ends with the error of the damaged object.
+    /// Moves readings, which ends with the error of the damaged object.
     fn cascade_fails(&self, target: Target, name: &str) {
         let error = self.db().cascade(&CascadeRequest { table: None, target }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -157,7 +157,7 @@ fn hours(day: i64) -> Vec<i64> {
     (0..24).map(|hour| NOW_NS + day * NS_PER_DAY + hour * NS_PER_HOUR).collect()
 }
 
-/// A day that could not be read kept the parts of all others of its table apart, and all months from falling.
+/// A day that could not be read kept the parts of all others of its table apart, and all months from moving.
 #[test]
 fn a_damaged_day_keeps_no_other_day_and_no_month() {
     let mut world = World::new();
@@ -178,7 +178,7 @@ fn a_damaged_day_keeps_no_other_day_and_no_month() {
     world.clock.set(NOW_NS + 100 * NS_PER_DAY);
     for target in [Target::ByAge, Target::Long] {
         world.cascade_fails(target, &damaged);
-        assert_eq!(world.count(Model::Short), 1, "all but the damaged part falls");
+        assert_eq!(world.count(Model::Short), 1, "all but the damaged part moves");
     }
     let day = TimeRange::new(NOW_NS - 15 * NS_PER_DAY, NOW_NS - 14 * NS_PER_DAY - 1);
     world.check(0, TimeRange::new(day.last_ns + 1, i64::MAX));
@@ -229,7 +229,7 @@ fn run_files_behind_a_damaged_one_do_not_pile_up() {
     world.damage(&damaged, None);
     for number in 6..FLUSHES {
         world.object(&times(number));
-        // Whether they are few enough to be left alone, or fall without the damaged one.
+        // Whether they are few enough to be left alone, or move without the damaged one.
         let _ = world.db().cascade(&CascadeRequest { table: None, target: Target::ByAge });
     }
     let files = world.count(Model::Kv);
@@ -238,7 +238,7 @@ fn run_files_behind_a_damaged_one_do_not_pile_up() {
     world.clock.set(NOW_NS + 5 * NS_PER_DAY);
     for _ in 0..2 {
         world.cascade_fails(Target::ByAge, &damaged);
-        assert_eq!(world.count(Model::Kv), 1, "all but the damaged one fall");
+        assert_eq!(world.count(Model::Kv), 1, "all but the damaged one move");
     }
     (1..SENSORS).for_each(|sensor| world.check(sensor, TimeRange::ALL));
     world.mend();
@@ -249,7 +249,7 @@ fn run_files_behind_a_damaged_one_do_not_pile_up() {
 
 /// One that was put back is taken when that is asked for, and at the latest when the database is opened again.
 #[test]
-fn an_object_that_was_put_back_falls() {
+fn an_object_that_was_put_back_moves() {
     let mut world = World::new();
     let damaged = world.object(&hours(-15));
     world.object(&hours(-15));
@@ -266,10 +266,10 @@ fn an_object_that_was_put_back_falls() {
 
 /// Whatever could not be read for some time: when it can, all values are those that were written last.
 #[test]
-fn what_falls_around_damage_changes_no_value() {
+fn what_moves_around_damage_changes_no_value() {
     let errors = Cell::new(0);
     for seed in 0..rounds(60) {
-        let check = || errors.set(errors.get() + fall_around_damage(seed));
+        let check = || errors.set(errors.get() + move_around_damage(seed));
         checked(check, || format!("seed {seed}"));
     }
     println!("{} cascades ended with an error", errors.get());
@@ -277,7 +277,7 @@ fn what_falls_around_damage_changes_no_value() {
 }
 
 /// Returns how many cascades met the damage.
-fn fall_around_damage(seed: u64) -> usize {
+fn move_around_damage(seed: u64) -> usize {
     let mut errors = 0;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut world = World::new();

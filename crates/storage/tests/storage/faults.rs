@@ -69,7 +69,7 @@ impl Run {
                     // These may find nothing to write.
                     let writes_nothing = matches!(
                         op,
-                        Op::Flush | Op::MakeRoom | Op::Cascade(_) | Op::Delete(_, Some(_), _)
+                        Op::Flush | Op::FreeMemory | Op::Cascade(_) | Op::Delete(_, Some(_), _)
                     );
                     let may_be_done = !had_failed_fsync || writes_nothing;
                     assert!(may_be_done, "{}: {op:?} was taken after a failed fsync", self.what);

@@ -86,8 +86,8 @@ fn writes_go_on_when_files_can_be_opened_again() {
 
 /// The last steps of an object had to open its directory, when it was there already.
 #[test]
-fn files_that_run_out_at_any_moment_end_nothing() {
-    with_few_files("files_that_run_out_at_any_moment_end_nothing", || {
+fn files_that_run_out_at_any_time_end_nothing() {
+    with_few_files("files_that_run_out_at_any_time_end_nothing", || {
         let dir = tempfile::tempdir().unwrap();
         let db = small::open(&dir);
         small::write(&db, "plant", &[(0, 0)]);

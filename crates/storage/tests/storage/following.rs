@@ -271,11 +271,11 @@ fn files_that_were_replaced_are_open_no_longer_than_they_are_read() {
     reader.refresh().unwrap();
     assert_eq!(read(&reader, "plant").len(), 20);
     let before = reader.snapshot("plant").unwrap();
-    let fall = || writer.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
-    fall();
+    let cascade = || writer.cascade(&CascadeRequest { table: None, target: Target::Long }).unwrap();
+    cascade();
     // What was replaced goes after a minute.
     clock.set(clock.now_ns() + 61 * NS_PER_SECOND);
-    fall();
+    cascade();
     assert!(open_in_vain() > 0);
     reader.refresh().unwrap();
     assert!(open_in_vain() > 0, "a snapshot reads them");

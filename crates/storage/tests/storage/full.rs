@@ -83,7 +83,7 @@ fn fill_up_and_empty(seed: u64, ops: &[Op]) -> u64 {
 }
 
 #[test]
-fn a_full_disk_refuses_what_needs_room_until_there_is_some() {
+fn a_full_disk_refuses_what_needs_space_until_there_is_some() {
     let refused: u64 = (0..rounds(25))
         .map(|seed| {
             let ops = requests(seed, 40);
@@ -137,7 +137,7 @@ fn writers_with_a_full_memory_learn_of_a_full_disk_and_are_let_in_again() {
 
 /// Late rows stayed in memory, and with them the log, which took what room there was.
 #[test]
-fn where_there_was_no_room_late_rows_leave_memory_with_all_others() {
+fn where_the_disk_was_full_late_rows_leave_memory_with_all_others() {
     const ROWS: i64 = 200_000;
     let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
     let options = DbOptions {
@@ -311,7 +311,7 @@ fn a_write_from_memory_in_parts_is_whole_when_the_database_closes() {
 
 /// The seal of the last log file needs some bytes, without which nothing could be opened.
 #[test]
-fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_room() {
+fn a_database_opens_on_a_full_disk_and_takes_writes_when_there_is_space() {
     for seed in 0..8 {
         let mem = MemDisk::new();
         let db = small_open(FaultDisk::new(Arc::new(mem.clone()), 1));

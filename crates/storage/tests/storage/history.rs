@@ -31,7 +31,7 @@ pub enum Op {
     Delete(&'static str, Option<u8>, TimeRange),
     Flush,
     /// As when memory is full.
-    MakeRoom,
+    FreeMemory,
     Cascade(Target),
     /// The field `count` gets another type.
     Retype(&'static str, FieldType),
@@ -66,7 +66,7 @@ pub fn requests(seed: u64, length: usize) -> Vec<Op> {
                     Op::Delete(table, sensor, TimeRange::new(first, first + length))
                 }
                 25..27 => Op::Flush,
-                27 => Op::MakeRoom,
+                27 => Op::FreeMemory,
                 28..34 => Op::Cascade(match rng.random_range(0..4) {
                     0..2 => Target::ByAge,
                     2 => Target::Short,
@@ -157,7 +157,7 @@ impl History {
             Op::Create(table, Forgets::OldReadings) => {
                 self.forgetful.insert(table);
             }
-            // By age only a part falls, and what stays is still in memory.
+            // By age only a part moves, and what stays is still in memory.
             Op::Flush | Op::Reopen | Op::Cascade(Target::Short | Target::Long) => {
                 self.asked
                     .iter_mut()
@@ -177,7 +177,7 @@ impl History {
         self.asked.push((op.clone(), Fate::Open));
     }
 
-    /// Takes note of the time at which readings may fall and old ones be dropped.
+    /// Takes note of the time at which readings may move and old ones be dropped.
     pub fn may_forget(&mut self, now_ns: i64) {
         self.forgotten_ns = self.forgotten_ns.max(now_ns - RETENTION_NS);
     }

@@ -153,15 +153,15 @@ fn late_rows_leave_others_to_their_metrics() {
 }
 
 /// Whether a late row replaces another is a question about what was there when it came: later deletes, loads and rows that are too old
-/// change nothing for those who look at an earlier moment.
+/// change nothing for those who look at an earlier snapshot.
 #[test]
-fn what_late_rows_replace_is_counted_once_at_each_moment() {
+fn what_late_rows_replace_is_counted_once_in_each_snapshot() {
     for seed in 0..rounds(40) {
-        checked(|| moments_of(seed), || format!("seed {seed}"));
+        checked(|| snapshots_of(seed), || format!("seed {seed}"));
     }
 }
 
-fn moments_of(seed: u64) {
+fn snapshots_of(seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let clock = Arc::new(ManualClock::new(NOW_NS));
     let db = open(MemDisk::new(), &clock).unwrap();
@@ -179,7 +179,7 @@ fn moments_of(seed: u64) {
     let mut rows = Rows::new();
     // From here on sensors have the numbers that they have here.
     write(&db, &mut rows, &of_all(std::iter::once(NOW_NS - KEEP_NS + 700 * NS_PER_MINUTE)), -2);
-    let mut moments: Vec<(TableSnapshot, Rows)> = Vec::new();
+    let mut snapshots: Vec<(TableSnapshot, Rows)> = Vec::new();
     let mut now = 0;
     // Few enough times that late rows often hit others, within days that are close to be too old.
     let time = |rng: &mut SmallRng, now: i64| {
@@ -222,7 +222,7 @@ fn moments_of(seed: u64) {
                 rows.retain(|(sensor, at), _| !(gone.contains(*at) && is_hidden(*sensor)));
             }
             13 => drop(db.flush().unwrap()),
-            14 => drop(db.make_room().unwrap()),
+            14 => drop(db.free_memory().unwrap()),
             15 => {
                 let target = [Target::ByAge, Target::Short, Target::Long][rng.random_range(0..3)];
                 db.cascade(&CascadeRequest { table: None, target }).unwrap();
@@ -234,23 +234,23 @@ fn moments_of(seed: u64) {
                 }
             }
             16 => clock.set(NOW_NS + rng.random_range(0..700) * NS_PER_MINUTE),
-            17 if !moments.is_empty() => {
-                moments.swap_remove(rng.random_range(0..moments.len()));
+            17 if !snapshots.is_empty() => {
+                snapshots.swap_remove(rng.random_range(0..snapshots.len()));
             }
-            _ => moments.push((db.snapshot(TABLE).unwrap(), rows.clone())),
+            _ => snapshots.push((db.snapshot(TABLE).unwrap(), rows.clone())),
         }
         if rng.random_bool(0.5) {
-            moments.push((db.snapshot(TABLE).unwrap(), rows.clone()));
+            snapshots.push((db.snapshot(TABLE).unwrap(), rows.clone()));
         }
-        for (snapshot, rows) in &moments {
+        for (snapshot, rows) in &snapshots {
             if rng.random_bool(0.1) {
                 check(snapshot, rows, SENSORS, if rng.random_bool(0.5) { hours() } else { None });
                 check_each(snapshot, rows);
             }
         }
-        moments.truncate(20);
+        snapshots.truncate(20);
     }
-    for (snapshot, rows) in &moments {
+    for (snapshot, rows) in &snapshots {
         check(snapshot, rows, SENSORS, None);
         assert_eq!(whole_numbers(snapshot), *rows);
     }
@@ -475,7 +475,7 @@ fn late_rows_lie_apart_and_have_filters() {
 
 /// Each day got an object of its own of a few late rows, each time that memory was full of others.
 #[test]
-fn late_rows_leave_a_full_memory_in_few_objects_that_fall_together() {
+fn late_rows_leave_a_full_memory_in_few_objects_that_move_together() {
     const PIECE: usize = 40_000;
     let clock = Arc::new(ManualClock::new(NOW_NS + 23 * NS_PER_HOUR));
     let disk = MemDisk::new();
@@ -499,7 +499,7 @@ fn late_rows_leave_a_full_memory_in_few_objects_that_fall_together() {
     let (mut value, mut run_files) = (0, 0);
     while objects(&db, Model::Short) == 0 {
         value += 1;
-        assert!(value < 1_000, "late rows fall at some time");
+        assert!(value < 1_000, "late rows move at some time");
         let keys: Vec<(u32, usize)> = (0..PIECE)
             .map(|_| {
                 let late = rng.random_bool(0.5);
@@ -514,9 +514,9 @@ fn late_rows_leave_a_full_memory_in_few_objects_that_fall_together() {
             grid.check(&db, &format!("write {value}"));
         }
     }
-    assert!(run_files > 8, "{run_files} run files before any fell");
+    assert!(run_files > 8, "{run_files} run files before any moved");
     assert!(objects(&db, Model::Short) <= 8, "one object of a day");
-    grid.check(&db, "behind the fall");
+    grid.check(&db, "behind the move");
     db.close().unwrap();
     let db = Db::open_on(Arc::new(disk), options()).unwrap();
     grid.check(&db, "behind an opening");

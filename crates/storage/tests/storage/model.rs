@@ -276,8 +276,8 @@ impl World {
                 format!("delete of {range}")
             }
             14 if self.rng.random_bool(0.5) => {
-                let report = self.db().make_room().unwrap();
-                format!("room is made: {report:?}")
+                let report = self.db().free_memory().unwrap();
+                format!("memory is freed: {report:?}")
             }
             14 => {
                 self.db().flush().unwrap();
@@ -354,7 +354,7 @@ impl World {
         self.check_direct(TimeRange::ALL);
     }
 
-    /// Frames, moments and latest values.
+    /// Frames, values at a time and latest values.
     fn check_direct(&mut self, range: TimeRange) {
         let snapshot = self.db().snapshot(TABLE).unwrap();
         let fields = &snapshot.schema().fields;
@@ -394,7 +394,7 @@ impl World {
 
         self.check_kept(&snapshot, &sensors, &range, field, &expected);
 
-        let moment = match rows.is_empty() {
+        let asked_ns = match rows.is_empty() {
             false => rows[self.rng.random_range(0..rows.len())].1,
             true => self.time(),
         };
@@ -403,13 +403,13 @@ impl World {
         for (place, time, value) in rows {
             let Some(value) = value else { continue };
             latest[place] = Some((time, value));
-            if time == moment {
+            if time == asked_ns {
                 at[place] = Some((time, value));
             }
         }
         check_extremes(&snapshot, &sensors, &range, field, &expected);
         for (found, expected) in [
-            (snapshot.at(&sensors, moment, field).unwrap(), at),
+            (snapshot.at(&sensors, asked_ns, field).unwrap(), at),
             (snapshot.latest(&sensors, field).unwrap(), latest),
         ] {
             let values = found.values.as_primitive::<Float64Type>().values();

@@ -18,7 +18,7 @@ fn rows_in_memory_win_against_what_is_folded_later() {
     // A long segment that reaches from the old days into today.
     write(&db, "plant", &[(old, 0), (now, 1)]);
     cascade(Target::Long);
-    // Stays in memory, while old rows fall that are written later.
+    // Stays in memory, while old rows move that are written later.
     write(&db, "plant", &[(now, 2)]);
     for day in 1..=PARTS {
         write(&db, "plant", &[(old + day * NS_PER_DAY, 0)]);

@@ -79,7 +79,7 @@ impl Crash {
         (db, found)
     }
 
-    /// The power is back: everything is there, and new readings can be written and fall.
+    /// The power is back: everything is there, and new readings can be written and move.
     fn check(&self, seed: u64) {
         let disk = self.disk.crash(seed);
         let (db, found) = self.open(&disk);

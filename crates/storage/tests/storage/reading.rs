@@ -18,7 +18,7 @@ use crate::hooks::{Does, Gate, HookDisk};
 use crate::rounds;
 use crate::small::{batch_of, load, read, write};
 
-/// 2024-03-10; the rows are of a day in January, which falls to long columns.
+/// 2024-03-10; the rows are of a day in January, which moves to long columns.
 const NOW_NS: i64 = 19_792 * NS_PER_DAY;
 const FIRST_NS: i64 = 19_730 * NS_PER_DAY;
 const MINUTE_NS: i64 = 60 * NS_PER_SECOND;

@@ -39,7 +39,7 @@ fn try_write_field(db: &Db, number: i64) -> Result<()> {
 }
 
 #[test]
-fn fields_may_come_while_rows_fall() {
+fn fields_may_come_while_rows_move() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(&dir);
     write(&db, "plant", &[(0, 0)]);

@@ -1,4 +1,4 @@
-//! Writes, loads, deletes and flushes while what they have left is laid together, falls and is read: nothing is lost, no value goes
+//! Writes, loads, deletes and flushes while what they have left is laid together, moves and is read: nothing is lost, no value goes
 //! back, and few objects are left.
 
 use std::collections::BTreeMap;

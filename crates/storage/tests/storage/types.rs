@@ -626,9 +626,9 @@ fn writers_go_on_while_what_others_had_is_written_anew() {
     // One after the other, the first time to learn how many objects the cascade makes.
     let mut of_cascade = usize::MAX;
     for is_beside in [false, true] {
-        let (falls, changes) = (Brake::default(), Brake::default());
+        let (cascades, changes) = (Brake::default(), Brake::default());
         let made = Arc::new(AtomicUsize::new(0));
-        let (first, then, count) = (falls.clone(), changes.clone(), Arc::clone(&made));
+        let (first, then, count) = (cascades.clone(), changes.clone(), Arc::clone(&made));
         let db = open_with(move |does, name| {
             if does != Does::Create || !name.starts_with("objects/") {
                 return;
@@ -644,18 +644,18 @@ fn writers_go_on_while_what_others_had_is_written_anew() {
             db.flush().unwrap();
         }
         made.store(0, Ordering::SeqCst);
-        for brake in [&falls, &changes] {
+        for brake in [&cascades, &changes] {
             brake.armed.store(true, Ordering::SeqCst);
         }
         std::thread::scope(|scope| {
             let db = &db;
             let request = CascadeRequest { table: Some(TABLE.into()), target: Target::Long };
             let cascade = scope.spawn(move || db.cascade(&request));
-            wait_for(&falls.reached);
+            wait_for(&cascades.reached);
             let change = is_beside.then(|| scope.spawn(|| retype(db, FieldType::F64)));
             // It finds nothing that is free, and waits for the cascade.
             std::thread::sleep(Duration::from_millis(100));
-            falls.released.store(true, Ordering::SeqCst);
+            cascades.released.store(true, Ordering::SeqCst);
             assert!(cascade.join().unwrap().is_ok());
             let Some(change) = change else {
                 of_cascade = made.load(Ordering::SeqCst);

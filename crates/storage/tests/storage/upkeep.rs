@@ -237,8 +237,8 @@ fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
         let row = |row| (month(number) + row * STEP_NS, rng.random());
         load(&db, "plant", &(0..MONTH_ROWS).map(row).collect::<Vec<(i64, i64)>>());
     }
-    let fall = || db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
-    fall();
+    let cascade = || db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    cascade();
     let (segments, before) = (live_objects(&db, "plant"), db.work().rewritten_bytes);
     assert_eq!(segments as i64, MONTHS);
     let live_bytes =
@@ -248,7 +248,7 @@ fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
         clock.set(NOW_NS + NS_PER_HOUR + round * NS_PER_SECOND);
         let (one, other) = (rng.random_range(0..MONTHS), rng.random_range(0..MONTHS));
         write(&db, "plant", &[(month(one) + round, round), (month(other) + round, round)]);
-        fall();
+        cascade();
     }
     let rewritten = db.work().rewritten_bytes - before;
     // One segment, and none for as long as its bytes are worth.
@@ -282,12 +282,12 @@ fn what_only_a_damaged_object_kept_together_stays_as_it_is() {
     disk.place(&damaged, &bytes);
     fill(0..3, 90_000);
     fill(3..6, 90_000);
-    let fall = || {
+    let cascade = || {
         // It is said each time that one is damaged.
         db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap_err();
         db.work().rewritten_bytes
     };
-    let written = [fall(), fall(), fall()];
+    let written = [cascade(), cascade(), cascade()];
     assert_eq!(written, [written[0]; 3]);
     assert_eq!(live_objects(&db, "plant"), 3);
 }
@@ -338,7 +338,7 @@ fn a_long_cascade_keeps_no_writer() {
     let db = open(hooked, &clock(), LONG);
     write(&db, "writer", &[(NOW_NS, 0)]);
     for part in 0..2 {
-        write(&db, "falling", &[(NOW_NS - 400 * NS_PER_DAY + part, 0)]);
+        write(&db, "aging", &[(NOW_NS - 400 * NS_PER_DAY + part, 0)]);
         db.flush().unwrap();
     }
     is_cascading.store(true, Ordering::SeqCst);

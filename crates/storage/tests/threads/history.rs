@@ -1,4 +1,4 @@
-//! What was asked and what was read, each with the moments between which it was: so some of it is known to come behind other.
+//! What was asked and what was read, each with the times between which it was: so some of it is known to come behind other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -102,15 +102,15 @@ pub struct History {
 }
 
 impl History {
-    /// A moment later than all before.
-    pub fn moment(&mut self) -> u64 {
+    /// A time later than all before.
+    pub fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
     /// Takes note of a request that begins.
     pub fn begin(&mut self, change: impl FnOnce(Number) -> Change) -> Number {
-        let (number, begun) = (self.requests.len(), self.moment());
+        let (number, begun) = (self.requests.len(), self.tick());
         let change = change(number);
         self.requests.push(Request { change, begun, ended: u64::MAX, outcome: Outcome::Open });
         number
@@ -118,7 +118,7 @@ impl History {
 
     /// Takes note of how it ended.
     pub fn end(&mut self, number: Number, outcome: Outcome) {
-        let now = self.moment();
+        let now = self.tick();
         let request = &mut self.requests[number];
         request.outcome = outcome;
         if outcome != Outcome::Open {
@@ -126,7 +126,7 @@ impl History {
         }
     }
 
-    /// Whether rows that somebody has seen between two moments may be there: all that was known to be done before, nothing that was refused, of each
+    /// Whether rows that somebody has seen between two times may be there: all that was known to be done before, nothing that was refused, of each
     /// request all or nothing, and nothing that was replaced or deleted since.
     pub fn check(&mut self, whom: Whom, (begun, ended): (u64, u64), rows: &Rows) {
         let values = rows.values().flatten().flatten();

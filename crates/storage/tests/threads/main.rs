@@ -45,22 +45,22 @@ fn memory_fills() {
         let work = World::new(plan).run(&[
             (writer, 4),
             (writer, 4),
-            (&[Does::Read, Does::ReadAgain, Does::MakeRoom], 2),
+            (&[Does::Read, Does::ReadAgain, Does::FreeMemory], 2),
         ]);
         DELAYED.fetch_add(work.delayed_writes, Ordering::Relaxed);
     });
     let delayed = DELAYED.load(Ordering::Relaxed);
-    println!("memory_fills: {delayed} writes have waited for room");
+    println!("memory_fills: {delayed} writes have waited for memory");
     assert!(delayed > 0);
 }
 
 /// Readings leave memory, are laid together and come of age while more come, also late.
 #[test]
-fn readings_fall() {
+fn readings_move() {
     let writer = &[Does::Write, Does::Write, Does::Load, Does::Delete, Does::AddField][..];
     let mover =
         &[Does::Flush, Does::Cascade(Target::ByAge), Does::Cascade(Target::Long), Does::Wait][..];
-    explore("readings_fall", || {
+    explore("readings_move", || {
         World::new(Plan { pause: NEVER, ..Plan::default() }).run(&[
             (writer, 3),
             (mover, 2),
@@ -114,7 +114,7 @@ fn refusals() {
 #[test]
 fn closing() {
     let writer = &[Does::Write, Does::WriteNew, Does::Load, Does::Delete, Does::AddField][..];
-    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::MakeRoom][..];
+    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::FreeMemory][..];
     explore("closing", || {
         World::new(Plan { pause: OFTEN, refuses: Refuses::WhenClosed, ..Plan::default() }).run(&[
             (writer, 3),
@@ -129,7 +129,7 @@ fn closing() {
 #[test]
 fn following() {
     let writer = &[Does::Write, Does::Write, Does::AddField, Does::Delete, Does::Load][..];
-    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::MakeRoom][..];
+    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::FreeMemory][..];
     explore("following", || {
         World::new(Plan { pause: NEVER, ack: Some(Ack::Durable), ..Plan::default() }).run(&[
             (writer, 3),

@@ -49,7 +49,7 @@ pub enum Does {
     /// Takes a snapshot, does the next thing, and reads it then.
     ReadAgain,
     Flush,
-    MakeRoom,
+    FreeMemory,
     Cascade(Target),
     /// Lets some days pass.
     Wait,
@@ -181,7 +181,7 @@ impl World {
             Does::Delete => self.delete(),
             Does::Read => drop(self.read(Whom::Writer, &self.db)),
             Does::Flush => self.expect(self.db.flush().map(drop)),
-            Does::MakeRoom => self.expect(self.db.make_room().map(drop)),
+            Does::FreeMemory => self.expect(self.db.free_memory().map(drop)),
             Does::Cascade(target) => {
                 self.expect(self.db.cascade(&CascadeRequest { table: None, target }).map(drop));
             }
@@ -313,12 +313,12 @@ impl World {
 
     /// What is there now, which must be what was asked for.
     fn read(&self, whom: Whom, db: &Db) -> Rows {
-        let begun = self.history().moment();
+        let begun = self.history().tick();
         if whom == Whom::Follower {
             db.refresh().unwrap();
         }
         let snapshot = db.snapshot(TABLE);
-        let ended = self.history().moment();
+        let ended = self.history().tick();
         let rows = self.rows_of(snapshot);
         self.history().check(whom, (begun, ended), &rows);
         rows
@@ -326,9 +326,9 @@ impl World {
 
     /// A snapshot, if there is a table, and what it shows.
     fn snapshot(&self) -> Option<(TableSnapshot, Rows)> {
-        let begun = self.history().moment();
+        let begun = self.history().tick();
         let snapshot = self.db.snapshot(TABLE);
-        let ended = self.history().moment();
+        let ended = self.history().tick();
         let rows = self.rows_of(snapshot.clone());
         self.history().check(Whom::Writer, (begun, ended), &rows);
         snapshot.ok().map(|snapshot| (snapshot, rows))

@@ -38,7 +38,7 @@ pub(super) struct FoundTime {
 /// How much a time says about the moment of a row, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    Moment,
+    Instant,
     Epoch,
     Date,
     Parts,
@@ -127,7 +127,7 @@ const YEAR: &str = "%Y";
 /// `Invalid`, naming some of the values and what can be said about them, when that is not clear.
 pub(crate) fn format_of(name: &str, values: &[&[u8]]) -> Result<TimeFormat> {
     let what = match Look::at(values) {
-        Look::Moments(format) | Look::Dates(format) | Look::Digits(format) => return Ok(format),
+        Look::Instants(format) | Look::Dates(format) | Look::Digits(format) => return Ok(format),
         Look::Epochs(unit) => return Ok(TimeFormat::Unix(unit)),
         Look::Years => return Ok(TimeFormat::Pattern(YEAR.to_owned())),
         Look::Either(one, other) => return Err(either(name, values, &one, &other)),
@@ -159,7 +159,7 @@ fn given_columns(sample: &Sample<'_>, columns: &[usize]) -> Result<FoundTime> {
     }
     let values: Vec<&[u8]> = sample.values(date).collect();
     let format = match Look::at(&values) {
-        Look::Moments(format) | Look::Dates(format) | Look::Digits(format) => Some(format),
+        Look::Instants(format) | Look::Dates(format) | Look::Digits(format) => Some(format),
         Look::Either(one, other) => {
             return Err(either(&sample.columns[date], &values, &one, &other));
         }
@@ -232,7 +232,7 @@ impl Finder<'_> {
     }
 
     fn called(&self, columns: &[usize]) -> Called {
-        let is_time = |&column: &usize| names::is_moment(self.name(column));
+        let is_time = |&column: &usize| names::is_instant(self.name(column));
         match self.sample.has_header && columns.iter().any(is_time) {
             true => Called::Time,
             false => Called::Otherwise,
@@ -256,7 +256,7 @@ impl Finder<'_> {
                 None => is_named,
             };
             if reads {
-                candidates.push(self.single(Kind::Moment, column, format.clone()));
+                candidates.push(self.single(Kind::Instant, column, format.clone()));
             }
         }
         Ok(candidates)
@@ -265,7 +265,7 @@ impl Finder<'_> {
     /// Columns that are called like times, in a file without rows.
     fn by_name(&self) -> Result<Vec<Candidate>> {
         let named = self.free.iter().filter(|&&column| matches!(self.fit(column), Fit::Name(_)));
-        Ok(named.map(|&column| self.single(Kind::Moment, column, TimeFormat::Iso)).collect())
+        Ok(named.map(|&column| self.single(Kind::Instant, column, TimeFormat::Iso)).collect())
     }
 
     fn all(&self) -> Result<Vec<Candidate>> {
@@ -296,16 +296,16 @@ impl Finder<'_> {
 
     fn of_look(&self, column: usize, look: &Look, values: &[&[u8]]) -> Option<Candidate> {
         Some(match look {
-            Look::Moments(format) => self.single(Kind::Moment, column, format.clone()),
+            Look::Instants(format) => self.single(Kind::Instant, column, format.clone()),
             Look::Dates(format) => self.single(Kind::Date, column, format.clone()),
             Look::Digits(format) => {
                 let has_clock = matches!(format, TimeFormat::Pattern(p) if p.contains("%H"));
-                let kind = if has_clock { Kind::Moment } else { Kind::Date };
+                let kind = if has_clock { Kind::Instant } else { Kind::Date };
                 self.single(kind, column, format.clone())
             }
             Look::Either(one, other) => {
                 let has_clock = matches!(one, TimeFormat::Pattern(p) if p.contains("%M"));
-                let kind = if has_clock { Kind::Moment } else { Kind::Date };
+                let kind = if has_clock { Kind::Instant } else { Kind::Date };
                 let time = Err(either(self.name(column), values, one, other));
                 Candidate { time, ..self.single(kind, column, one.clone()) }
             }
@@ -357,7 +357,7 @@ impl Finder<'_> {
             (Kind::Parts, [_, _, _]) => "",
             (Kind::Date, [column]) => self.name(*column),
             // Programs write dates as midnights, too.
-            (Kind::Moment, [column]) if self.are_midnights(date) => self.name(*column),
+            (Kind::Instant, [column]) if self.are_midnights(date) => self.name(*column),
             _ => return Vec::new(),
         };
         let is_clock = |column: usize| {
@@ -388,7 +388,7 @@ impl Finder<'_> {
             Some(Candidate {
                 known: date.known,
                 called: self.called(&columns),
-                kind: Kind::Moment,
+                kind: Kind::Instant,
                 fit: date.fit,
                 columns,
                 time: date.time.clone().map(plan),

@@ -268,7 +268,7 @@ fn times_among_times(
     nulls: &NullTexts,
 ) -> Option<Written> {
     let written = |texts: &[&[u8]]| match Look::at(texts) {
-        Look::Moments(_) | Look::Dates(_) | Look::Either(..) => Some(Written::Text),
+        Look::Instants(_) | Look::Dates(_) | Look::Either(..) => Some(Written::Text),
         Look::Digits(_) | Look::Epochs(_) => Some(Written::Number),
         Look::Years | Look::SpreadsheetDays | Look::Other => None,
     };
@@ -304,7 +304,7 @@ fn kind(text: &[u8]) -> Kind {
 }
 
 fn is_time(texts: &[&[u8]]) -> bool {
-    matches!(Look::at(texts), Look::Moments(_) | Look::Dates(_) | Look::Either(..))
+    matches!(Look::at(texts), Look::Instants(_) | Look::Dates(_) | Look::Either(..))
 }
 
 fn is_time_or_number(text: &[u8]) -> bool {

@@ -79,7 +79,7 @@ const DIGITS: [(&str, usize); 6] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Look {
     /// Text with a date and a time of day.
-    Moments(TimeFormat),
+    Instants(TimeFormat),
     /// Text with a date alone.
     Dates(TimeFormat),
     /// Text in either of two forms, which read it differently.
@@ -106,7 +106,7 @@ impl Look {
         if let Some(read) = half(&TimeFormat::Iso, &texts) {
             let clocks = read.iter().filter(|text| text.contains(&b':')).count();
             return match clocks * 2 >= read.len() {
-                true => Self::Moments(TimeFormat::Iso),
+                true => Self::Instants(TimeFormat::Iso),
                 false => Self::Dates(TimeFormat::Iso),
             };
         }
@@ -183,7 +183,7 @@ impl Look {
                     return Self::Either(one.format.clone(), other.format.clone());
                 }
                 [(_, Form { format, has_clock: true, .. }), ..] => {
-                    return Self::Moments(format.clone());
+                    return Self::Instants(format.clone());
                 }
                 [(_, form), ..] => return Self::Dates(form.format.clone()),
                 [] => {}
@@ -196,13 +196,15 @@ impl Look {
     /// called a time, too.
     pub fn is_weak(&self) -> bool {
         match self {
-            Self::Moments(format) | Self::Dates(format) | Self::Either(format, _) => match format {
-                TimeFormat::Pattern(pattern) => {
-                    pattern.contains("%y")
-                        || !["%d", "%u", "%V"].iter().any(|day| pattern.contains(day))
+            Self::Instants(format) | Self::Dates(format) | Self::Either(format, _) => {
+                match format {
+                    TimeFormat::Pattern(pattern) => {
+                        pattern.contains("%y")
+                            || !["%d", "%u", "%V"].iter().any(|day| pattern.contains(day))
+                    }
+                    _ => false,
                 }
-                _ => false,
-            },
+            }
             Self::Digits(TimeFormat::Pattern(pattern)) => {
                 DIGITS.iter().any(|(known, digits)| known == pattern && *digits < 8)
             }

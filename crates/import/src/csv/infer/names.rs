@@ -16,7 +16,7 @@ const TIME_NAMES: [&str; 10] = [
 ];
 
 /// Those of them that name the time of a row as a whole, and not its date alone.
-const MOMENT_NAMES: [&str; 7] =
+const INSTANT_NAMES: [&str; 7] =
     ["time", "timestamp", "datetime", "ts", "epoch", "datetimeutc", "zeitstempel"];
 
 /// Words in names of columns with times. Numbers are times only in such columns.
@@ -104,13 +104,13 @@ pub(super) fn fit(name: &str) -> Fit {
 }
 
 /// Whether a column is called the time of its row.
-pub(super) fn is_moment(name: &str) -> bool {
-    MOMENT_NAMES.contains(&&*words(name).concat())
+pub(super) fn is_instant(name: &str) -> bool {
+    INSTANT_NAMES.contains(&&*words(name).concat())
 }
 
 /// Whether a column is called the time of its row, and `other` is not, or by a name that such columns have less often.
 pub(crate) fn is_rather_time(name: &str, other: &str) -> bool {
-    is_moment(name) && (!is_moment(other) || fit(name) < fit(other))
+    is_instant(name) && (!is_instant(other) || fit(name) < fit(other))
 }
 
 /// Which part of a time a column holds by its name, from 0 for years.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(fit("DATE"), Fit::Name(3));
         assert_eq!(fit("local_ns"), Fit::Word);
         assert_eq!(fit("population"), Fit::Other);
-        assert!(is_moment("Date_Time") && is_moment("TIME") && !is_moment("Date"));
+        assert!(is_instant("Date_Time") && is_instant("TIME") && !is_instant("Date"));
         assert!(is_rather_time("Time", "ts") && is_rather_time("ts", "date"));
         assert!(!is_rather_time("ts", "time") && !is_rather_time("time", "TIME"));
         assert_eq!(part("Year"), Some(0));

@@ -34,7 +34,7 @@ pub(super) fn format(
         return Ok(None);
     }
     Ok(match look {
-        Look::Moments(format) | Look::Dates(format) => Some(format),
+        Look::Instants(format) | Look::Dates(format) => Some(format),
         Look::Either(one, other) => match time_format {
             Some(format) if *format == one || *format == other => Some(format.clone()),
             _ if is_told => return Err(either(&sample.columns[column], &values, &one, &other)),

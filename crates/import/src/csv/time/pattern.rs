@@ -114,10 +114,10 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Whether what a pattern reads are moments: they name a zone, the pattern ends with one, or they count from a moment.
-pub(super) fn are_moments(items: &[Item]) -> bool {
-    let names_moment = |item| matches!(item, &Item::Zone | &Item::ZoneName | &Item::UnixSeconds);
-    items.iter().any(names_moment) || ends_with_utc(items)
+/// Whether what a pattern reads are instants: they name a zone, the pattern ends with one, or they count from an instant.
+pub(super) fn are_instants(items: &[Item]) -> bool {
+    let names_instant = |item| matches!(item, &Item::Zone | &Item::ZoneName | &Item::UnixSeconds);
+    items.iter().any(names_instant) || ends_with_utc(items)
 }
 
 /// Whether the last word of a pattern is a name of UTC.

@@ -83,7 +83,7 @@ const ROWS_MORE: usize = 256;
 pub(super) struct Over {
     inner: Box<dyn Accumulator>,
     /// Memory for what is kept; none while nothing was, or where no window is computed.
-    room: Option<MemoryReservation>,
+    reservation: Option<MemoryReservation>,
     /// Rows in the window.
     rows: usize,
     /// Rows at which it is looked at what is kept.
@@ -92,15 +92,15 @@ pub(super) struct Over {
 
 impl Over {
     pub(super) fn new(inner: Box<dyn Accumulator>) -> Self {
-        Self { inner, room: None, rows: 0, rows_next: ROWS_MORE }
+        Self { inner, reservation: None, rows: 0, rows_next: ROWS_MORE }
     }
 
     fn charge(&mut self) -> Result<()> {
-        if self.room.is_none() {
-            self.room = watch::room();
+        if self.reservation.is_none() {
+            self.reservation = watch::reservation();
         }
-        if let Some(room) = &self.room {
-            room.try_resize(self.inner.size())?;
+        if let Some(reservation) = &self.reservation {
+            reservation.try_resize(self.inner.size())?;
         }
         self.rows_next = self.rows + ROWS_MORE.max(self.rows / 4);
         Ok(())

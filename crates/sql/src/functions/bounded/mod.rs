@@ -148,7 +148,7 @@ impl Bounded {
         });
         let given = arrays.fold(0, i64::saturating_add);
         let most = limit.saturating_add(given);
-        let room = room(self.name(), &args.config_options);
+        let reservation = reservation(self.name(), &args.config_options);
         let (mut pieces, mut made, mut start) = (Vec::new(), 0_i64, 0);
         while start < bounds.len() {
             let mut end = start + 1;
@@ -171,8 +171,8 @@ impl Bounded {
             if made > most {
                 return Err(self.too_much(made, most));
             }
-            if let Some(room) = &room {
-                room.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+            if let Some(reservation) = &reservation {
+                reservation.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
             }
             pieces.push(piece);
             start = end;
@@ -195,7 +195,7 @@ fn memory_bytes(array: &ArrayRef) -> i64 {
 }
 
 /// What is charged to the memory of queries for a call.
-fn room(name: &str, options: &ConfigOptions) -> Option<MemoryReservation> {
+fn reservation(name: &str, options: &ConfigOptions) -> Option<MemoryReservation> {
     let limits = Limits::of(options)?;
     Some(MemoryConsumer::new(name).register(&limits.memory))
 }
@@ -228,9 +228,10 @@ impl ScalarUDFImpl for Bounded {
         }
         let limit = limit(&args.config_options);
         if total <= limit {
-            let room = room(self.name(), &args.config_options).filter(|_| total > FREE_BYTES);
-            if let Some(room) = &room {
-                room.try_grow(usize::try_from(total).unwrap_or(usize::MAX))?;
+            let reservation =
+                reservation(self.name(), &args.config_options).filter(|_| total > FREE_BYTES);
+            if let Some(reservation) = &reservation {
+                reservation.try_grow(usize::try_from(total).unwrap_or(usize::MAX))?;
             }
             return self.0.invoke_with_args(args);
         }

@@ -38,7 +38,7 @@ pub(super) struct Valid {
     /// Rows in the window that have values: the one that is wanted, or all if they are counted.
     places: VecDeque<usize>,
     /// Memory for them, if they are counted.
-    room: Option<MemoryReservation>,
+    reservation: Option<MemoryReservation>,
     /// The last answer that is no NULL.
     found: Option<ScalarValue>,
     /// The answer from rows that are gone, where windows only grow.
@@ -66,7 +66,7 @@ impl Valid {
             nulls: None,
             end: 0,
             places: VecDeque::new(),
-            room: None,
+            reservation: None,
             found: None,
             carried: None,
         })
@@ -100,12 +100,12 @@ impl Valid {
     /// Charges the places when there may be many of them.
     fn charge(&mut self) -> Result<()> {
         let Which::Nth(_) = self.which else { return Ok(()) };
-        if self.room.is_none() {
-            self.room = watch::room();
+        if self.reservation.is_none() {
+            self.reservation = watch::reservation();
         }
         let bytes = self.places.capacity().saturating_mul(size_of::<usize>());
-        match &self.room {
-            Some(room) if room.size() != bytes => room.try_resize(bytes),
+        match &self.reservation {
+            Some(reservation) if reservation.size() != bytes => reservation.try_resize(bytes),
             _ => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ impl Finder<'_> {
             let mut others = self.free.iter().filter(|column| !winner.columns.contains(column));
             match winner.kind {
                 Kind::Parts | Kind::Year => others.find(|&&column| is_part(column)),
-                Kind::Moment | Kind::Epoch | Kind::Date => None,
+                Kind::Instant | Kind::Epoch | Kind::Date => None,
             }
         };
         let Some(left) = clock.or_else(|| part().copied()) else { return Ok(()) };

@@ -1,23 +1,23 @@
 //! Values in lists.
 
-/// The room of a list that gets its first value.
-const ROOM_FIRST: usize = 4;
+/// The capacity of a list that gets its first value.
+const CAPACITY_FIRST: usize = 4;
 
 /// Lists grow by one part of so many.
 const GROWTH: usize = 4;
 
-/// A list of values for each group. Values that are in it more than once leave it when it has no more room.
+/// A list of values for each group. Values that are in it more than once leave it when it is full.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     lists: Vec<Vec<u64>>,
-    /// The values for which all lists together have room.
-    room: usize,
+    /// The capacity of all lists together.
+    capacity: usize,
 }
 
 impl Listed {
     /// What lists of so many values of so many groups take, about.
     pub(super) fn bytes_about(groups: usize, values: usize) -> usize {
-        let list = size_of::<Vec<u64>>() + ROOM_FIRST * size_of::<u64>() / 2;
+        let list = size_of::<Vec<u64>>() + CAPACITY_FIRST * size_of::<u64>() / 2;
         let value = size_of::<u64>() + size_of::<u64>() / GROWTH;
         groups.saturating_mul(list).saturating_add(values.saturating_mul(value))
     }
@@ -28,7 +28,7 @@ impl Listed {
         for length in lengths {
             let (list, others) = values.split_at(*length);
             let list = list.to_vec();
-            listed.room += list.capacity();
+            listed.capacity += list.capacity();
             listed.lists.push(list);
             values = others;
         }
@@ -43,7 +43,7 @@ impl Listed {
     pub(super) fn add(&mut self, group: usize, value: u64) {
         let list = &mut self.lists[group];
         if list.len() == list.capacity() {
-            self.room += make_room(list);
+            self.capacity += grow(list);
         }
         list.push(value);
     }
@@ -53,7 +53,7 @@ impl Listed {
     pub(super) fn take(&mut self, groups: usize, with_values: bool) -> (Vec<usize>, Vec<u64>) {
         let (mut lengths, mut values) = (Vec::with_capacity(groups), Vec::new());
         for mut list in self.lists.drain(..groups) {
-            self.room -= list.capacity();
+            self.capacity -= list.capacity();
             make_distinct(&mut list);
             lengths.push(list.len());
             if with_values {
@@ -64,7 +64,7 @@ impl Listed {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.room * size_of::<u64>() + self.lists.capacity() * size_of::<Vec<u64>>()
+        self.capacity * size_of::<u64>() + self.lists.capacity() * size_of::<Vec<u64>>()
     }
 }
 
@@ -74,11 +74,11 @@ fn make_distinct(list: &mut Vec<u64>) {
     list.dedup();
 }
 
-/// Lets a full list have room for some more values; answers for how many more than before.
-fn make_room(list: &mut Vec<u64>) -> usize {
+/// Lets a full list hold some more values; answers for how many more than before.
+fn grow(list: &mut Vec<u64>) -> usize {
     let before = list.capacity();
     make_distinct(list);
-    let more = (before / GROWTH).max(ROOM_FIRST);
+    let more = (before / GROWTH).max(CAPACITY_FIRST);
     if before - list.len() < more {
         list.reserve_exact(before + more - list.len());
     }

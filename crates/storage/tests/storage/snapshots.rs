@@ -1,7 +1,7 @@
-//! What a snapshot shows is of one moment: its fields, their types, and its rows without those that were deleted.
+//! What a snapshot shows is the table at one time: its fields, their types, and its rows without those that were deleted.
 //!
 //! One thread writes, adds fields, gives them other types and deletes, others move rows, and readers look each time whether there was a
-//! moment, between the begin and the end of their look, at which the table was what they have seen. One of them follows as another process does.
+//! time, between the begin and the end of their look, at which the table was what they have seen. One of them follows as another process does.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -188,7 +188,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn a_snapshot_is_of_one_moment() {
+fn a_snapshot_is_the_table_at_one_time() {
     for seed in 0..rounds(8) {
         checked(|| run(seed), || format!("seed {seed}"));
     }
