@@ -65,6 +65,7 @@ fn live_object(bytes: &[u8]) -> LiveObject {
     let io = Arc::new(LocalIo::open_read_only(Arc::new(disk)));
     let caches = Arc::new(SegmentCaches::new(1 << 20));
     let entry = ObjectEntry {
+        since_ns: 0,
         id,
         writer: 0,
         model: Model::Long,

@@ -4,7 +4,7 @@ use tidefall_store::ObjectIo;
 use tidefall_store::names::Mark;
 use tidefall_sync::Instant;
 use tidefall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tidefall_types::{ErrorKind, ObjectId, Result, caught};
 
 use crate::alarms::Alarms;
@@ -44,6 +44,8 @@ pub struct Ground {
     /// Held from the look at what the manifest lacks until it has it.
     installing: Mutex<()>,
     manifest: Mutex<ManifestLog<State>>,
+    /// Its version when something was committed, or somebody asked, last.
+    version: AtomicU64,
     reached: Mutex<Reached>,
     /// Whether nothing is said outside of the manifest about how far it has come.
     is_unmarked: AtomicBool,
@@ -71,6 +73,7 @@ impl Ground {
             installing: Mutex::new(()),
             next_object: AtomicU64::new(manifest.state().next_object),
             writer: manifest.writer(),
+            version: AtomicU64::new(manifest.version()),
             manifest: Mutex::new(manifest),
             reached: Mutex::new(reached),
             is_unmarked: AtomicBool::new(false),
@@ -156,6 +159,17 @@ impl Ground {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The version of the manifest. Does not wait for a commit, which takes as long as the disk does: that is the version before it then.
+    pub fn manifest_version(&self) -> u64 {
+        let manifest = match self.manifest.try_lock() {
+            Ok(manifest) => manifest,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return self.version.load(Ordering::Relaxed),
+        };
+        self.version.store(manifest.version(), Ordering::Relaxed);
+        manifest.version()
+    }
+
     /// Commits edits of the manifest. When that fails nobody knows whether they are in it, and a
     /// write could be lost with, say, the table that it is for: so no write is taken any more. On a full disk they
     /// are not in it, and all goes on.
@@ -169,6 +183,7 @@ impl Ground {
             false => manifest.commit(edits),
         };
         committed.inspect_err(|error| self.failure.set(error))?;
+        self.version.store(manifest.version(), Ordering::Relaxed);
         if edits.iter().any(Edit::names_new_object) {
             self.mark_reached(manifest.mark());
         }

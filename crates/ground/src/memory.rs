@@ -2,17 +2,26 @@
 
 use std::time::Duration;
 
+use tidefall_sync::atomic::{AtomicUsize, Ordering};
 use tidefall_sync::{Condvar, Mutex, PoisonError};
 use tidefall_types::{Error, Result};
 
 use crate::held::RowBytes;
-use crate::pace::Pace;
+use crate::pace::{Pace, part_left};
 
 /// Of the memory budget: rows in memory beyond which they are flushed in the background. While
 /// they are, a sorted copy of as many bytes exists, one of those that leave if others stay, and as much again may arrive.
 const ROWS_SHARE: f64 = 0.18;
 /// Of the memory budget: rows in memory beyond which writers wait for the flush. Between the two they are slowed.
 const ROWS_SHARE_MAX: f64 = 0.36;
+
+/// Objects of a table that are due to be laid together beyond which writers are slowed: more than there are while compaction keeps up.
+pub const BACKLOG_FREE: usize = 128;
+/// With so many objects they are as slow as they get, at [`SLOWEST`].
+pub const BACKLOG_MAX: usize = 512;
+/// The part of the speed of flushes at which rows come at least, however many objects are due: far less than compaction takes, so that there are
+/// hardly ever more; and a compaction that cannot go on stops no writer.
+const SLOWEST: f64 = 1.0 / 32.0;
 
 /// Who waits looks this often whether it is in vain.
 const CHECK_PAUSE: Duration = Duration::from_millis(50);
@@ -28,6 +37,8 @@ pub struct Memory {
     left: Condvar,
     left_lock: Mutex<()>,
     pace: Pace,
+    /// Objects that are due to be laid together, of the table that has the most of them.
+    backlog: AtomicUsize,
     /// Why rows cannot leave, when a full disk keeps them there.
     blocked: Mutex<Option<Error>>,
 }
@@ -74,16 +85,32 @@ impl Memory {
         self.left.notify_all();
     }
 
-    /// Whether so many bytes of rows could come into memory without waiting.
-    pub fn takes_at_once(&self, bytes: usize) -> bool {
-        let is_free = || self.pace.is_free(self.pause(bytes));
-        !self.is_full() || is_free()
+    /// Takes note of how many objects of a table are due to be laid together: rows come the slower the more there are.
+    pub fn set_backlog(&self, objects: usize) {
+        self.backlog.store(objects, Ordering::Relaxed);
     }
 
-    /// How long so many bytes of rows take to come while others are flushed.
+    /// Whether rows come as fast as they are written: neither memory nor compaction is behind.
+    fn is_free(&self) -> bool {
+        !self.is_full() && self.backlog.load(Ordering::Relaxed) <= BACKLOG_FREE
+    }
+
+    /// Whether so many bytes of rows could come into memory without waiting.
+    pub fn takes_at_once(&self, bytes: usize) -> bool {
+        self.is_free() || self.pace.is_free(self.pause(bytes))
+    }
+
+    /// How long so many bytes of rows take to come while others are flushed and laid together. More than may come at once take as long as that.
     fn pause(&self, bytes: usize) -> Duration {
         let (from, upto) = (self.flush_bytes(), self.bytes_max());
-        self.pace.pause(bytes, self.rows.get().saturating_sub(from), upto.saturating_sub(from))
+        let limit = upto.saturating_sub(from);
+        let of_memory = match self.is_full() {
+            true => part_left(self.rows.get().saturating_sub(from), limit),
+            false => 1.0,
+        };
+        let behind = self.backlog.load(Ordering::Relaxed).saturating_sub(BACKLOG_FREE);
+        let of_backlog = part_left(behind, BACKLOG_MAX - BACKLOG_FREE).max(SLOWEST);
+        self.pace.pause(bytes.min(limit), of_memory * of_backlog)
     }
 
     /// Why rows cannot leave memory, when a full disk keeps them there: writers learn it instead of waiting.
@@ -101,8 +128,8 @@ impl Memory {
         self.pace.freed(bytes, time);
     }
 
-    /// Waits until more rows may come into memory, and longer while memory is filled faster than emptied. `call` wakes who empties it, and
-    /// `check` says whether to wait is in vain. Returns whether it had to wait.
+    /// Waits until more rows may come into memory, and longer while memory is filled faster than emptied, or objects come faster than they are laid
+    /// together. `call` wakes who empties it, and `check` says whether to wait is in vain. Returns whether it had to wait.
     ///
     /// # Errors
     /// That of `check`; `Full` when a full disk keeps rows in memory and no more may come.
@@ -112,12 +139,12 @@ impl Memory {
         check: impl Fn() -> Result<()>,
         call: impl Fn(),
     ) -> Result<bool> {
-        if !self.is_full() {
+        if self.is_free() {
             return Ok(false);
         }
         let (turn, mut waits) = (self.pace.turn(), false);
         let pause = loop {
-            if !self.is_full() {
+            if self.is_free() {
                 break Duration::ZERO;
             }
             check()?;
@@ -134,12 +161,53 @@ impl Memory {
             // runs laid together.
             call();
             let guard = self.left_lock.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.is_full() {
+            if !self.is_free() {
                 // Woken by the flush; the time-out lets a failure or a close be noticed.
                 drop(self.left.wait_timeout(guard, left.min(CHECK_PAUSE)));
             }
         };
         turn.end(pause);
         Ok(waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidefall_types::Error;
+
+    use super::*;
+
+    /// Of an empty memory, how long a write of a megabyte takes that finds so many objects due.
+    fn pause(backlog: usize) -> Duration {
+        let memory = Memory::new(512 << 20);
+        memory.freed(100 << 20, Duration::from_secs(1));
+        memory.set_backlog(backlog);
+        memory.pause(1 << 20)
+    }
+
+    #[test]
+    fn rows_come_slower_the_more_objects_are_due_and_never_stop() {
+        let memory = Memory::new(512 << 20);
+        let wait = |bytes| memory.wait_until_free(bytes, || Ok(()), || {});
+        memory.set_backlog(BACKLOG_FREE);
+        assert!(!wait(100 << 20).unwrap());
+        assert!(memory.takes_at_once(usize::MAX));
+        memory.set_backlog(BACKLOG_FREE + 1);
+        memory.freed(10 << 20, Duration::from_secs(1));
+        assert!(!memory.takes_at_once(1 << 20));
+        assert!(wait(1 << 20).unwrap());
+        // Whoever waits learns that it is in vain, and that it is over.
+        memory.set_backlog(usize::MAX);
+        let in_vain = memory.wait_until_free(1 << 20, || Err(Error::closed("closed")), || {});
+        in_vain.unwrap_err();
+        memory.set_backlog(0);
+        assert!(!wait(1 << 20).unwrap());
+        let pauses = [0, BACKLOG_FREE, 200, 400, BACKLOG_MAX, usize::MAX].map(pause);
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        let ten_ms = Duration::from_millis(9)..Duration::from_millis(11);
+        assert!(ten_ms.contains(&pauses[0]) && ten_ms.contains(&pauses[1]), "{pauses:?}");
+        assert!(pauses[5] == pauses[4] && pauses[5] < 33 * pauses[0], "{pauses:?}");
+        // One of any size takes no longer than what may come at once.
+        assert!(memory.pause(usize::MAX) < Duration::from_secs(30));
     }
 }

@@ -56,15 +56,19 @@ impl Pace {
         turn.is_ok_and(|turn| turn.left(pause).is_none())
     }
 
-    /// How long so many bytes take to come while a part of the limit is taken. More than the limit take as long as the limit.
-    pub fn pause(&self, bytes: usize, taken: usize, limit: usize) -> Duration {
+    /// How long so many bytes take to come at a part of the speed of flushes.
+    pub fn pause(&self, bytes: usize, part: f64) -> Duration {
         let freed = *self.freed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = freed.bytes > 0.0 && freed.seconds > 0.0;
         let bytes_per_s = if is_known { freed.bytes / freed.seconds } else { BYTES_PER_S };
-        let part = 1.0 - (taken as f64 / limit.max(1) as f64).min(1.0).powi(3);
-        let seconds = bytes.min(limit) as f64 / (bytes_per_s * part);
+        let seconds = bytes as f64 / (bytes_per_s * part);
         Duration::try_from_secs_f64(seconds).unwrap_or(PAUSE_MAX).min(PAUSE_MAX)
     }
+}
+
+/// The part of full speed at which more comes when some of a limit is taken: little less at first, and nothing in the end.
+pub fn part_left(taken: usize, limit: usize) -> f64 {
+    1.0 - (taken as f64 / limit.max(1) as f64).min(1.0).powi(3)
 }
 
 impl Turn<'_> {
@@ -105,7 +109,8 @@ mod tests {
                 let takes_s = flush_s * rng.random_range(0.7..1.4);
                 let (start_s, mut filled) = (now_s, 0.0);
                 while now_s < start_s + takes_s {
-                    let pause_s = pace.pause(WRITE, filled as usize, LIMIT as usize).as_secs_f64();
+                    let pause = pace.pause(WRITE, part_left(filled as usize, LIMIT as usize));
+                    let pause_s = pause.as_secs_f64();
                     let at_full_speed_s = WRITE as f64 / (10.0 * LIMIT / flush_s);
                     let next_s = now_s + pause_s.max(at_full_speed_s);
                     if next_s > start_s + takes_s {
@@ -133,18 +138,17 @@ mod tests {
     fn what_comes_is_what_flushes_take_and_nothing_where_memory_is_full() {
         let pace = Pace::default();
         const LIMIT: usize = 10_000_000;
-        assert_eq!(pace.pause(0, LIMIT / 2, LIMIT), Duration::ZERO);
-        assert_eq!(pace.pause(1_000_000, LIMIT, LIMIT), PAUSE_MAX);
-        assert_eq!(pace.pause(usize::MAX, 2 * LIMIT, LIMIT), PAUSE_MAX);
-        assert_eq!(pace.pause(1, 1, 0), PAUSE_MAX);
+        let pause = |bytes, taken| pace.pause(bytes, part_left(taken, LIMIT));
+        assert_eq!(pause(0, LIMIT / 2), Duration::ZERO);
+        assert_eq!(pause(1_000_000, LIMIT), PAUSE_MAX);
+        assert_eq!(pause(usize::MAX, 2 * LIMIT), PAUSE_MAX);
+        assert_eq!(pace.pause(1, part_left(1, 0)), PAUSE_MAX);
         pace.freed(10_000_000, Duration::from_secs(1));
-        assert_eq!(pace.pause(1_000_000, 0, LIMIT), Duration::from_millis(100));
-        assert!(pace.pause(1_000_000, LIMIT / 2, LIMIT) < Duration::from_millis(120));
+        assert_eq!(pause(1_000_000, 0), Duration::from_millis(100));
+        assert!(pause(1_000_000, LIMIT / 2) < Duration::from_millis(120));
         // One that freed next to nothing changes next to nothing.
         pace.freed(1, Duration::from_millis(10));
-        assert!(pace.pause(1_000_000, 0, LIMIT) < Duration::from_millis(110));
-        // Others do not wait for longer than a flush behind one of any size.
-        assert_eq!(pace.pause(100 * LIMIT, 0, LIMIT), pace.pause(LIMIT, 0, LIMIT));
+        assert!(pause(1_000_000, 0) < Duration::from_millis(110));
     }
 
     #[test]

@@ -43,9 +43,10 @@ impl Context {
 
     /// A segment that the manifest names, which is opened when it is first read.
     pub(crate) fn live_object(&self, entry: &ObjectEntry) -> Arc<LiveObject> {
-        let (entry, name) = (entry.clone(), entry.name());
+        let (entry, name, now_ns) = (entry.clone(), entry.name(), self.ground.now_ns());
+        let since_ns = if entry.since_ns == 0 { now_ns } else { entry.since_ns.min(now_ns) };
         let (io, caches) = (Arc::clone(&self.ground.io), Arc::clone(&self.caches));
         let segment = Segment::new(io, caches, entry.id, name.into(), entry.bytes);
-        Arc::new(LiveObject { entry, segment, since_ns: self.ground.now_ns() })
+        Arc::new(LiveObject { entry, segment, since_ns })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::PoisonError;
 
+use arrow_array::UInt32Array;
 use tidefall_ground::manifest::TableState;
 use tidefall_types::{Error, Result, Seq};
 
@@ -9,7 +10,7 @@ use crate::change::{Change, Mark, apply};
 use crate::ingest::Prepared;
 use crate::ingest::record::{RecordKind, decode_delete, decode_rows, split_sensors};
 use crate::read::LiveTombstone;
-use crate::rows::gather;
+use crate::rows::{gather_all, values_at};
 use crate::table::Table;
 
 /// Applies a record of a table, of which `stored` is in objects. Returns the number of rows that came.
@@ -85,14 +86,7 @@ fn not_flushed(stored: &TableState, seq: Seq, rows: Prepared) -> Result<Prepared
 
 /// The rows for which `keep` holds.
 pub fn pick_rows(rows: &Prepared, keep: impl Fn(usize) -> bool) -> Result<Prepared> {
-    let keep: Vec<u32> = (0..rows.time.len() as u32).filter(|&row| keep(row as usize)).collect();
-    let sensor: Vec<u32> = keep.iter().map(|&row| rows.sensor[row as usize]).collect();
-    let time: Vec<i64> = keep.iter().map(|&row| rows.time[row as usize]).collect();
-    let keep = arrow_array::UInt32Array::from(keep);
-    let fields = rows
-        .fields
-        .iter()
-        .map(|field| field.as_ref().map(|field| gather(field, &keep)).transpose())
-        .collect::<Result<_>>()?;
-    Ok(Prepared::new(sensor.into(), time.into(), fields))
+    let keep: UInt32Array = (0..rows.time.len() as u32).filter(|&row| keep(row as usize)).collect();
+    let (sensor, time) = (values_at(&rows.sensor, &keep), values_at(&rows.time, &keep));
+    Ok(Prepared::new(sensor, time, gather_all(&rows.fields, &keep)?))
 }

@@ -128,6 +128,23 @@ pub(crate) fn gather(column: &dyn Array, rows: &UInt32Array) -> Result<ArrayRef>
     take(column, rows, None).map_err(arrow_error)
 }
 
+/// The rows of columns at `rows`, where there is a column.
+pub(crate) fn gather_all(
+    columns: &[Option<ArrayRef>],
+    rows: &UInt32Array,
+) -> Result<Vec<Option<ArrayRef>>> {
+    let gathered = columns.iter().map(|column| {
+        let column = column.as_ref();
+        column.map(|column| gather(column, rows)).transpose()
+    });
+    gathered.collect()
+}
+
+/// The values at `rows`.
+pub(crate) fn values_at<T: Copy, C: FromIterator<T>>(values: &[T], rows: &UInt32Array) -> C {
+    rows.values().iter().map(|row| values[*row as usize]).collect()
+}
+
 /// Lays the rows of one sensor from several places together. Later parts win over earlier ones,
 /// field by field: a null leaves what an earlier part says.
 pub(crate) fn merge(parts: &[SensorRows]) -> Result<SensorRows> {

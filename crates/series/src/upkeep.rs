@@ -104,8 +104,18 @@ pub fn retire_deletes(context: &Context, table: &Table) -> Result<()> {
     commit(context, table, &mut ground.manifest(), ground.written(), &edits, |_| {})
 }
 
-/// For how long a table has had an object that could have moved to the next model; nothing where none could.
-pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
+/// For how long the oldest step of a table has been due: readings of an age moved to the next model, objects laid together, or what is too old
+/// dropped; nothing where none is.
+pub fn behind_ns(context: &Context, table: &Arc<Table>) -> Option<i64> {
+    let now_ns = context.ground.now_ns();
+    let to_compact = cascade::backlog(context, table).since_ns;
+    let due = [to_move_since_ns(table, now_ns), to_compact, cascade::due_since_ns(context, table)];
+    let since_ns = due.into_iter().flatten().min();
+    since_ns.map(|since_ns| now_ns.saturating_sub(since_ns).max(0))
+}
+
+/// Since when a table has had an object that could have moved to the next model; nothing where none could.
+fn to_move_since_ns(table: &Table, now_ns: i64) -> Option<i64> {
     let version = table.version();
     let options = &version.schema.options;
     let boundaries = Boundaries::new(options, Target::ByAge, now_ns);
@@ -125,5 +135,5 @@ pub fn behind_ns(table: &Table, now_ns: i64) -> Option<i64> {
         };
         Some(of_age_ns.max(object.since_ns))
     });
-    due_since.min().map(|since_ns| now_ns.saturating_sub(since_ns).max(0))
+    due_since.min()
 }

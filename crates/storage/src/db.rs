@@ -393,20 +393,27 @@ impl Db {
             let cascade = |look| table.cascade(&engine.kinds, request.target, Effort::All, look);
             // This may take hours. Meanwhile run files are laid together, of all tables, ...
             let mut moved = cascade(Look::First);
-            let cascade_again = |report: CascadeReport| {
-                let mut report = report;
-                report += cascade(Look::Again)?;
+            let cascade_again = |moved: Result<CascadeReport>| {
+                let ends_all =
+                    |error: &Error| matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
+                if moved.as_ref().is_err_and(ends_all) {
+                    return moved;
+                }
+                // Also what was left after a failure; the first one counts.
+                let again = cascade(Look::Again);
+                let mut report = moved?;
+                report += again?;
                 Ok(report)
             };
             for _ in 0..ROUNDS_BESIDE {
-                if moved.is_ok() && table.take_refused() {
-                    moved = moved.and_then(cascade_again);
+                if table.take_refused() {
+                    moved = cascade_again(moved);
                 }
             }
             let _turn = engine.compact()?;
             // ... and what others had each time is done behind it.
             if table.take_refused() {
-                moved = moved.and_then(cascade_again);
+                moved = cascade_again(moved);
             }
             let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
             let mut report = moved?;

@@ -1,6 +1,7 @@
 //! What one open database consists of: its tables, its log, and the ground that they stand on.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::log::ManifestLog;
@@ -25,6 +26,8 @@ use crate::table::{Kinds, Table};
 const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
 /// Replaced objects that are deleted at once while readers are kept out.
 const DELETED_AT_ONCE: usize = 16;
+/// How long readers are let in before more are deleted.
+const READERS_TURN: Duration = Duration::from_millis(2);
 /// Of the memory budget: rows for days that are in objects already, which stay while others leave.
 const LATE_SHARE: f64 = 0.05;
 /// Of the memory budget: bytes of the log beyond which no rows stay that keep it.
@@ -126,6 +129,14 @@ impl Engine {
             return Ok(());
         }
         self.ground.wait_for_memory(bytes)
+    }
+
+    /// Lets rows come slower when a table has many objects that are due to be laid together. Those of a damaged one stay as they are.
+    pub(crate) fn note_backlog(&self) {
+        let tables = self.tables();
+        let whole = tables.iter().filter(|table| table.damage().is_none());
+        let backlog = whole.map(|table| table.backlog(&self.kinds)).max();
+        self.ground.memory.set_backlog(backlog.unwrap_or(0));
     }
 
     /// Bytes of late rows that may stay in memory, and keep the log, while others leave it.
@@ -304,6 +315,11 @@ impl Engine {
                     self.ground.io.delete(name).map(|()| self.ground.obsolete.forget(name));
                 // One that cannot go keeps no other.
                 outcome = outcome.and(deleted);
+            }
+            drop(kept_out);
+            if due.len() == DELETED_AT_ONCE {
+                // Whoever begins to read looks for its turn each millisecond.
+                tidefall_sync::thread::sleep(READERS_TURN);
             }
             match due.pop() {
                 Some(name) => last = name,

@@ -21,7 +21,7 @@ pub struct Stats {
     pub retained_bytes: u64,
     /// The memory budget.
     pub memory_bytes: u64,
-    /// The number of commits of the manifest.
+    /// The number of commits of the manifest; of one that is under way, that before it.
     pub manifest_version: u64,
     /// Whether writes are refused after a failure.
     pub is_failed: bool,
@@ -42,7 +42,8 @@ pub struct Work {
     pub objects_to_compact: u64,
     /// Objects that were replaced and are still on the disk, as somebody may read them.
     pub replaced_objects: u64,
-    /// For how long there have been objects that could have moved to the next model; nothing when there are none.
+    /// For how long the oldest step has been due: readings moved to the next model, objects laid together, or what is too old dropped; nothing when
+    /// none is.
     pub behind: Option<Duration>,
 }
 
@@ -80,7 +81,7 @@ impl Db {
             kv_bytes: engine.ground.memory.rows.get() as u64,
             retained_bytes: engine.ground.memory.retained_bytes() as u64,
             memory_bytes: engine.ground.options.memory_bytes as u64,
-            manifest_version: engine.ground.manifest().version(),
+            manifest_version: engine.ground.manifest_version(),
             is_failed: engine.commits.failure().is_some(),
         }
     }
@@ -90,7 +91,7 @@ impl Engine {
     /// What was done, and what is due.
     pub(crate) fn work(&self) -> Work {
         let (tables, ground) = (self.tables(), &self.ground);
-        let behind = tables.iter().filter_map(|table| table.behind_ns(ground.now_ns())).max();
+        let behind = tables.iter().filter_map(|table| table.behind_ns(&self.kinds)).max();
         let (delayed_writes, delayed) = ground.worked.delays();
         Work {
             flushed_bytes: ground.worked.flushed_bytes(),

@@ -303,17 +303,17 @@ impl Table {
         }
     }
 
-    /// How many objects could be laid together, and nobody does.
+    /// How many objects are due to be laid together, and nobody does.
     pub(crate) fn backlog(&self, kinds: &Kinds) -> usize {
         match self {
-            Self::Series(table) => backlog(&kinds.series, table),
+            Self::Series(table) => backlog(&kinds.series, table).objects,
         }
     }
 
     /// For how long something has been due; nothing where nothing is.
-    pub(crate) fn behind_ns(&self, now_ns: i64) -> Option<i64> {
+    pub(crate) fn behind_ns(&self, kinds: &Kinds) -> Option<i64> {
         match self {
-            Self::Series(table) => upkeep::behind_ns(table, now_ns),
+            Self::Series(table) => upkeep::behind_ns(&kinds.series, table),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a database does by itself: commit in groups, free memory, move readings to the next model when
 //! they are due, and end its log.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tidefall_ground::alarms::Alarm;
@@ -82,6 +83,7 @@ fn flush_while(
     if flushed.is_ok() {
         engine.ground.alarms.raise(|alarm| alarm.is_flushed = true);
     }
+    engine.note_backlog();
     engine.cut_log()?;
     flushed
 }
@@ -160,26 +162,49 @@ pub(crate) fn spawn_flusher(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     })
 }
 
-/// Starts the thread that lays together what memory has been emptied into. It goes by what there is, not by the clock.
+/// Starts the thread that lays together what memory has been emptied into, as there is of it, and by the clock takes away what is too old and what
+/// nobody reads any more. No alarm puts that off, nor does a cascade, which may take hours, but for the end of one that is asked for.
 pub(crate) fn spawn_compactor(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
     spawn(engine, "tidefall-compact", |engine| {
-        let mut is_full = false;
+        let pause = engine.ground.options.cascade_pause.min(PAUSE_MAX);
+        let mut next = Instant::now() + pause;
+        let (mut is_full, is_done) = (false, Cell::new(true));
         loop {
             let called = |alarm: &mut Alarm| {
                 let is_flushed = std::mem::take(&mut alarm.is_flushed);
-                // What finds no room now does not find it a moment later.
+                // What does not fit on the disk now does not a moment later.
                 std::mem::take(&mut alarm.is_tended) || (is_flushed && !is_full)
             };
-            if !engine.ground.alarms.wait(Instant::now() + PAUSE_MAX, called) {
+            let until = if is_done.get() { next } else { Instant::now() };
+            if !engine.ground.alarms.wait(until, called) {
                 return;
             }
+            if Instant::now() >= next {
+                next = Instant::now() + pause;
+                in_a_step(engine, tidy, warn_of("what is too old could not be taken away"));
+            }
             is_full = false;
-            in_a_step(engine, compact_all, |compacted| {
+            // Also where nothing can be done any more.
+            is_done.set(true);
+            let compact = |engine: &Engine| compact_until(engine, next).map(|all| is_done.set(all));
+            in_a_step(engine, compact, |compacted| {
                 is_full = compacted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
                 warn_of("objects could not be laid together")(compacted);
             });
         }
     })
+}
+
+/// Takes away what is too old as a whole, and what nobody needs any more: each, whatever becomes of the others.
+fn tidy(engine: &Engine) -> Result<()> {
+    let dropped = for_all(&engine.tables(), |table| {
+        let _turn = engine.compact()?;
+        match table.damage() {
+            None => table.drop_old(&engine.kinds),
+            Some(_) => Ok(CascadeReport::default()),
+        }
+    });
+    dropped.map(drop).and(engine.sweep())
 }
 
 /// Starts the thread that moves readings when they are due. No alarm puts that off.
@@ -211,12 +236,12 @@ pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> 
     })
 }
 
-/// Says in the log what was done since the database was opened, if there was something new, and what is due.
+/// Says in the log what was done since the database was opened, and what is due, if there is something new or due.
 fn tell(engine: &Engine) {
-    if !engine.ground.worked.has_news() {
+    let (has_news, work) = (engine.ground.worked.has_news(), engine.work());
+    if !has_news && work.objects_to_compact == 0 && work.behind.is_none() {
         return;
     }
-    let work = engine.work();
     tracing::info!(
         flushed_bytes = work.flushed_bytes,
         amplification = work.amplification(),
@@ -309,22 +334,24 @@ fn flush_all(engine: &Engine) -> Result<()> {
     flush_some(engine).map(drop)
 }
 
-/// Lays together what has piled up, in each table as much as is due at once, and again until nothing is. What was laid together goes when nobody
-/// reads it any more.
-fn compact_all(engine: &Engine) -> Result<()> {
+/// Lays together what has piled up, in each table as much as is due at once, and again until nothing is, or a time has come. What was laid together goes
+/// when nobody reads it any more. Returns whether nothing is left.
+fn compact_until(engine: &Engine, until: Instant) -> Result<bool> {
     loop {
         let compacted = for_all(&engine.tables(), |table| {
             // Given back after each: others may wait for it.
             let _turn = engine.compact()?;
-            // On a full disk it would only take what room there is.
+            // On a full disk it would only take more of it.
             match table.damage().is_none() && engine.ground.memory.blocked().is_none() {
                 true => table.compact_once(&engine.kinds),
                 false => Ok(CascadeReport::default()),
             }
         });
+        engine.note_backlog();
         let deleted = engine.delete_replaced();
-        if compacted?.steps == 0 {
-            return deleted;
+        let is_done = compacted?.steps == 0;
+        if is_done || Instant::now() >= until {
+            return deleted.map(|()| is_done);
         }
     }
 }
@@ -382,11 +409,10 @@ pub(crate) fn close_log(engine: &Engine, wal: Wal) -> Result<()> {
 /// others.
 fn tend(engine: &Engine) -> Result<()> {
     let _maintenance = engine.maintain()?;
-    let swept = engine.sweep();
     let moved = cascade_tables(engine, &engine.tables(), Look::First);
     engine.ground.alarms.raise(|alarm| alarm.is_tended = true);
     tell(engine);
-    moved.and(forget(engine)).and(swept)
+    moved.and(forget(engine))
 }
 
 fn cascade_tables(engine: &Engine, tables: &[Table], look: Look) -> Result<()> {

@@ -48,6 +48,9 @@ pub struct ObjectEntry {
     pub writer: u32,
     /// The model that it belongs to.
     pub model: Model,
+    /// When it was written, in nanoseconds since 1970 UTC; 0 in those of earlier versions.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub since_ns: i64,
     /// The latest write in it. Where two objects hold the same identity, the later one wins; the
     /// writes of two objects that overlap in time never interleave.
     pub last_seq: Seq,
@@ -131,6 +134,11 @@ pub struct Flushed {
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
 fn is_nobody(writer: &u32) -> bool {
     *writer == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_unknown(at_ns: &i64) -> bool {
+    *at_ns == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.

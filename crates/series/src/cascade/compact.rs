@@ -75,20 +75,35 @@ pub fn compact_once(context: &Context, table: &Arc<Table>) -> Result<CascadeRepo
     outcome.end()
 }
 
-/// How many objects of a table could be laid together, and nobody does.
-pub fn backlog(context: &Context, table: &Arc<Table>) -> usize {
+/// Objects of a table that are due to be laid together, or to move to the next model before the clock says so, and nobody does.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Backlog {
+    /// How many these are.
+    pub objects: usize,
+    /// Since when some of them are due to be laid together, in nanoseconds since 1970 UTC.
+    pub since_ns: Option<i64>,
+}
+
+/// How far compaction of a table is behind.
+pub fn backlog(context: &Context, table: &Arc<Table>) -> Backlog {
     let boundaries =
         Boundaries::new(&table.schema().options, Target::ByAge, context.ground.now_ns());
-    let stretches = neighbours(table, &boundaries).into_iter().flat_map(|(_, stretches)| stretches);
-    let objects = stretches.map(|stretch| {
-        let (mut rest, mut objects) = (&stretch[..], 0);
+    let mut backlog = Backlog::default();
+    for stretch in neighbours(table, &boundaries).into_iter().flat_map(|(_, stretches)| stretches) {
+        let mut rest = &stretch[..];
         while let Some(due) = due(rest, bytes_and_seq) {
-            objects += due.len();
+            backlog.objects += due.len();
+            // Since the last of them came.
+            let since_ns = rest[due.clone()].iter().map(|object| object.since_ns).max();
+            backlog.since_ns = since_ns.into_iter().chain(backlog.since_ns).min();
             rest = &rest[due.end..];
         }
-        objects
-    });
-    objects.sum()
+    }
+    let aged = aged(table, &boundaries);
+    if aged >= AGED_MAX {
+        backlog.objects += aged;
+    }
+    backlog
 }
 
 /// Objects among which neighbours may become one: stretches of run files, and of the parts of each day, in the order of their writes.
@@ -178,7 +193,7 @@ fn due<T>(objects: &[T], bytes_and_seq: impl Fn(&T) -> (u64, Seq)) -> Option<Ran
 }
 
 /// The factors of [`FAN_IN`] in a number of bytes.
-const fn size(bytes: u64) -> u32 {
+pub(super) const fn size(bytes: u64) -> u32 {
     match bytes.checked_ilog(FAN_IN as u64) {
         Some(size) => size,
         None => 0,

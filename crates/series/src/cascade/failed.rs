@@ -14,6 +14,16 @@ use crate::table::Table;
 pub struct Outcome {
     report: CascadeReport,
     failure: Option<Error>,
+    failures: u64,
+}
+
+/// What steps have come to up to a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SoFar {
+    /// Bytes that they have written.
+    pub(super) bytes: u64,
+    /// How many have failed.
+    pub(super) failures: u64,
 }
 
 impl Outcome {
@@ -25,6 +35,7 @@ impl Outcome {
         match done {
             Ok(done) => self.report += done,
             Err(error) => {
+                self.failures += 1;
                 let is_of_all = matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
                 let first = self.failure.get_or_insert(error);
                 if is_of_all {
@@ -46,6 +57,11 @@ impl Outcome {
     /// How many steps were taken.
     pub(super) fn steps(&self) -> u64 {
         self.report.steps
+    }
+
+    /// What they have come to up to now.
+    pub(super) fn so_far(&self) -> SoFar {
+        SoFar { bytes: self.report.bytes, failures: self.failures }
     }
 
     /// What all steps have come to.

@@ -8,7 +8,6 @@ use tidefall_types::{Day, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::Boundaries;
 use super::failed::{Outcome, write_group};
-use super::order::with_writes_between;
 use super::rewrite::rewrite;
 use crate::context::Context;
 use crate::read::{Fetched, LiveObject, ReadStats, SensorStream, Sources};
@@ -76,13 +75,9 @@ pub(super) fn move_aged(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let is_due = |objects: &[Arc<LiveObject>]| objects.iter().any(|one| is_of_age(one, boundaries));
-    let mut others = table.version().objects.to_vec();
-    let runs: Vec<_> = others.extract_if(.., |object| is_of_age(object, boundaries)).collect();
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let inputs = with_writes_between(runs, others);
-    write_group(table, &inputs, outcome, &is_due, &|part| {
+    let mut runs = table.version().objects.of(Model::Kv);
+    runs.retain(|object| is_of_age(object, boundaries));
+    write_group(table, &runs, outcome, &is_due, &|part| {
         rewrite(context, table, part, &spans(table, part, boundaries)?)
     })
 }
@@ -94,7 +89,10 @@ pub(super) fn is_of_age(object: &LiveObject, boundaries: &Boundaries) -> bool {
 
 /// Whether parts of a day shall become one.
 fn is_worth_it(parts: &[Arc<LiveObject>], effort: Effort, now_ns: i64) -> bool {
-    let is_quiet = parts.iter().all(|part| now_ns.saturating_sub(part.since_ns) >= QUIET_NS);
+    // A clock that was set back makes none wait for longer.
+    let has_come =
+        |part: &Arc<LiveObject>| (0..QUIET_NS).contains(&now_ns.saturating_sub(part.since_ns));
+    let is_quiet = !parts.iter().any(has_come);
     let share = if is_quiet { WORTH_SHARE } else { BUSY_SHARE };
     let are_few = parts.iter().map(|part| part.entry.bytes).sum::<u64>() <= FEW_BYTES;
     parts.len() > 1 && (effort == Effort::All || are_few || is_much_beside_largest(parts, share))

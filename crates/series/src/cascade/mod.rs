@@ -28,11 +28,11 @@ mod series;
 mod short_to_long;
 
 pub use boundaries::{Boundaries, Target};
-pub use compact::{backlog, compact, compact_once};
+pub use compact::{Backlog, backlog, compact, compact_once};
 pub use failed::{Outcome, look_again};
 pub use flush::{Take, flush};
 pub use kv_to_short::{Effort, Look, kv_to_short};
 pub use load::{Loaded, load};
-pub use retention::{drop_old, retain};
+pub use retention::{drop_old, due_since_ns, retain};
 pub use retype::retype;
 pub(crate) use short_to_long::short_to_long;

@@ -19,27 +19,25 @@ use crate::table::Table;
 pub(super) fn writes_between(inputs: &[Arc<LiveObject>], table: &Table) -> Vec<(Seq, Seq)> {
     let times = inputs.iter().map(|input| input.entry.time);
     let Some(time) = times.reduce(|all, more| all.union(&more)) else { return Vec::new() };
+    let seqs = || inputs.iter().map(|input| input.entry.last_seq);
+    let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return Vec::new() };
+    // Places that are distinct have no reading in common, whichever is the later one.
+    let are_distinct = inputs.iter().all(|input| input.entry.is_distinct);
+    // Objects of one flush share its number, and no reading. So one that has the first number of all is earlier than the inputs.
+    let is_between = |other: &&Arc<LiveObject>| {
+        let entry = &other.entry;
+        first < entry.last_seq
+            && entry.last_seq <= last
+            && !(are_distinct && entry.is_distinct)
+            && inputs.iter().all(|input| input.entry.id != entry.id)
+            && inputs.iter().any(|input| input.entry.time.overlaps(&entry.time))
+    };
     let live = table.live();
     let version = table.version();
-    let objects = version.objects.within(&time).filter(|other| is_between(other, inputs));
+    let objects = version.objects.within(&time).filter(is_between);
     let runs = live.all_runs().filter(|run| is_run_between(run, inputs));
     let objects = objects.map(|other| (other.entry.last_seq, other.entry.last_seq));
     objects.chain(runs.map(|run| (run.first_seq, run.last_seq))).collect()
-}
-
-/// The inputs, and whatever must go along because it was written between them.
-pub(super) fn with_writes_between(
-    mut inputs: Vec<Arc<LiveObject>>,
-    mut others: Vec<Arc<LiveObject>>,
-) -> Vec<Arc<LiveObject>> {
-    loop {
-        let found: Vec<Arc<LiveObject>> =
-            others.extract_if(.., |other| is_between(other, &inputs)).collect();
-        if found.is_empty() {
-            return inputs;
-        }
-        inputs.extend(found);
-    }
 }
 
 /// The parts of a group that may each become one though some objects must stay apart: what was written before, with and after each
@@ -74,19 +72,6 @@ pub(super) fn parts_by(
 /// The latest write among objects.
 pub(super) fn last_seq(objects: &[Arc<LiveObject>]) -> Seq {
     objects.iter().map(|object| object.entry.last_seq).max().unwrap_or_default()
-}
-
-fn is_between(other: &Arc<LiveObject>, inputs: &[Arc<LiveObject>]) -> bool {
-    let seqs = || inputs.iter().map(|input| input.entry.last_seq);
-    let (Some(first), Some(last)) = (seqs().min(), seqs().max()) else { return false };
-    // Objects of one flush share its number, and no reading. So one that has the first number of all is earlier than the inputs.
-    let seq = other.entry.last_seq;
-    // Places that are distinct have no reading in common, whichever is the later one.
-    let are_distinct = || inputs.iter().chain([other]).all(|object| object.entry.is_distinct);
-    (first < seq && seq <= last)
-        && inputs.iter().all(|input| input.entry.id != other.entry.id)
-        && inputs.iter().any(|input| input.entry.time.overlaps(&other.entry.time))
-        && !are_distinct()
 }
 
 fn is_run_between(run: &Arc<Run>, inputs: &[Arc<LiveObject>]) -> bool {

@@ -121,6 +121,17 @@ fn is_over(object: &LiveObject, other: &LiveObject, limit_ns: i64) -> bool {
     is_later && !shared.is_empty() && shared.first_ns < limit_ns
 }
 
+/// Since when an object has been too old as a whole, in nanoseconds since 1970 UTC; nothing where none is.
+pub fn due_since_ns(context: &Context, table: &Table) -> Option<i64> {
+    let (limit_ns, now_ns) = (limit_ns(context, table)?, context.ground.now_ns());
+    let version = table.version();
+    let old = version.objects.iter().filter(|object| object.entry.time.last_ns < limit_ns);
+    let age_ns = now_ns.saturating_sub(limit_ns);
+    let due =
+        old.map(|object| object.entry.time.last_ns.saturating_add(age_ns).max(object.since_ns));
+    due.min()
+}
+
 /// Readings from before are too old; nothing when all are kept.
 fn limit_ns(context: &Context, table: &Table) -> Option<i64> {
     let keep_ns = table.schema().options.retention_ns?;

@@ -64,15 +64,18 @@ pub fn retype(
                 each(*sensor, &piece)
             })
         };
-        write_object(
-            context,
-            table.id,
-            Output { model, fields: &new_fields, block_ns, has_filters, threads },
-            last_seq,
-            estimate(inputs, &time, sensors.len()),
-            &stretches(inputs, &sensors, &time, stretch_rows(fields.len()))?,
-            read,
-        )
+        let output = Output {
+            table: table.id,
+            model,
+            fields: &new_fields,
+            seq: last_seq,
+            block_ns,
+            estimate: estimate(inputs, &time, sensors.len()),
+            has_filters,
+            threads,
+        };
+        let items = stretches(inputs, &sensors, &time, stretch_rows(fields.len()))?;
+        write_object(context, output, &items, read)
     })?;
     let is_same = |(object, entry): (&Arc<LiveObject>, &ObjectEntry)| {
         let old = &object.entry;

@@ -23,12 +23,17 @@ use crate::segment::SegmentWriter;
 use crate::segment::encode::{EncodeParams, Stretch, encode_piece, metrics_interval_ns};
 use crate::table::{Live, Table};
 
-/// What kind of object is written.
+/// What object is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output<'a> {
+    pub(super) table: TableId,
     pub(super) model: Model,
     pub(super) fields: &'a [(FieldId, FieldType)],
+    /// The latest write in it.
+    pub(super) seq: Seq,
+    /// The interval of the metrics of the table.
     pub(super) block_ns: i64,
+    pub(super) estimate: Estimate,
     /// Whether it has filters.
     pub(super) has_filters: bool,
     /// Threads that encode it.
@@ -66,6 +71,7 @@ pub(super) struct Unfinished {
     segment: SegmentWriter,
     id: ObjectId,
     writer: u32,
+    since_ns: i64,
     model: Model,
     seq: Seq,
 }
@@ -78,6 +84,7 @@ impl Unfinished {
         Ok(ObjectEntry {
             id: self.id,
             writer: self.writer,
+            since_ns: self.since_ns,
             model: self.model,
             last_seq: self.seq,
             last_delete: Seq::default(),
@@ -166,14 +173,11 @@ pub(super) type EachPiece<'a> = dyn FnMut(u32, &[Stretch]) -> Result<()> + 'a;
 /// their sensors. No object is written when there is no row.
 pub(super) fn write_object<T: Sync>(
     context: &Context,
-    table: TableId,
     output: Output<'_>,
-    seq: Seq,
-    estimate: Estimate,
     items: &[T],
     read: impl Fn(&T, &mut EachPiece<'_>) -> Result<()> + Sync,
 ) -> Result<Option<Unfinished>> {
-    let block_ns = estimate.interval_ns(output.block_ns);
+    let block_ns = output.estimate.interval_ns(output.block_ns);
     let profile = encode_profile(output.model);
     let (fields, has_filters) = (output.fields.to_vec(), output.has_filters);
     let params = EncodeParams { fields, block_ns, profile, has_filters };
@@ -195,15 +199,16 @@ pub(super) fn write_object<T: Sync>(
                 Some(writer) => writer,
                 none => {
                     let out = context.create_object(id, output.model)?;
-                    none.insert(SegmentWriter::new(out, table, params.clone())?)
+                    none.insert(SegmentWriter::new(out, output.table, params.clone())?)
                 }
             };
             writer.append(piece)?;
         }
         Ok(())
     })?;
-    let (model, by) = (output.model, context.ground.writer());
-    Ok(writer.map(|segment| Unfinished { segment, id, writer: by, model, seq }))
+    let Output { model, seq, .. } = output;
+    let (by, since_ns) = (context.ground.writer(), context.ground.now_ns());
+    Ok(writer.map(|segment| Unfinished { segment, id, writer: by, since_ns, model, seq }))
 }
 
 /// Rewrites objects, between which nothing else was written that overlaps them, into the given spans.
@@ -242,15 +247,18 @@ pub(super) fn rewrite_and(
             let may_stay = |object: &LiveObject| encode_profile(object.entry.model) == profile;
             take_pieces(stream, time, may_stay, &mut |piece| each(*sensor, piece))
         };
-        write_object(
-            context,
-            table.id,
-            Output { model: *model, fields: &fields, block_ns, has_filters, threads },
+        let output = Output {
+            table: table.id,
+            model: *model,
+            fields: &fields,
             seq,
-            estimate(inputs, time, sensors.len()),
-            &stretches(inputs, &sensors, time, stretch_rows(fields.len()))?,
-            read,
-        )
+            block_ns,
+            estimate: estimate(inputs, time, sensors.len()),
+            has_filters,
+            threads,
+        };
+        let items = stretches(inputs, &sensors, time, stretch_rows(fields.len()))?;
+        write_object(context, output, &items, read)
     })?;
     let is_distinct = inputs.iter().all(|input| input.entry.is_distinct);
     for entry in &mut outputs {

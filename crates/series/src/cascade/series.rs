@@ -117,18 +117,12 @@ pub(super) fn write_series(
         };
         let pieces = pieces(series, rows, estimate.interval_ns(block_ns));
         let has_filters = span.is_late && may_have_filters(span.model);
-        write_object(
-            context,
-            table.id,
-            Output { model: span.model, fields: &fields, block_ns, has_filters, threads },
-            seq,
-            estimate,
-            &pieces,
-            |(place, rows), each| {
-                let rows = Stretch::Rows(series.read(*place, rows.clone())?);
-                each(series.sensor(*place), &[rows])
-            },
-        )
+        let (table, model, fields) = (table.id, span.model, &fields[..]);
+        let output = Output { table, model, fields, seq, block_ns, estimate, has_filters, threads };
+        write_object(context, output, &pieces, |(place, rows), each| {
+            let rows = Stretch::Rows(series.read(*place, rows.clone())?);
+            each(series.sensor(*place), &[rows])
+        })
     };
     let (days, others): (Vec<_>, Vec<_>) =
         spans.iter().partition(|span| span.model == Model::Short);

@@ -1,9 +1,9 @@
 //! From short columns to long ones, and from parts of long columns that overlap to one.
 //!
-//! 1. A few late readings from all over the years are one small object, which shares months with many segments. It is cut where one of
-//!    these ends and another begins: all of them would become one with it, the whole history, for a few readings.
+//! 1. Late readings from all over the years are one object, which shares months with many segments. It is cut where one of
+//!    these ends and another begins, if they have many times its bytes: all of them would become one with it, the whole history.
 //! 2. Objects that share months, and small neighbours, are a group. It becomes one when a month of it has come of age, or when what is beside the
-//!    largest of them comes to something; before that the others become one without it when they are many.
+//!    largest of them comes to something; before that others of one size, and what is smaller, become one without it when they are many.
 //! 3. A few readings that stay beside a segment, or many deletes, have it written anew some time: one segment of a table, and after it none for as
 //!    long as its bytes are worth.
 
@@ -14,6 +14,7 @@ use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Month, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
+use super::compact::size;
 use super::failed::{Outcome, write_group};
 use super::kv_to_short::{WORTH_SHARE, is_much_beside_largest};
 use super::rewrite::{rewrite, share};
@@ -24,14 +25,16 @@ use crate::table::Table;
 /// Bytes that a long segment should have: one read per sensor and segment, few segments, and
 /// little to rewrite when something arrives late. Tests, which run with assertions, have smaller ones.
 const SEGMENT_BYTES: f64 = (if cfg!(debug_assertions) { 1_u64 << 20 } else { 128 << 20 }) as f64;
-/// Parts beside the largest of a group beyond which they become one.
+/// Parts of one size, beside the largest of a group, beyond which they become one.
 const PARTS_MAX: usize = 4;
-/// Deletes that may hide something in a group beyond which it is written anew some time.
-const DELETES_MAX: usize = 32;
+/// Deletes that may hide something in a group beyond which it is written anew some time, ...
+const DELETES_SOME: usize = 32;
+/// ... or at once: every question looks at them.
+const DELETES_MAX: usize = 1024;
+/// Bytes of objects that may fail to be written anew for a few readings before others are left for another time.
+const FAILED_BYTES_MAX: u64 = 1 << 30;
 /// So many bytes of a table are written anew each minute at most for a few readings or deletes.
 const FEW_BYTES_PER_MINUTE: u64 = 1 << 20;
-/// An object is small beside others that have so many times its bytes.
-const SMALL_SHARE: u64 = 2;
 
 /// Moves months that have come of age, makes parts one, and takes out what was deleted.
 pub(crate) fn short_to_long(
@@ -78,31 +81,63 @@ pub(crate) fn short_to_long(
         })
     };
     let is_due = |group: &[Arc<LiveObject>]| is_due(group, table, target);
-    let mut with_few: Option<Vec<Arc<LiveObject>>> = None;
-    for mut group in groups(left) {
-        if is_due(&group) {
-            write(group, outcome, &|part| is_due(part) || part.len() > PARTS_MAX)?;
-        } else if group.len() > PARTS_MAX + 1 {
-            let largest = largest(&group).map(|object| object.entry.id);
-            group.retain(|object| Some(object.entry.id) != largest);
-            write(group, outcome, &|part| part.len() > 1)?;
-        } else if has_few(&group, table)
-            && with_few.as_ref().is_none_or(|other| since_ns(&group) < since_ns(other))
-        {
-            with_few = Some(group);
+    // What cannot be read keeps none but itself from it, and is told of where it would be written.
+    for group in groups(left.clone()).iter().filter(|group| is_due(group)) {
+        for error in group.iter().filter_map(|object| table.failed.error(object)) {
+            outcome.note(Err(error))?;
         }
     }
-    let Some(group) = with_few else { return Ok(()) };
+    left.retain(|object| !table.failed.has(object));
+    let mut with_few: Vec<Vec<Arc<LiveObject>>> = Vec::new();
+    for mut group in groups(left) {
+        if is_due(&group) {
+            let (steps, count) = (outcome.steps(), group.len());
+            write(group.clone(), outcome, &is_due)?;
+            group.retain(|object| !table.failed.has(object));
+            // Where some could not be read, little may be due of the others.
+            if outcome.steps() > steps || group.len() == count {
+                continue;
+            }
+        }
+        let steps = outcome.steps();
+        for small in small_parts(&group) {
+            // Larger ones that were written between may keep small ones apart, and become one with them.
+            if outcome.steps() == steps {
+                write(small, outcome, &|part| part.len() > 1)?;
+            }
+        }
+        if outcome.steps() == steps && has_few(&group, table) {
+            with_few.push(group);
+        }
+    }
+    with_few.sort_by_cached_key(|group| since_ns(group));
     let now_ns = context.ground.now_ns();
-    if table.rest.is_over(now_ns) {
-        let (steps, bytes) = (outcome.steps(), bytes_of(&group));
-        write(group, outcome, &|part| has_few(part, table))?;
-        if outcome.steps() > steps {
-            let minutes = i64::try_from(bytes / FEW_BYTES_PER_MINUTE).unwrap_or(i64::MAX);
-            table.rest.begin(now_ns, minutes.saturating_mul(NS_PER_MINUTE));
+    if !table.rest.is_over(now_ns) {
+        return Ok(());
+    }
+    let mut failed_bytes = 0;
+    // Of some nothing can be written yet, and some cannot be read: they keep no other from it.
+    for group in with_few {
+        let (all_bytes, before) = (bytes_of(&group), outcome.so_far());
+        let written = write(group, outcome, &|part| has_few(part, table));
+        let after = outcome.so_far();
+        // What has failed may have been written up to its end.
+        let has_failed = written.is_err() || after.failures > before.failures;
+        failed_bytes += if has_failed { all_bytes } else { 0 };
+        let bytes = after.bytes - before.bytes;
+        table.rest.begin(now_ns, rest_ns(bytes + failed_bytes));
+        written?;
+        if bytes > 0 || failed_bytes > FAILED_BYTES_MAX {
+            break;
         }
     }
     Ok(())
+}
+
+/// How long nothing is written for few readings after so many bytes were.
+fn rest_ns(bytes: u64) -> i64 {
+    let ns = u128::from(bytes) * NS_PER_MINUTE as u128 / u128::from(FEW_BYTES_PER_MINUTE);
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// Whether some objects become one, or are written anew.
@@ -121,7 +156,29 @@ fn bytes_of(group: &[Arc<LiveObject>]) -> u64 {
     group.iter().map(|object| object.entry.bytes).sum()
 }
 
-/// Objects that are small beside those with which they share months, of which some share none with each other; and the stretches of time, each
+/// Those beside the largest of a group that become one without it: all of a size of which there are too many, and what is smaller. The smallest
+/// size comes first; none when there are too many of no size.
+fn small_parts(group: &[Arc<LiveObject>]) -> Vec<Vec<Arc<LiveObject>>> {
+    let largest = largest(group).map(|object| object.entry.id);
+    let mut parts: Vec<Arc<LiveObject>> = group.to_vec();
+    parts.retain(|object| Some(object.entry.id) != largest);
+    let due = due_sizes(parts.iter().map(|object| object.entry.bytes));
+    let upto = |due: u32| {
+        let small = parts.iter().filter(move |object| size(object.entry.bytes) <= due);
+        small.cloned().collect()
+    };
+    due.into_iter().map(upto).collect()
+}
+
+/// The sizes of which there are more than [`PARTS_MAX`], ascending. So a byte is written anew a few times for each factor of eight.
+fn due_sizes(bytes: impl Iterator<Item = u64>) -> Vec<u32> {
+    let mut sizes: Vec<u32> = bytes.map(size).collect();
+    sizes.sort_unstable();
+    let due = sizes.chunk_by(|one, next| one == next).filter(|same| same.len() > PARTS_MAX);
+    due.filter_map(|same| same.first().copied()).collect()
+}
+
+/// Objects that share months with others which have many times their bytes, and of which some share none with each other; and the stretches of time, each
 /// with one of those or several that share months, of which they should have an object each.
 fn bridges(entries: &[&ObjectEntry]) -> Vec<(usize, Vec<TimeRange>)> {
     let mut places: Vec<usize> = (0..entries.len()).collect();
@@ -149,8 +206,13 @@ fn spans_between(entry: &ObjectEntry, others: &[&ObjectEntry]) -> Vec<TimeRange>
     let mut larger: Vec<&ObjectEntry> = others.to_vec();
     larger.retain(|other| {
         let (from, until) = months(&other.time);
-        other.bytes >= entry.bytes.saturating_mul(SMALL_SHARE) && from <= last && until >= first
+        from <= last && until >= first
     });
+    // Of less, what is written anew for it is worth it.
+    let bytes: u64 = larger.iter().map(|other| other.bytes).sum();
+    if bytes < entry.bytes.saturating_mul(WORTH_SHARE) {
+        return vec![entry.time];
+    }
     larger.sort_unstable_by_key(|other| (other.time.first_ns, other.id));
     let mut spans = vec![entry.time];
     let (mut reached, mut bytes) = (None, 0);
@@ -180,13 +242,14 @@ fn is_due(group: &[Arc<LiveObject>], table: &Table, target: Target) -> bool {
     let is_moving = group.iter().any(|object| object.entry.model == Model::Short);
     let has_parts = group.len() > 1;
     let is_much = has_parts && is_much_beside_largest(group, WORTH_SHARE);
-    let is_asked = target == Target::Long && (has_parts || deletes_in(group, table) > 0);
-    is_moving || is_much || is_asked
+    let deletes_max = if target == Target::Long { 0 } else { DELETES_MAX };
+    let is_asked = target == Target::Long && has_parts;
+    is_moving || is_much || is_asked || deletes_in(group, table) > deletes_max
 }
 
 /// Whether a group is written anew some time.
 fn has_few(group: &[Arc<LiveObject>], table: &Table) -> bool {
-    group.len() > 1 || deletes_in(group, table) > DELETES_MAX
+    group.len() > 1 || deletes_in(group, table) > DELETES_SOME
 }
 
 /// The deletes that may hide something in a group.
@@ -204,24 +267,28 @@ fn months(time: &TimeRange) -> (Month, Month) {
     (Month::of(time.first_ns), Month::of(time.last_ns))
 }
 
-/// Objects that share months, directly or through others, and small neighbours, which are better
-/// one object.
+/// Objects that share months, directly or through others; and such groups that are small neighbours, which are better one object.
 fn groups(mut objects: Vec<Arc<LiveObject>>) -> Vec<Vec<Arc<LiveObject>>> {
     objects.sort_by_key(|object| (object.entry.time.first_ns, object.entry.id));
-    let mut groups: Vec<(Month, u64, Vec<Arc<LiveObject>>)> = Vec::new();
+    let mut sharing: Vec<(Month, Vec<Arc<LiveObject>>)> = Vec::new();
     for object in objects {
         let (first, last) = months(&object.entry.time);
-        let bytes = object.entry.bytes;
-        match groups.last_mut() {
-            Some((until, total, group)) if first <= *until || are_small(*total + bytes) => {
+        match sharing.last_mut() {
+            Some((until, group)) if first <= *until => {
                 *until = last.max(*until);
-                *total += bytes;
                 group.push(object);
             }
-            _ => groups.push((last, bytes, vec![object])),
+            _ => sharing.push((last, vec![object])),
         }
     }
-    groups.into_iter().map(|(_, _, group)| group).collect()
+    let mut groups: Vec<Vec<Arc<LiveObject>>> = Vec::new();
+    for (_, group) in sharing {
+        match groups.last_mut() {
+            Some(before) if are_small(bytes_of(before) + bytes_of(&group)) => before.extend(group),
+            _ => groups.push(group),
+        }
+    }
+    groups
 }
 
 fn spans(group: &[Arc<LiveObject>]) -> Vec<(Model, TimeRange)> {
@@ -286,6 +353,7 @@ mod tests {
         ObjectEntry {
             id: ObjectId(id),
             writer: 0,
+            since_ns: 0,
             model: Model::Long,
             last_seq: Seq(id),
             last_delete: Seq::default(),
@@ -323,12 +391,18 @@ mod tests {
         let with = |more: &[((i32, i32), u64)]| cuts(&[&years, more].concat());
         assert_eq!(with(&[]), []);
         assert_eq!(with(&[((0, 9), 1)]), [(3, vec![0, 1, 4])]);
-        assert_eq!(with(&[((-5, 12), 50)]), [(3, vec![-5, 1, 4])]);
+        assert_eq!(with(&[((-5, 12), 30)]), [(3, vec![-5, 1, 4])]);
         assert_eq!(with(&[((3, 4), 1), ((2, 3), 1), ((5, 6), 1)]), [(3, vec![3, 4])]);
         // Those that are cut themselves keep none together.
-        assert_eq!(with(&[((0, 9), 1), ((0, 9), 40)]), [(4, vec![0, 1, 4]), (3, vec![0, 1, 4])]);
-        // Not worth it: nearly as much would be written as if all became one.
+        assert_eq!(with(&[((0, 9), 1), ((0, 9), 30)]), [(4, vec![0, 1, 4]), (3, vec![0, 1, 4])]);
+        // What it reaches over is written anew for less than eight times as much.
         assert_eq!(with(&[((0, 9), 51)]), []);
+        let months: Vec<_> = (0..10).map(|month| ((month, month), 100)).collect();
+        let with = |more: &[((i32, i32), u64)]| cuts(&[&months, more].concat());
+        assert_eq!(with(&[((0, 9), 60)]), [(10, (0..10).collect())]);
+        // Nor do two of a size keep each other from it.
+        let cut = with(&[((0, 9), 100), ((0, 9), 100)]);
+        assert_eq!(cut, [(10, (0..10).collect()), (11, (0..10).collect())]);
         // Small ones share months with a large one, and it stays as it is.
         assert_eq!(cuts(&[((0, 9), 100), ((1, 1), 1), ((5, 5), 1)]), []);
         assert_eq!(cuts(&[]), []);
@@ -337,5 +411,26 @@ mod tests {
             cuts(&[((0, 0), 20), ((1, 1), 20), ((2, 2), 20), ((0, 2), 1)]),
             [(3, vec![0, 2])]
         );
+    }
+
+    /// Whatever comes beside a segment, few parts are left and each byte is written few times.
+    #[test]
+    fn small_parts_are_few_and_written_few_times() {
+        for each in [1_000, 50_000, 3_000_000] {
+            let (mut parts, mut came, mut written) = (Vec::new(), 0, 0);
+            while came < 16 << 20 {
+                parts.push(each);
+                came += each;
+                while let [due, ..] = due_sizes(parts.iter().copied())[..] {
+                    let all: u64 = parts.extract_if(.., |part| size(*part) <= due).sum();
+                    written += all;
+                    parts.push(all);
+                }
+            }
+            assert_eq!(parts.iter().sum::<u64>(), came);
+            let sizes = size(came) - size(each) + 1;
+            assert!(parts.len() <= sizes as usize * PARTS_MAX, "{parts:?}");
+            assert!(written <= 2 * came * u64::from(sizes), "{written} of {came}, {sizes} sizes");
+        }
     }
 }

@@ -12,7 +12,7 @@ use tidefall_types::{
 
 use super::convert::convert;
 use crate::kv::order_of;
-use crate::rows::{SensorRows, compact, compact_times, pick_latest, size_bytes};
+use crate::rows::{SensorRows, compact, compact_times, pick_latest, size_bytes, values_at};
 
 /// Rows of a table that are ready to be written.
 #[derive(Debug)]
@@ -185,9 +185,8 @@ pub fn without_rows(batch: &WriteBatch, bad: &[RowError]) -> Result<WriteBatch> 
         .map(|tag| TagColumn {
             name: tag.name.clone(),
             values: tag.values.clone(),
-            keys: keep.values().iter().map(|row| tag.keys[*row as usize]).collect(),
+            keys: values_at(&tag.keys, &keep),
         })
         .collect();
-    let time = keep.values().iter().map(|row| batch.time[*row as usize]).collect();
-    Ok(WriteBatch { time, tags, fields })
+    Ok(WriteBatch { time: values_at(&batch.time, &keep), tags, fields })
 }

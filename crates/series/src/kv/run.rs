@@ -15,7 +15,7 @@ use tidefall_types::{FieldId, Result, Seq, TimeRange};
 use super::Late;
 use super::late::NO_TIMES;
 use super::sort::sort_by_time;
-use crate::rows::{SensorRows, arrow_error, pick_latest, size_bytes};
+use crate::rows::{SensorRows, arrow_error, gather_all, pick_latest, size_bytes, values_at};
 
 /// Runs stay apart when together they would take more than so many times the memory.
 pub(crate) const GROWTH_MAX: usize = 4;
@@ -239,19 +239,11 @@ impl Run {
         if keep.is_empty() {
             return Ok(None);
         }
-        let sensor: Vec<u32> = keep.iter().map(|&row| self.sensor[row as usize]).collect();
-        let time: Vec<i64> = keep.iter().map(|&row| self.time[row as usize]).collect();
         let late = self.late.of_kept(&keep, &self.range);
         let keep = UInt32Array::from(keep);
-        let fields = self
-            .fields
-            .iter()
-            .map(|column| {
-                column.as_ref().map(|column| crate::rows::gather(column, &keep)).transpose()
-            })
-            .collect::<Result<_>>()?;
-        let seqs = (self.first_seq, self.last_seq);
-        Ok(Some(Self::new(seqs, sensor.into(), time.into(), fields).with_late(late)))
+        let (sensor, time) = (values_at(&self.sensor, &keep), values_at(&self.time, &keep));
+        let (seqs, fields) = ((self.first_seq, self.last_seq), gather_all(&self.fields, &keep)?);
+        Ok(Some(Self::new(seqs, sensor, time, fields).with_late(late)))
     }
 
     /// Whether the rows arrived in the order of their times.

@@ -17,7 +17,7 @@ pub struct LiveObject {
     pub entry: ObjectEntry,
     /// Its bytes.
     pub segment: Segment,
-    /// Since when it can be read here.
+    /// Since when it is there, or open where nobody knows; not later than when it was opened.
     pub since_ns: i64,
 }
 
@@ -97,6 +97,19 @@ impl Objects {
         near.iter().filter(move |object| object.entry.time.overlaps(&range))
     }
 
+    /// The first time of so many of those that end last up to a time, as far as it counts; the beginning of time when there are no more of them.
+    pub(super) fn newest_from(&self, upto_ns: i64, count: usize) -> i64 {
+        let within = &self[self.places_within(&TimeRange::new(i64::MIN, upto_ns))];
+        if within.len() <= count {
+            return i64::MIN;
+        }
+        let mut times: Vec<TimeRange> = within.iter().map(|object| object.entry.time).collect();
+        times.select_nth_unstable_by_key(count - 1, |time| {
+            std::cmp::Reverse(time.last_ns.min(upto_ns))
+        });
+        times[..count].iter().map(|time| time.first_ns).min().unwrap_or(i64::MIN)
+    }
+
     /// Between these places are all that have times within `range`, and few others.
     pub(super) fn places_within(&self, range: &TimeRange) -> Range<usize> {
         let start = self.0.upto_ns.partition_point(|upto_ns| *upto_ns < range.first_ns);
@@ -141,6 +154,7 @@ mod tests {
         ObjectEntry {
             id: ObjectId(id),
             writer: 0,
+            since_ns: 0,
             model: Model::Kv,
             last_seq: Seq(id),
             last_delete: Seq::default(),
@@ -193,6 +207,16 @@ mod tests {
             let overlaps = |object: &&Arc<LiveObject>| object.entry.time.overlaps(&range);
             let expected = objects.iter().filter(overlaps);
             assert!(objects.within(&range).map(Arc::as_ptr).eq(expected.map(Arc::as_ptr)));
+        }
+        // Whatever is newer than the newest ones, as many as are asked for begin at that time or later.
+        for count in [1, 2, 7, objects.len() - 1, objects.len()] {
+            let upto_ns = rng.random_range(-90..130);
+            let from_ns = objects.newest_from(upto_ns, count);
+            let begun = objects.iter().filter(|object| object.entry.time.first_ns <= upto_ns);
+            let from_then = begun.clone().filter(|it| it.entry.time.first_ns >= from_ns).count();
+            assert!(from_then >= count.min(begun.clone().count()), "{count} up to {upto_ns}");
+            let newer = begun.filter(|it| it.entry.time.last_ns >= upto_ns).count();
+            assert!(newer < count || from_ns <= upto_ns);
         }
         // One of this number that is not the same is another one.
         let id = *stored.keys().next().unwrap();

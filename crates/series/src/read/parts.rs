@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::UInt32Array;
 use tidefall_ground::parallel::spread;
 use tidefall_sync::atomic::{AtomicI64, Ordering};
 use tidefall_types::{FieldId, FieldType, Result, Seq, TimeRange};
@@ -14,7 +15,7 @@ use super::request::ReadStats;
 use super::sensors::SensorSlice;
 use super::version::Version;
 use crate::kv::{Run, Settling};
-use crate::rows::SensorRows;
+use crate::rows::{SensorRows, gather_all, values_at};
 use crate::segment::{IndexBlock, wanted};
 
 /// All places in which readings of a table may lie, at one moment.
@@ -427,12 +428,7 @@ fn hide(rows: SensorRows, hidden: &[TimeRange]) -> Result<SensorRows> {
     let keep: Vec<u32> = (0..rows.len() as u32)
         .filter(|&row| !hidden.iter().any(|range| range.contains(rows.times[row as usize])))
         .collect();
-    let times: Vec<i64> = keep.iter().map(|&row| rows.times[row as usize]).collect();
-    let keep = arrow_array::UInt32Array::from(keep);
-    let fields = rows
-        .fields
-        .iter()
-        .map(|f| f.as_ref().map(|f| crate::rows::gather(f, &keep)).transpose())
-        .collect::<Result<_>>()?;
-    Ok(SensorRows { times: times.into(), fields })
+    let keep = UInt32Array::from(keep);
+    let (times, fields) = (values_at(&rows.times, &keep), gather_all(&rows.fields, &keep)?);
+    Ok(SensorRows { times, fields })
 }

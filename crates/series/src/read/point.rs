@@ -16,7 +16,7 @@ use tidefall_types::{ErrorKind, FieldId, FieldType, Result, TimeRange};
 use super::aggregate::aggregate;
 use super::fetch::Fetched;
 use super::merge::SensorStream;
-use super::parts::{Near, Sources, Wanted};
+use super::parts::{self, AHEAD_BYTES, Near, Sources, Wanted};
 use super::request::{AggregateRequest, ReadStats};
 use crate::kv::Run;
 use crate::rows::{arrow_error, compact};
@@ -96,7 +96,7 @@ pub(super) fn latest(
     let mut points = Points::new(sources, sensors, field);
     points.walk_back();
     points.ask_metrics()?;
-    points.look_up(&TimeRange::ALL)?;
+    points.look_back()?;
     points.finish()
 }
 
@@ -197,6 +197,20 @@ impl<'a> Points<'a> {
         Ok(())
     }
 
+    /// Looks from the newest objects back for the last value of each sensor that has none yet, each time in twice as many of them: those that
+    /// end before all of these values are not opened.
+    fn look_back(&mut self) -> Result<()> {
+        let objects = &self.sources.version.objects;
+        let (mut upto_ns, mut count) = (i64::MAX, 1);
+        while self.left > 0 {
+            let from_ns = objects.newest_from(upto_ns, count);
+            self.look_up(&TimeRange::new(from_ns, upto_ns))?;
+            let Some(before_ns) = from_ns.checked_sub(1) else { break };
+            (upto_ns, count) = (before_ns, 2 * count);
+        }
+        Ok(())
+    }
+
     /// Looks within `range` for the last value of each sensor that has none yet.
     fn look_up(&mut self, range: &TimeRange) -> Result<()> {
         let is_open = |place: &usize| self.found[*place].is_none();
@@ -206,6 +220,9 @@ impl<'a> Points<'a> {
         let fields = [self.field];
         let wanted = if is_moment { Wanted::Pages(&fields) } else { Wanted::Nothing };
         self.sources.open(&sensors[..].into(), range, wanted)?;
+        if self.sources.are_slow() {
+            self.announce(&sensors, range)?;
+        }
         let lookup = Lookup {
             sources: self.sources,
             fields: Arc::new([self.field]),
@@ -219,6 +236,21 @@ impl<'a> Points<'a> {
             if let Some((time_ns, values, row)) = found {
                 self.found[place] = Some(Found { time_ns, array: self.arrays.len(), row });
                 self.arrays.push(values);
+                self.left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Announces the pages in which the last value of each sensor within `range` probably lies, on a store on which a read takes long.
+    fn announce(&self, sensors: &[u32], range: &TimeRange) -> Result<()> {
+        let (mut near, mut bytes) = (Near::default(), 0);
+        for sensor in sensors {
+            let parts = self.sources.parts_near(*sensor, range, &mut near)?;
+            let newest = parts.iter().max_by_key(|part| part.time.last_ns);
+            bytes += parts::announce(newest.into_iter(), &[self.field])?;
+            if bytes > AHEAD_BYTES {
+                break;
             }
         }
         Ok(())

@@ -152,9 +152,10 @@ impl Sources {
     }
 }
 
-/// Whether what failed may go well another time, as reads of a store do that is away for a moment: whoever asks next looks again.
+/// Whether what failed may go well another time, as reads of a store do that is away for a moment, or where too many files are open: whoever asks
+/// next looks again.
 fn may_pass(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Full)
 }
 
 /// Late rows, one of each reading; and the runs of which a row is known to replace another.

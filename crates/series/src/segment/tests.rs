@@ -62,6 +62,7 @@ fn segment_of(
     }
     let summary = writer.finish().unwrap();
     let entry = ObjectEntry {
+        since_ns: 0,
         id: ObjectId(1),
         writer: 0,
         model: Model::Long,

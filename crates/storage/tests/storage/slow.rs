@@ -11,7 +11,8 @@ use tidefall_storage::{
     CascadeRequest, Db, DbOptions, MissingLog, ScanRequest, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
-    ErrorKind, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series, SeriesBatch, TimeRange,
+    ErrorKind, FieldId, ManualClock, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MINUTE, Series,
+    SeriesBatch, TimeRange,
 };
 
 use crate::hooks::{Does, HookDisk};
@@ -116,6 +117,60 @@ fn few_rounds_of_reads_answer_a_question() {
     });
     assert_eq!(frame.time.len() as i64, DAYS * 24 * 60);
     assert!(reads <= reads_max && are_few(reads, rounds), "{reads} reads, {rounds} rounds");
+}
+
+/// All objects were opened for the latest values, one page after the other was read for them.
+#[test]
+fn the_latest_values_are_looked_for_from_the_newest_object_back() {
+    const MONTHS: i32 = 24;
+    let log = MemDisk::new();
+    let store = Arc::new(RemoteIo::new(objects_on(MemDisk::new())));
+    let db = open(&log, store.clone());
+    let first = Month::of(FIRST_NS);
+    // Each month has rows of all sensors but one, which has none but in the first.
+    for number in 0..MONTHS {
+        let month = Month(first.0 - MONTHS + number).range();
+        let rows = (month.last_ns - month.first_ns) / NS_PER_HOUR;
+        let sensors = if number == 0 { SENSORS } else { SENSORS - 1 };
+        let time: Vec<i64> = (0..rows).map(|row| month.first_ns + row * NS_PER_HOUR).collect();
+        let series = |sensor: u32| {
+            let value = |row: i64| (row * 7 + i64::from(sensor)) as f64;
+            let values = Float64Array::from_iter_values((0..rows).map(value));
+            Series { time: time.clone().into(), fields: vec![Arc::new(values)] }
+        };
+        let batch = SeriesBatch {
+            tags: vec![sensor_tag(SENSORS, (0..sensors).collect())],
+            fields: vec!["value".into()],
+            series: (0..sensors).map(series).collect(),
+        };
+        db.load("plant", &batch, Unknown::Create).unwrap();
+    }
+    db.close().unwrap();
+    let db = open(&log, store.clone());
+    store.delay_reads(DELAY);
+    let snapshot = db.snapshot("plant").unwrap();
+    let others: Vec<u32> = (0..SENSORS - 1).collect();
+    let latest = |sensors: &[u32]| snapshot.latest(sensors, FieldId(0)).unwrap();
+    let (found, reads, rounds) = asked(&store, "the latest of an object", || latest(&others));
+    let last_ns = first.range().first_ns;
+    assert!(found.time.iter().all(|at| (last_ns - 2 * NS_PER_HOUR..last_ns).contains(at)));
+    assert_eq!(found.sensors, others);
+    // Two for its ends, some of the index, and a page of times and values of each sensor at most.
+    let few = others.len() + 8;
+    assert!(reads <= few && rounds <= few.div_ceil(PARALLEL) * 3 / 2 + 4, "{reads}, {rounds}");
+    let (again, reads, rounds) = asked(&store, "and again", || latest(&others));
+    assert_eq!(again.time, found.time);
+    assert!(reads <= others.len() && rounds <= others.len().div_ceil(PARALLEL) * 3 / 2 + 1);
+    let (all, ..) = asked(&store, "one that is long gone", || latest(&[SENSORS - 1, 0]));
+    assert_eq!(all.sensors, [SENSORS - 1, 0]);
+    assert!(all.time[0] < Month(first.0 - MONTHS + 1).range().first_ns);
+    let at_ns = all.time[0];
+    let (at, _, rounds) = asked(&store, "one moment of all", || {
+        let sensors: Vec<u32> = (0..SENSORS).collect();
+        snapshot.at(&sensors, at_ns, FieldId(0)).unwrap()
+    });
+    assert_eq!(at.sensors.len(), SENSORS as usize);
+    assert!(rounds <= (SENSORS as usize).div_ceil(PARALLEL) * 3 / 2 + 4, "{rounds} rounds");
 }
 
 /// What is written, moved and read is the same, wherever objects lie.

@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_simulation::MemDisk;
 use tidefall_storage::{
-    AggregateRequest, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Model, TagFilter,
-    Target, Unknown, WriteOptions,
+    AggregateRequest, BACKLOG_FREE, BACKLOG_MAX, CascadeRequest, Db, DbOptions, IfExists,
+    MEMORY_BYTES_MIN, Model, TagFilter, Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     Clock, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Series, SeriesBatch,
@@ -290,5 +290,50 @@ fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
             std::thread::sleep(cascade_pause);
         }
     });
+    db.close().unwrap();
+}
+
+/// Run files came as fast as memory was emptied, however far compaction was behind.
+#[test]
+fn writers_are_slowed_and_not_stopped_while_compaction_is_behind() {
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
+    let gate = Arc::new(Gate::default());
+    let at_gate = Arc::clone(&gate);
+    let hooked = HookDisk::new(disk, move |does, _| {
+        if does == Does::Create && std::thread::current().name() == Some("tidefall-compact") {
+            at_gate.pass();
+        }
+    });
+    let cascade_pause = Duration::from_secs(600);
+    let options = DbOptions { clock, cascade_pause, threads: 1, ..DbOptions::default() };
+    let db = Db::open_on(Arc::new(hooked), options).unwrap();
+    gate.shut();
+    let write = |number: i64| {
+        small::write(&db, TABLE, &[(NOW_NS + number, number)]);
+        db.flush().unwrap();
+    };
+    let few = (BACKLOG_FREE - 8) as i64;
+    (0..few).for_each(write);
+    assert_eq!(db.work().delayed_writes, 0, "while it keeps up");
+    let many = (BACKLOG_MAX + 100) as i64;
+    (few..many).for_each(write);
+    let work = db.work();
+    assert!(work.objects_to_compact >= BACKLOG_MAX as u64, "{work:?}");
+    // A small write at a part of the speed of flushes takes less than sleeping does, and adds up.
+    let rows: Vec<(i64, i64)> = (0..200_000).map(|row| (NOW_NS + many + row, row)).collect();
+    small::write(&db, TABLE, &rows);
+    small::write(&db, TABLE, &rows);
+    assert!(db.work().delayed_writes > 0, "{:?}", db.work());
+    gate.open();
+    let waiting = db.clone();
+    within_a_minute("compaction", move || {
+        while waiting.work().objects_to_compact > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let before = db.work().delayed_writes;
+    small::write(&db, TABLE, &rows);
+    small::write(&db, TABLE, &rows);
+    assert_eq!(db.work().delayed_writes, before, "it has caught up");
     db.close().unwrap();
 }

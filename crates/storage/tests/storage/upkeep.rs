@@ -2,7 +2,7 @@
 //! for ever, and nothing starves.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -71,6 +71,19 @@ fn live_objects(db: &Db, table: &str) -> usize {
     let tables = db.inspect().unwrap();
     let table = tables.iter().find(|found| found.name == table).unwrap();
     table.models.iter().map(|model| model.objects as usize).sum()
+}
+
+/// The bytes of all objects that readers see.
+fn live_bytes(db: &Db) -> u64 {
+    db.inspect().unwrap()[0].models.iter().map(|model| model.bytes).sum()
+}
+
+/// Changes bits of the rows of an object.
+fn damage(disk: &MemDisk, name: &str) {
+    let mut bytes = disk.contents(name).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle.min(64)..=middle].iter_mut().step_by(16).for_each(|byte| *byte ^= 1);
+    disk.place(name, &bytes);
 }
 
 /// A table that forgets what is older than thirty days, with an object that is younger.
@@ -223,6 +236,38 @@ fn a_long_cascade_keeps_nothing_from_being_laid_together() {
     assert_eq!(read(&db, "plant").len() as i64, FLUSHES);
 }
 
+/// What was too old stayed for as long as a cascade took, of any table.
+#[test]
+fn a_long_cascade_keeps_nothing_that_is_too_old() {
+    let gate = Arc::new(Gate::default());
+    let before = Arc::clone(&gate);
+    let hooked = HookDisk::new(MemDisk::new(), move |does, _| {
+        if does == Does::Create && std::thread::current().name() == Some("cascade") {
+            before.pass();
+        }
+    });
+    let clock = clock();
+    let db = open(hooked, &clock, Duration::from_millis(50));
+    table_that_forgets(&db);
+    write(&db, "plant", &[(NOW_NS - 10 * NS_PER_DAY, 1)]);
+    db.flush().unwrap();
+    gate.shut();
+    let cascading = db.clone();
+    let request = CascadeRequest { table: Some("plant".into()), target: Target::Long };
+    let cascade = std::thread::Builder::new().name("cascade".into());
+    let cascade = cascade.spawn(move || cascading.cascade(&request)).unwrap();
+    gate.wait_for_one();
+    clock.set(NOW_NS + 60 * NS_PER_DAY);
+    let waiting = db.clone();
+    within_a_minute("retention", move || {
+        while live_objects(&waiting, "yard") > 0 {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    gate.open();
+    cascade.join().unwrap().unwrap();
+}
+
 /// A late reading of an old month and one of a young month were one object, with which all months between them were written anew.
 #[test]
 fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
@@ -241,9 +286,7 @@ fn late_readings_from_all_over_the_years_leave_most_of_them_as_they_are() {
     cascade();
     let (segments, before) = (live_objects(&db, "plant"), db.work().rewritten_bytes);
     assert_eq!(segments as i64, MONTHS);
-    let live_bytes =
-        || db.inspect().unwrap()[0].models.iter().map(|model| model.bytes).sum::<u64>();
-    let bytes = live_bytes();
+    let bytes = live_bytes(&db);
     for round in 1..=20 {
         clock.set(NOW_NS + NS_PER_HOUR + round * NS_PER_SECOND);
         let (one, other) = (rng.random_range(0..MONTHS), rng.random_range(0..MONTHS));
@@ -275,11 +318,7 @@ fn what_only_a_damaged_object_kept_together_stays_as_it_is() {
         load(&db, "plant", &(0..rows).map(row).collect::<Vec<(i64, i64)>>());
     };
     fill(0..6, 100_000);
-    let damaged = objects(&disk).pop().unwrap();
-    let mut bytes = disk.contents(&damaged).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    disk.place(&damaged, &bytes);
+    damage(&disk, objects(&disk).last().unwrap());
     fill(0..3, 90_000);
     fill(3..6, 90_000);
     let cascade = || {
@@ -290,6 +329,142 @@ fn what_only_a_damaged_object_kept_together_stays_as_it_is() {
     let written = [cascade(), cascade(), cascade()];
     assert_eq!(written, [written[0]; 3]);
     assert_eq!(live_objects(&db, "plant"), 3);
+}
+
+/// A load of some sensors over all the years, half as large as a segment, made the whole history one object for a while.
+#[test]
+fn a_load_over_all_the_years_leaves_them_as_they_are() {
+    const MONTHS: i64 = 10;
+    let db = open(MemDisk::new(), &clock(), LONG);
+    let mut rng = SmallRng::seed_from_u64(16);
+    let month = |number: i64| Month(Month::of(NOW_NS).0 - 15 + number as i32).range().first_ns;
+    let mut fill = |months: std::ops::Range<i64>, rows: i64, odd_ns: i64| {
+        let step_ns = (month(months.end) - month(months.start)) / rows;
+        let row = |row| (month(months.start) + row * step_ns + odd_ns, rng.random());
+        load(&db, "plant", &(0..rows).map(row).collect::<Vec<(i64, i64)>>());
+    };
+    (0..MONTHS).for_each(|number| fill(number..number + 1, 100_000, 0));
+    let fall = || db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    fall();
+    let (before, bytes) = (db.work().rewritten_bytes, live_bytes(&db));
+    fill(0..MONTHS, 60_000, 1);
+    let added = live_bytes(&db) - bytes;
+    fall();
+    let written = db.work().rewritten_bytes - before;
+    // It is cut, and one of the segments takes in what there is of it.
+    assert!(written < 2 * added + bytes / 5, "{written} for {added}, beside {bytes} bytes");
+    assert_eq!(read(&db, "plant").len() as i64, MONTHS * 100_000 + 60_000);
+    assert!(db.verify().unwrap().damages.is_empty());
+}
+
+/// The group with the oldest segment was the only one that was tried, also when nothing could be written of it.
+#[test]
+fn one_that_cannot_be_written_keeps_no_other_from_taking_in_its_late_readings() {
+    let (disk, clock) = (MemDisk::new(), clock());
+    let db = open(disk.clone(), &clock, LONG);
+    let month = |number: i64| Month(Month::of(NOW_NS).0 - 12 + number as i32).range().first_ns;
+    let mut rng = SmallRng::seed_from_u64(17);
+    for months in [0..2, 6..8] {
+        let step_ns = (month(months.end) - month(months.start)) / 90_000;
+        let row = |row| (month(months.start) + row * step_ns, rng.random());
+        load(&db, "plant", &(0..90_000).map(row).collect::<Vec<(i64, i64)>>());
+    }
+    let fall = || db.cascade(&CascadeRequest { table: None, target: Target::ByAge });
+    write(&db, "plant", &[(month(1) + 1, 1)]);
+    db.flush().unwrap();
+    damage(&disk, objects(&disk).last().unwrap());
+    write(&db, "plant", &[(month(7) + 1, 1)]);
+    for round in 1..=3 {
+        clock.set(NOW_NS + round * 10 * NS_PER_MINUTE);
+        fall().unwrap_err();
+    }
+    assert_eq!(live_objects(&db, "plant"), 3);
+}
+
+/// For each few late readings the whole segment was written anew as long as a part of its months was damaged.
+#[test]
+fn a_damaged_part_of_its_months_has_no_segment_written_anew() {
+    let (disk, clock) = (MemDisk::new(), clock());
+    let db = open(disk.clone(), &clock, LONG);
+    let month = |number: i64| Month(Month::of(NOW_NS).0 - 12 + number as i32).range().first_ns;
+    let mut rng = SmallRng::seed_from_u64(18);
+    let mut fill = |months: std::ops::Range<i64>, rows: i64| {
+        let step_ns = (month(months.end) - month(months.start)) / rows;
+        let row = |row| (month(months.start) + row * step_ns, rng.random());
+        load(&db, "plant", &(0..rows).map(row).collect::<Vec<(i64, i64)>>());
+    };
+    fill(0..3, 15_000);
+    damage(&disk, objects(&disk).last().unwrap());
+    fill(0..5, 90_000);
+    let bytes = live_bytes(&db);
+    let before = db.work().rewritten_bytes;
+    for late in 1..=40 {
+        write(&db, "plant", &[(month(4) + late, late)]);
+        clock.set(NOW_NS + late * NS_PER_SECOND);
+        db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap_err();
+    }
+    let written = db.work().rewritten_bytes - before;
+    assert!(written < bytes, "{written} of {bytes} bytes");
+    assert!(live_objects(&db, "plant") <= 12, "{} objects", live_objects(&db, "plant"));
+}
+
+/// Small parts of a month that were kept apart by larger ones, written between, kept these from becoming one, too.
+#[test]
+fn parts_of_two_sizes_that_take_turns_become_few() {
+    let clock = clock();
+    let db = open(MemDisk::new(), &clock, LONG);
+    let month = Month(Month::of(NOW_NS).0 - 6).range().first_ns;
+    let mut rng = SmallRng::seed_from_u64(20);
+    let mut rows = |count: i64| -> Vec<(i64, i64)> {
+        (0..count).map(|row| (month + row * NS_PER_SECOND, rng.random())).collect()
+    };
+    load(&db, "plant", &rows(300_000));
+    let mut expected = read(&db, "plant");
+    for round in 0..16 {
+        // Each takes the place of what was there.
+        let corrected = rows(if round % 2 == 0 { 2_000 } else { 1 });
+        write(&db, "plant", &corrected);
+        expected[..corrected.len()].copy_from_slice(&corrected);
+        clock.set(NOW_NS + round * NS_PER_SECOND);
+        db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    }
+    assert!(live_objects(&db, "plant") <= 12, "{} objects", live_objects(&db, "plant"));
+    assert_eq!(read(&db, "plant"), expected);
+}
+
+/// What found no room was written up to the end of the disk each minute, for one late reading.
+#[test]
+fn a_segment_for_which_there_is_no_room_is_not_written_again_and_again() {
+    let written = Arc::new(AtomicU64::new(0));
+    let disk = FaultDisk::new(Arc::new(MemDisk::new()), 1);
+    let hooked = {
+        let (written, disk) = (Arc::clone(&written), disk.clone());
+        HookDisk::new(disk.clone(), move |does, name| {
+            if does == Does::Create && name.contains(".long") {
+                written.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    let clock = clock();
+    let db = open(hooked, &clock, LONG);
+    let month = Month(Month::of(NOW_NS).0 - 6).range().first_ns;
+    let mut rng = SmallRng::seed_from_u64(19);
+    let row = |row| (month + row * NS_PER_SECOND, rng.random());
+    load(&db, "plant", &(0..500_000).map(row).collect::<Vec<(i64, i64)>>());
+    write(&db, "plant", &[(month + 1, 1)]);
+    db.flush().unwrap();
+    let before = written.load(Ordering::SeqCst);
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    for minute in 1..=3 {
+        clock.set(NOW_NS + minute * NS_PER_MINUTE);
+        let fallen = db.cascade(&CascadeRequest { table: None, target: Target::ByAge });
+        assert_eq!(fallen.is_err(), minute == 1, "minute {minute}");
+    }
+    assert_eq!(written.load(Ordering::SeqCst) - before, 1);
+    disk.disarm();
+    clock.set(NOW_NS + NS_PER_DAY);
+    db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    assert_eq!(live_objects(&db, "plant"), 1);
 }
 
 /// A long segment that reaches to this day, and a reading in memory that is written again: the late readings of all that time, which

@@ -40,6 +40,7 @@ fn object(id: u64, rows: &[Row]) -> Arc<LiveObject> {
     writer.append(encode_piece(SENSOR, &[Stretch::Rows(rows)], &params).unwrap()).unwrap();
     let summary = writer.finish().unwrap();
     let entry = ObjectEntry {
+        since_ns: 0,
         id,
         writer: 0,
         model: Model::Long,
