@@ -16,7 +16,7 @@ pub(crate) struct Crate {
 }
 
 /// All of them, each below those that it knows.
-pub(crate) const CRATES: [Crate; 16] = [
+pub(crate) const CRATES: [Crate; 17] = [
     Crate { name: "types", knows: &[] },
     Crate { name: "sync", knows: &[] },
     Crate { name: "codec", knows: &["types"] },
@@ -29,13 +29,14 @@ pub(crate) const CRATES: [Crate; 16] = [
         knows: &["types", "codec", "store", "ground", "series", "simulation"],
     },
     Crate { name: "storage", knows: &["types", "sync", "store", "ground", "series"] },
+    Crate { name: "questions", knows: &["types", "storage"] },
     Crate { name: "import", knows: &["types"] },
     Crate { name: "plans", knows: &[] },
     Crate { name: "sql", knows: &["types", "storage", "plans"] },
-    Crate { name: "server", knows: &["types", "storage", "import", "sql"] },
+    Crate { name: "server", knows: &["types", "storage", "questions", "import", "sql"] },
     Crate { name: "bench", knows: &["types", "storage"] },
     Crate { name: "cli", knows: &["types", "storage", "import", "sql", "server", "bench"] },
-    Crate { name: "python", knows: &["types", "storage", "import", "sql", "cli"] },
+    Crate { name: "python", knows: &["types", "storage", "questions", "import", "sql", "cli"] },
 ];
 
 impl Crate {

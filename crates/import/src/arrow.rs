@@ -9,8 +9,9 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    downcast_dictionary_array,
 };
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, TimeUnit};
 use chrono::DateTime;
@@ -93,9 +94,21 @@ pub(crate) fn convert(
     parser: Option<&mut TimeParser>,
 ) -> Result<(WriteBatch, Vec<RowError>)> {
     let schema = batch.schema_ref();
+    // Text has a form that cannot take more, and what would become more ends the process.
+    if let Some((name, bytes)) = unshared(batch, options).find(|it| i32::try_from(it.1).is_err()) {
+        return Err(Error::limit(format!(
+            "column {name:?}: the values of {} rows take {bytes} bytes, and up to {} can be read at once; send fewer \
+             rows at once",
+            batch.num_rows(),
+            i32::MAX
+        )));
+    }
     let time_column = time_column(schema, options)?;
     let mut tags = Vec::with_capacity(options.tags.len());
-    for name in &options.tags {
+    for (at, name) in options.tags.iter().enumerate() {
+        if options.tags[..at].contains(name) {
+            return Err(Error::invalid(format!("the tag {name:?} is named twice")));
+        }
         let column = find(schema, name)?;
         if column == time_column {
             return Err(Error::invalid(format!("column {name:?} cannot be time and tag")));
@@ -123,6 +136,58 @@ pub(crate) fn convert(
     batch.check()?;
     bad.extend(bad_values);
     Ok((batch, bad))
+}
+
+/// What a tag takes that was a number: its text, two places of texts, and a key.
+const TAG_BYTES: usize = 32;
+
+/// The bytes that the columns of a batch take beside their own once each row has a value of its own, as it gets when it becomes one of a
+/// [`WriteBatch`]: many times their own where rows share values, in dictionaries and views.
+pub fn unshared_bytes(batch: &RecordBatch, options: &ArrowOptions) -> usize {
+    unshared(batch, options).map(|(_, bytes)| bytes).sum()
+}
+
+/// The columns in which rows lose what they share, and their bytes then. Tags that share values stay as they are.
+fn unshared<'a>(
+    batch: &'a RecordBatch,
+    options: &'a ArrowOptions,
+) -> impl Iterator<Item = (&'a str, usize)> {
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+    columns.filter_map(|(field, values)| {
+        let name = field.name().as_str();
+        let is_tag = options.tags.iter().any(|tag| tag == name);
+        let stays = is_tag && matches!(values.data_type(), DataType::Dictionary(..));
+        // What is no text becomes one, with its place among all and a key.
+        let made = if is_tag && !stays { values.len() * TAG_BYTES } else { 0 };
+        (!stays).then(|| (name, bytes_unshared(values) + made))
+    })
+}
+
+/// The bytes that values take when no rows share one; nothing where none do.
+fn bytes_unshared(values: &ArrayRef) -> usize {
+    if let Some(views) = values.as_string_view_opt() {
+        return views.views().iter().map(|view| *view as u32 as usize).sum();
+    }
+    downcast_dictionary_array!(
+        values => {
+            let lengths = lengths(values.values());
+            let length = |key: usize| lengths.get(key).copied().unwrap_or(0);
+            values.keys().values().iter().map(|key| length(key.as_usize())).sum()
+        },
+        _ => 0
+    )
+}
+
+/// The bytes of each of some values.
+fn lengths(values: &ArrayRef) -> Vec<usize> {
+    match values.data_type() {
+        DataType::Utf8 => values.as_string::<i32>().offsets().lengths().collect(),
+        DataType::LargeUtf8 => values.as_string::<i64>().offsets().lengths().collect(),
+        DataType::Utf8View => {
+            values.as_string_view().views().iter().map(|view| *view as u32 as usize).collect()
+        }
+        ty => vec![ty.primitive_width().unwrap_or(0); values.len()],
+    }
 }
 
 fn find(schema: &arrow_schema::Schema, name: &str) -> Result<usize> {
@@ -313,6 +378,7 @@ fn tag_column(name: &str, values: &ArrayRef) -> Result<TagColumn> {
     let dictionary = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
     let values = match values.data_type() {
         DataType::Dictionary(..) => cast_plain(name, values, &dictionary)?,
+        ty @ DataType::RunEndEncoded(..) => return Err(not_stored(name, ty)),
         _ => cast_plain(name, &cast_plain(name, values, &DataType::Utf8)?, &dictionary)?,
     };
     let values = values.as_dictionary::<UInt32Type>();

@@ -1,29 +1,24 @@
 //! An open database.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tidefall_import::ArrowOptions;
+use tidefall_questions::{Aggregate, Bins, Chosen, Question, Tags, range_of};
 use tidefall_sql::{Parameter, Session};
-use tidefall_storage::{
-    CascadeRequest, Db, DbOptions, Extreme, Keep, TableSnapshot, TagFilter, Target,
-};
-use tidefall_types::{Error, FieldId, FieldType, Result, TagId, TimeRange, caught};
+use tidefall_storage::{CascadeRequest, Db, DbOptions, Extreme, Keep, Target};
+use tidefall_types::{Error, Result, caught};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
 use crate::calls::{call, call_and_look};
 use crate::errors::to_python;
 use crate::process::Owned;
-use crate::question::{Line, Question, Tags, Values, find_field};
-use crate::resample::{Aggregate, Bins};
 use crate::stream::{Batches, Stream, arrow_error, reader};
+use crate::values::{Values, block_of, points_of};
 use crate::wait::wait;
 use crate::write::{existing_of, series_of, write_all, write_series};
 
-/// Which sensors: for each of some tags the values that it may have.
-type Chosen = Vec<(String, Vec<String>)>;
 /// The name of the time column, the tags, and the fields with their SQL types.
 type Schema = (String, Vec<String>, Vec<(String, String)>);
 
@@ -50,42 +45,12 @@ impl Database {
     }
 
     fn question(&self, table: &str, chosen: Chosen, field: Option<&str>) -> Result<Question> {
-        let snapshot = self.db()?.snapshot(table)?;
-        let (field, ty) = find_field(&snapshot, field)?;
-        let sensors = choose(&snapshot, chosen)?;
-        Ok(Question { snapshot, sensors, field, ty })
+        Question::new(&self.db()?, table, chosen, field)
     }
-}
 
-/// The chosen sensors that have readings, ordered by their tags; when a single tag chooses, in the order of its values.
-fn choose(snapshot: &TableSnapshot, chosen: Chosen) -> Result<Vec<u32>> {
-    let order = match &chosen[..] {
-        [(tag, values)] => {
-            let mut places: HashMap<String, usize> = HashMap::with_capacity(values.len());
-            for (place, value) in values.iter().enumerate() {
-                places.entry(value.clone()).or_insert(place);
-            }
-            snapshot.schema().tags.iter().position(|known| known == tag).zip(Some(places))
-        }
-        _ => None,
-    };
-    let filters = chosen.into_iter().map(|(tag, values)| TagFilter::In { tag, values });
-    let found = snapshot.resolve(&TagFilter::And(filters.collect()))?;
-    let mut sensors = snapshot.with_readings(snapshot.sort_sensors(&found))?;
-    if let Some((tag, places)) = order
-        && places.len() > 1
-    {
-        let tag = snapshot.tag(TagId(tag as u16));
-        let place = |sensor: &u32| tag.of(*sensor).and_then(|value| places.get(value));
-        sensors.sort_by_key(place);
+    fn sensors_of(&self, table: &str, chosen: Chosen) -> Result<Question> {
+        Question::of_sensors(&self.db()?, table, chosen)
     }
-    Ok(sensors)
-}
-
-fn time_range(start_ns: Option<i64>, end_ns: Option<i64>) -> TimeRange {
-    // An end is exclusive; before the first nanosecond of time there is nothing.
-    let last = end_ns.map_or(i64::MAX, |end| end.saturating_sub(1));
-    TimeRange::new(start_ns.unwrap_or(i64::MIN), last)
 }
 
 #[pymethods]
@@ -221,13 +186,7 @@ impl Database {
     }
 
     fn sensors(&self, py: Python<'_>, table: &str, chosen: Chosen) -> PyResult<Tags> {
-        call(py, || {
-            let snapshot = self.db()?.snapshot(table)?;
-            let (field, ty) = (FieldId(0), FieldType::F64);
-            let sensors = choose(&snapshot, chosen)?;
-            let question = Question { snapshot, sensors, field, ty };
-            Ok(question.tags(&question.sensors))
-        })
+        call(py, || Ok(self.sensors_of(table, chosen)?.all_tags()))
     }
 
     fn frame(
@@ -245,9 +204,10 @@ impl Database {
                 true => Keep::Between(low, high),
                 false => Keep::Outside(low, high),
             });
-            let time = time_range(time.0, time.1);
-            let (times, values, missing) = question.frame(&time, keep.as_ref())?;
-            Ok((question.tags(&question.sensors), times, values, missing))
+            let block = question.frame(&range_of(time.0, time.1), keep.as_ref())?;
+            let missing = block.missing;
+            let (times, values) = block_of(block, Some(question.line_count()))?;
+            Ok((question.all_tags(), times, values, missing))
         })
     }
 
@@ -261,9 +221,8 @@ impl Database {
         time: (Option<i64>, Option<i64>),
     ) -> PyResult<Option<(i64, i64, usize, usize)>> {
         call(py, || {
-            let snapshot = self.db()?.snapshot(table)?;
-            let sensors = choose(&snapshot, chosen)?;
-            let found = snapshot.extent(&sensors, &time_range(time.0, time.1))?;
+            let Question { snapshot, sensors, .. } = self.sensors_of(table, chosen)?;
+            let found = snapshot.extent(&sensors, &range_of(time.0, time.1))?;
             Ok(found.map(|(time, rows)| (time.first_ns, time.last_ns, rows, sensors.len())))
         })
     }
@@ -278,9 +237,8 @@ impl Database {
         rows_max: usize,
     ) -> PyResult<i64> {
         call(py, || {
-            let snapshot = self.db()?.snapshot(table)?;
-            let sensors = choose(&snapshot, chosen)?;
-            snapshot.frame_end(&sensors, &time_range(time.0, time.1), rows_max)
+            let Question { snapshot, sensors, .. } = self.sensors_of(table, chosen)?;
+            snapshot.frame_end(&sensors, &range_of(time.0, time.1), rows_max)
         })
     }
 
@@ -292,13 +250,13 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
         time: (Option<i64>, Option<i64>),
-    ) -> PyResult<(Tags, Vec<Line>)> {
+    ) -> PyResult<(Tags, Vec<(Array, Values)>)> {
         call(py, || {
             let question = self.question(table, chosen, field)?;
-            let time = time_range(time.0, time.1);
-            let line = |sensor| question.of_sensor(sensor).line(&time);
-            let lines = question.sensors.iter().map(|sensor| line(*sensor));
-            Ok((question.tags(&question.sensors), lines.collect::<Result<_>>()?))
+            let lines = question.lines(&range_of(time.0, time.1));
+            let lines = lines.map(|line| block_of(line?, None));
+            let lines = lines.collect::<Result<_>>()?;
+            Ok((question.all_tags(), lines))
         })
     }
 
@@ -310,11 +268,7 @@ impl Database {
         field: Option<&str>,
         time_ns: i64,
     ) -> PyResult<(Tags, Array, Values)> {
-        call(py, || {
-            let question = self.question(table, chosen, field)?;
-            let found = question.snapshot.at(&question.sensors, time_ns, question.field)?;
-            question.points(found)
-        })
+        call(py, || points_of(self.question(table, chosen, field)?.at(time_ns)?))
     }
 
     fn latest(
@@ -324,11 +278,7 @@ impl Database {
         chosen: Chosen,
         field: Option<&str>,
     ) -> PyResult<(Tags, Array, Values)> {
-        call(py, || {
-            let question = self.question(table, chosen, field)?;
-            let found = question.snapshot.latest(&question.sensors, question.field)?;
-            question.points(found)
-        })
+        call(py, || points_of(self.question(table, chosen, field)?.latest()?))
     }
 
     /// The least or greatest value of each sensor, with its time.
@@ -344,7 +294,7 @@ impl Database {
         call(py, || {
             let question = self.question(table, chosen, field)?;
             let which = if is_lowest { Extreme::Lowest } else { Extreme::Highest };
-            question.extremes(&time_range(time.0, time.1), which)
+            points_of(question.extremes(&range_of(time.0, time.1), which)?)
         })
     }
 
@@ -365,9 +315,10 @@ impl Database {
             let bins = Bins::new(bins.0, bins.1, bins.2)?;
             let what =
                 what.iter().map(|name| Aggregate::parse(name)).collect::<Result<Vec<_>>>()?;
-            let (bins, values, missing) =
-                question.resample(time_range(time.0, time.1), bins, &what)?;
-            Ok((question.tags(&question.sensors), bins, values, missing))
+            let block = question.resample(range_of(time.0, time.1), bins, &what, usize::MAX)?;
+            let (missing, lines) = (block.missing, question.line_count() * what.len());
+            let (bins, values) = block_of(block, Some(lines))?;
+            Ok((question.all_tags(), bins, values, missing))
         })
     }
 

@@ -9,9 +9,8 @@ mod calls;
 mod database;
 mod errors;
 mod process;
-mod question;
-mod resample;
 mod stream;
+mod values;
 mod wait;
 mod write;
 

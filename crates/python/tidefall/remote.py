@@ -1,9 +1,9 @@
 """A database behind a server: answers the same calls as the compiled part does for one in this process."""
 
-import dataclasses
 import http.client
 import io
 import json
+import math
 import os
 import re
 import selectors
@@ -20,10 +20,10 @@ import pyarrow
 import pyarrow.compute
 
 from . import _tidefall
-from .answers import READ, labels, make_unique, plain
+from .answers import READ, plain
 from .parameters import Parameter, as_json
 from .settings import settings_of
-from .times import TIME_MAX, Bins
+from .times import Bins
 
 Tags = list[tuple[str, list[str | None]]]
 Chosen = list[tuple[str, list[str]]]
@@ -32,48 +32,15 @@ Range = tuple[int | None, int | None]
 # Rows that are sent at once, and about how many bytes: the body of a request is bounded.
 WRITE_ROWS = 1 << 16
 WRITE_BYTES = 8 << 20
-# The layer `rows` has a column for each field of each sensor, also if only one field is read, and less than this in all.
-LAYER_COLUMNS_MAX = 20_000
-# How many of them a statement names, times how many there are: the time to plan it grows with that. A second or so for this; a
-# thousand of a thousand took 7 s, and with 2,000 it is more than the minute that a server gives it.
-LAYER_NAMES_TIMES_COLUMNS_MAX = 400 * 400
-# The types of numbers as numpy calls them.
-NUMBERS = {
-    "TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8", "TINYINT UNSIGNED": "u1", "SMALLINT UNSIGNED": "u2",
-    "INTEGER UNSIGNED": "u4", "BIGINT UNSIGNED": "u8", "REAL": "f4", "DOUBLE": "f8",
-}
-# The other types.
-OTHERS = {"BOOLEAN": "bool", "TEXT": "object", "TIMESTAMP": "datetime64[ns]"}
 ERRORS = {
     "invalid": _tidefall.InvalidError, "not found": _tidefall.NotFoundError, "conflict": _tidefall.ConflictError,
     "corrupt": _tidefall.CorruptError, "io": _tidefall.IoError, "full": _tidefall.FullError, "limit": _tidefall.LimitError,
     "locked": _tidefall.LockedError, "closed": _tidefall.ClosedError, "unsupported": _tidefall.UnsupportedError,
 }
-# The sum of a field of 64 bits, which wraps around: how often, is told by its average, which is one of floats.
-AROUND = "1.8446744073709552e19::DOUBLE"
-SUM_UNWRAPPED = f"sum({{0}})::DOUBLE + round((avg({{0}}) * count({{0}}) - sum({{0}})::DOUBLE) / {AROUND}) * {AROUND}"
-# How a server says what `Table.resample` asks for.
-AGGREGATES = {
-    "mean": "avg({})", "count": "count({})", "std": "stddev({})", "sum": "sum({})", "min": "min({})", "max": "max({})",
-    "first": "first_value({0} ORDER BY {1}) FILTER (WHERE {0} IS NOT NULL)", "last": "last_value({0} ORDER BY {1}) FILTER (WHERE {0} IS NOT NULL)",
-}
 
 
 def name(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def moment(time_ns: int) -> str:
-    return f"'{numpy.datetime64(time_ns, 'ns')}'"
-
-
-def within(time_name: str, time: Range) -> str:
-    """A condition on the time."""
-    return " AND ".join(f"{name(time_name)} {op} {moment(bound)}" for op, bound in zip((">=", "<"), time) if bound is not None) or "true"
 
 
 def parts(batches: pyarrow.RecordBatchReader) -> Iterator[pyarrow.RecordBatch]:
@@ -106,35 +73,6 @@ def keys(tags: Tags) -> list[tuple[str | None, ...]]:
     return list(zip(*(values for _, values in tags))) if tags else [()]
 
 
-def sensors_in(found: pyarrow.Table, tags: list[str]) -> list[tuple[str | None, ...]]:
-    """The sensor of each row of an answer whose first columns are the tags."""
-    return list(zip(*(column.to_pylist() for column in found.columns[:len(tags)]))) if tags else [()] * len(found)
-
-
-def label_tells(tags: Tags) -> bool:
-    """Whether labels tell which sensors are meant: one with a comma, or nothing, in its tags may have that of another one,
-    and one with % stands for all that are like it."""
-    return not any(not value or "%" in value or (len(tags) > 1 and "," in value) for _, values in tags for value in values)
-
-
-def layer_answers(tags: Tags, fields: int) -> bool:
-    """Whether the layer `rows` can be asked for all of these sensors."""
-    sensors = len(keys(tags))
-    columns = sensors * fields
-    return label_tells(tags) and columns < LAYER_COLUMNS_MAX and sensors * columns <= LAYER_NAMES_TIMES_COLUMNS_MAX
-
-
-def as_asked(found: pyarrow.Table, tags: list[str], chosen: Chosen) -> pyarrow.Table:
-    """Sensors, whose tags are the first columns, ordered by these; when a single tag chooses, in the order of its values."""
-    if len(chosen) != 1:
-        return found
-    tag, values = chosen[0]
-    places = {value: place for place, value in reversed(list(enumerate(values)))}
-    sensors = found.column(tags.index(tag)).to_pylist()
-    order = sorted(range(len(sensors)), key=lambda row: places[sensors[row]])
-    return found.take(pyarrow.array(order, pyarrow.int64()))
-
-
 # What is kept of a connection that stands idle, in seconds: servers close them after 30, and one that does so at this very
 # moment would get a request that it never reads.
 IDLE_SECONDS_MAX = 20
@@ -145,57 +83,22 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP
 READING = re.compile(r"\s*(SELECT|SHOW|DESCRIBE|VALUES|FROM)\b[^;]*;?\s*", re.IGNORECASE)
 
 
-@dataclasses.dataclass
-class Asked:
-    """A question to a table: the names of its columns, and the field that is read."""
-
-    table: str
-    time: str
-    tags: list[str]
-    fields: list[tuple[str, str]]
-    field: str
-
-    @property
-    def dtype(self) -> numpy.dtype | None:
-        """What numbers numpy has for the field; none if it holds others."""
-        found = NUMBERS.get(dict(self.fields)[self.field])
-        return numpy.dtype(found) if found else None
-
-    def numeric(self) -> "Asked":
-        """Itself, if the field holds numbers."""
-        if self.dtype is None:
-            raise _tidefall.UnsupportedError(f'field "{self.field}" holds no numbers; read it with SQL')
-        return self
-
-    def free(self, wanted: str) -> str:
-        """A name that no column of the table has; the layer `columns` names its times so."""
-        return free(wanted, [self.time, *self.tags, *(known for known, _ in self.fields)])
-
-    def aggregate(self, how: str) -> str:
-        """How a server says an aggregate of the field, as a float."""
-        form = SUM_UNWRAPPED if how == "sum" and self.dtype in ("i8", "u8") else AGGREGATES[how]
-        return form.format(name(self.field), name(self.time))
-
-    def empty(self) -> numpy.ndarray:
-        """No values, of the type of the field."""
-        return numpy.array([], self.dtype or OTHERS[dict(self.fields)[self.field]])
+def numbers(values: pyarrow.Array) -> numpy.ndarray:
+    """Values that may be written to."""
+    return numpy.array(plain(values))
 
 
-def numbers(columns: list[pyarrow.ChunkedArray], dtype: numpy.dtype) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Columns as lines of numbers, and where there are any."""
-    is_there = numpy.stack([numpy.asarray(column.is_valid()) for column in columns])
-    none = pyarrow.scalar(0, pyarrow.from_numpy_dtype(dtype))
-    filled = lambda column: pyarrow.compute.fill_null(column.cast(none.type), none).to_numpy()
-    return numpy.stack([filled(column) for column in columns]), is_there
-
-
-def with_gaps(values: numpy.ndarray, is_there: numpy.ndarray) -> tuple[numpy.ndarray, int]:
-    """The values with NaN where there are none, and how many these are; integers become floats then."""
-    missing = int(values.size - numpy.count_nonzero(is_there))
-    if missing:
-        values = values if values.dtype.kind == "f" else values.astype(float)
-        values[~is_there] = numpy.nan
-    return values, missing
+def block(found: pyarrow.Table, lines_of_each: int = 1) -> tuple[Tags, numpy.ndarray, numpy.ndarray, int]:
+    """The tags, times and values of a frame with so many lines of each sensor. Each row is a piece: the next times, and the values line behind line."""
+    *tags, times, values, floats, missing = found.columns
+    tags = [(tag, column[0].as_py()) for tag, column in zip(found.column_names, tags)]
+    instants = [plain(piece.values) for piece in times]
+    # Pieces of integers with gaps are floats.
+    pieces = [numbers((of_type if of_type.is_valid else of_floats).values) for of_type, of_floats in zip(values, floats)]
+    # A table without tags has one sensor.
+    lines = (len(tags[0][1]) if tags else 1) * lines_of_each
+    pieces = [piece.reshape(lines, len(at)) for piece, at in zip(pieces, instants)]
+    return tags, numpy.concatenate(instants), numpy.concatenate(pieces, axis=1), sum(missing.to_pylist())
 
 
 class Server:
@@ -354,7 +257,7 @@ class Stream:
 
 
 class Database:
-    """The calls of `_tidefall.Database`, as SQL over HTTP."""
+    """The calls of `_tidefall.Database` over HTTP."""
 
     def __init__(self, url: str):
         self.server = Server(url)
@@ -379,7 +282,10 @@ class Database:
         if parameters:
             body = json.dumps({"sql": query, "parameters": as_json(parameters)}, ensure_ascii=False)
             headers["Content-Type"] = "application/json"
-        answer = self.server.send("/api/v1/sql", body.encode(), headers, may_repeat)
+        return self.receive("/api/v1/sql", body, headers, may_repeat)
+
+    def receive(self, target: str, body: str, headers: dict[str, str], may_repeat: bool) -> Stream:
+        answer = self.server.send(target, body.encode(), headers, may_repeat)
         try:
             return Stream(answer, pyarrow.ipc.open_stream(pyarrow.PythonFile(answer.response, mode="r")))
         except BaseException:
@@ -472,183 +378,55 @@ class Database:
         raise _tidefall.UnsupportedError("a server writes to objects by itself")
 
     def cascade(self, table: str | None, to: str) -> int:
-        raise _tidefall.UnsupportedError("a server lets readings fall by itself; see `tidefall serve --cascade-every`")
+        raise _tidefall.UnsupportedError("a server moves readings by itself; see `tidefall serve --cascade-every`")
 
-    def asked(self, table: str, field: str | None) -> Asked:
-        time, tags, fields = self.schema(table)
-        known = [name for name, _ in fields]
-        if field is None and len(known) == 1:
-            field = known[0]
-        if field not in known:
-            if field is None:
-                raise _tidefall.InvalidError(f"table {table} has several fields; name one: {', '.join(known)}")
-            raise _tidefall.NotFoundError(f'table {table} has no field "{field}": {", ".join(known)}')
-        return Asked(table, time, tags, fields, field)
-
-    def chosen(self, table: str, tags: list[str], chosen: Chosen) -> str:
-        """A condition on the tags."""
-        for tag, _ in chosen:
-            if tag not in tags:
-                raise _tidefall.NotFoundError(f'table {table} has no tag "{tag}"; its tags are {", ".join(tags)}')
-        return " AND ".join(f"{name(tag)} IN ({', '.join(map(literal, values)) or 'NULL'})" for tag, values in chosen) or "true"
-
-    def where(self, asked: Asked, chosen: Chosen, time: Range) -> str:
-        """A condition on tags and times."""
-        return f"{self.chosen(asked.table, asked.tags, chosen)} AND {within(asked.time, time)}"
+    def frames(self, table: str, what: Any, chosen: Chosen = [], field: str | None = None, time: Range = (None, None)) -> pyarrow.Table:
+        """The answer to a question that data frames ask, which the server answers as this process would."""
+        question = {"table": table, "sensors": chosen, "field": field, "start": time[0], "end": time[1], "ask": what}
+        headers = {"Accept": "application/vnd.apache.arrow.stream", "Content-Type": "application/json"}
+        return self.receive("/api/v1/frames", json.dumps(question, ensure_ascii=False), headers, True).table()
 
     def sensors(self, table: str, chosen: Chosen) -> Tags:
-        return self.sensors_of(table, self.schema(table)[1], chosen)
-
-    def sensors_of(self, table: str, tags: list[str], chosen: Chosen) -> Tags:
-        where = self.chosen(table, tags, chosen)
-        if not tags:
-            return []
-        columns = ", ".join(map(name, tags))
-        found = self.ask(f"SELECT DISTINCT {columns} FROM {name(table)} WHERE {where} ORDER BY {columns}")
-        found = as_asked(found, tags, chosen)
-        return [(tag, column.to_pylist()) for tag, column in zip(tags, found.columns)]
+        found = self.frames(table, "sensors", chosen)
+        return [(tag, column.to_pylist()) for tag, column in zip(found.column_names, found.columns)]
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
-        asked = self.asked(table, field)
-        tags = self.sensors_of(table, asked.tags, chosen)
-        if keep is not None:
-            asked.numeric()
-        if tags and not tags[0][1]:
-            return tags, numpy.array([], "datetime64[ns]"), asked.empty().reshape(0, 0), 0
-        times, columns = self.side_by_side(asked, tags, time) if layer_answers(tags, len(asked.fields)) else self.laid_together(asked, tags, chosen, time)
-        if asked.dtype is None:
-            return tags, times, numpy.stack([plain(column) for column in columns]), sum(column.null_count for column in columns)
-        values, is_there = numbers(columns, asked.dtype)
-        if keep is not None:
-            is_between, low, high = keep
-            as_doubles = values.astype(float)
-            is_there &= (as_doubles >= low) & (as_doubles <= high) if is_between else (as_doubles <= low) | (as_doubles >= high)
-            has_any = is_there.any(axis=0)
-            times, values, is_there = times[has_any], values[:, has_any], is_there[:, has_any]
-        values, missing = with_gaps(values, is_there)
-        return tags, times, values, missing
-
-    def side_by_side(self, asked: Asked, tags: Tags, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
-        """The times at which one of the sensors has a reading, and a column of the field for each of them."""
-        chosen = f"[{', '.join(map(literal, labels(tags)))}]" if tags else "NULL"
-        fields = [known for known, _ in asked.fields]
-        names = [label if len(fields) == 1 else f"{label}.{known}" for label in labels(tags) for known in fields]
-        names = make_unique([asked.time, *names])
-        mine = names[1 + fields.index(asked.field)::len(fields)]
-        found = self.ask(
-            f"SELECT {', '.join(map(name, [asked.time, *mine]))} FROM rows({literal(asked.table)}, sensors => {chosen}) "
-            f"WHERE {within(asked.time, time)}")
-        return plain(found.column(0)), found.columns[1:]
-
-    def laid_together(self, asked: Asked, tags: Tags, chosen: Chosen, time: Range) -> tuple[numpy.ndarray, list[pyarrow.ChunkedArray]]:
-        """The same for sensors for which the layer `rows` cannot be asked."""
-        found = self.lists(asked, chosen, time)
-        none = pyarrow.array([], pyarrow.timestamp("ns")), pyarrow.array(asked.empty())
-        lists = [found.get(sensor, none) for sensor in keys(tags)]
-        moments = [plain(times) for times, _ in lists]
-        times = numpy.unique(numpy.concatenate(moments))
-        columns = []
-        for mine, (_, values) in zip(moments, lists):
-            rows = numpy.full(len(times), -1)
-            rows[numpy.searchsorted(times, mine)] = numpy.arange(len(mine))
-            columns.append(pyarrow.chunked_array([values.take(pyarrow.array(rows, mask=rows < 0))]))
-        return times, columns
-
-    def lists(self, asked: Asked, chosen: Chosen, time: Range) -> dict[tuple[str | None, ...], tuple[pyarrow.Array, pyarrow.Array]]:
-        """The times and values of each sensor that has any."""
-        bounds = "".join(f", {which} => {moment(bound)}" for which, bound in zip(("start", "end"), time) if bound is not None)
-        found = self.ask(
-            f"SELECT {', '.join(map(name, [*asked.tags, asked.free('times'), asked.field]))} FROM columns({literal(asked.table)}{bounds}) "
-            f"WHERE {self.chosen(asked.table, asked.tags, chosen)}")
-        times, values = found.columns[-2:]
-        return {sensor: (times[row].values, values[row].values) for row, sensor in enumerate(sensors_in(found, asked.tags))}
+        # JSON knows no others.
+        bound = lambda number: number if math.isfinite(number) else str(float(number))
+        kept = keep and {"between": keep[0], "low": bound(keep[1]), "high": bound(keep[2])}
+        return block(self.frames(table, {"frame": kept}, chosen, field, time))
 
     def extent(self, table: str, chosen: Chosen, time: Range) -> tuple[int, int, int, int] | None:
-        time_name, tags, _ = self.schema(table)
-        where = f"{self.chosen(table, tags, chosen)} AND {within(time_name, time)}"
-        groups = f"GROUP BY {', '.join(map(name, tags))}" if tags else ""
-        found = self.ask(
-            f"SELECT min(first), max(last), max(rows), count(*) FROM (SELECT min({name(time_name)}), max({name(time_name)}), count(*) "
-            f"FROM {name(table)} WHERE {where} {groups}) AS found(first, last, rows) WHERE rows > 0")
-        first, last, rows, sensors = (column[0] for column in found.columns)
-        return (first.value, last.value, rows.as_py(), sensors.as_py()) if first.is_valid else None
+        found = self.frames(table, "extent", chosen, time=time)
+        return tuple(column.cast(pyarrow.int64())[0].as_py() for column in found.columns) if len(found) else None
 
     def frame_end(self, table: str, chosen: Chosen, time: Range, rows_max: int) -> int:
-        time_name, tags, _ = self.schema(table)
-        found = self.ask(
-            f"SELECT max(time), count(*) FROM (SELECT {name(time_name)} FROM {name(table)} WHERE {self.chosen(table, tags, chosen)} "
-            f"AND {within(time_name, time)} GROUP BY {name(time_name)} ORDER BY {name(time_name)} LIMIT {rows_max + 1}) AS found(time)")
-        last, rows = (column[0] for column in found.columns)
-        return last.value - 1 if rows.as_py() > rows_max else TIME_MAX if time[1] is None else time[1] - 1
+        return self.frames(table, {"frame_end": rows_max}, chosen, time=time).column(0)[0].value
 
     def series(self, table: str, chosen: Chosen, field: str | None, time: Range) -> tuple[Tags, list[tuple[Any, Any]]]:
-        asked = self.asked(table, field)
-        tags, lists = self.sensors_of(table, asked.tags, chosen), self.lists(asked, chosen, time)
-        none = numpy.array([], "datetime64[ns]"), asked.empty()
-        return tags, [self.line(asked, *lists[sensor]) if sensor in lists else none for sensor in keys(tags)]
+        found = self.frames(table, "series", chosen, field, time)
+        *tags, times, values, floats, _ = found.columns
+        lists = [(of_type if of_type.is_valid else of_floats).values for of_type, of_floats in zip(values, floats)]
+        # Integers with gaps that floats cannot hold stay a column.
+        lines = [line if line.null_count else numbers(line) for line in lists]
+        tags = [(tag, column.to_pylist()) for tag, column in zip(found.column_names, tags)]
+        return tags, list(zip((plain(at.values) for at in times), lines))
 
-    def line(self, asked: Asked, times: pyarrow.Array, values: pyarrow.Array) -> tuple[Any, Any]:
-        if asked.dtype is None or (values.null_count and asked.dtype in ("i8", "u8")):
-            return plain(times), values
-        values, _ = with_gaps(*numbers([pyarrow.chunked_array([values])], asked.dtype))
-        return plain(times), values
-
-    def points(self, asked: Asked, chosen: Chosen, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
-        *tags, times, values = as_asked(found, asked.tags, chosen).columns
-        values = plain(values)
-        values = values.astype(asked.dtype) if asked.dtype is not None else values
-        return [(tag, column.to_pylist()) for tag, column in zip(asked.tags, tags)], plain(times), values
+    def points(self, found: pyarrow.Table) -> tuple[Tags, Any, Any]:
+        *tags, times, values = found.combine_chunks().columns
+        tags = [(tag, column.to_pylist()) for tag, column in zip(found.column_names, tags)]
+        return tags, plain(times), numbers(values)
 
     def at(self, table: str, chosen: Chosen, field: str | None, time_ns: int) -> tuple[Tags, Any, Any]:
-        asked = self.asked(table, field)
-        columns = "".join(f"{name(tag)}, " for tag in asked.tags)
-        order = f"ORDER BY {columns[:-2]}" if columns else ""
-        return self.points(asked, chosen, self.ask(
-            f"SELECT {columns}{name(asked.time)}, {name(asked.field)} FROM {name(table)} "
-            f"WHERE {self.where(asked, chosen, (None, None))} AND {name(asked.time)} = {moment(time_ns)} AND {name(asked.field)} IS NOT NULL {order}"))
-
-    def grouped(self, asked: Asked, where: str, what: str) -> pyarrow.Table:
-        columns = ", ".join(map(name, asked.tags))
-        group = f"GROUP BY {columns} ORDER BY {columns}" if columns else "HAVING count(*) > 0"
-        return self.ask(f"SELECT {columns}{', ' if columns else ''}{what} FROM {name(asked.table)} WHERE {where} {group}")
+        return self.points(self.frames(table, {"at": time_ns}, chosen, field))
 
     def latest(self, table: str, chosen: Chosen, field: str | None) -> tuple[Tags, Any, Any]:
-        asked = self.asked(table, field)
-        value, time = name(asked.field), name(asked.time)
-        what = f"max({time}), last_value({value} ORDER BY {time})"
-        where = f"{self.where(asked, chosen, (None, None))} AND {value} IS NOT NULL"
-        return self.points(asked, chosen, self.grouped(asked, where, what))
+        return self.points(self.frames(table, "latest", chosen, field))
 
     def extremes(self, table: str, chosen: Chosen, field: str | None, time: Range, is_lowest: bool) -> tuple[Tags, Any, Any]:
-        asked = self.asked(table, field)
-        where = self.where(asked, chosen, time)
-        value, time_name = name(asked.numeric().field), name(asked.time)
-        order = f"ORDER BY {value} {'ASC' if is_lowest else 'DESC'}, {time_name}"
-        what = f"first_value({time_name} {order}), first_value({value} {order})"
-        where += f" AND {value} IS NOT NULL AND NOT isnan({value}::DOUBLE)"
-        return self.points(asked, chosen, self.grouped(asked, where, what))
+        return self.points(self.frames(table, "lowest" if is_lowest else "highest", chosen, field, time))
 
     def resample(self, table: str, chosen: Chosen, field: str | None, time: Range, question: tuple[Bins, list[str]]) -> tuple[Tags, Any, Any, int]:
-        asked = self.asked(table, field)
-        tags = self.sensors_of(table, asked.tags, chosen)
         (width, is_months, origin_ns), what = question
-        if unknown := [how for how in what if how not in AGGREGATES]:
-            raise _tidefall.InvalidError(f'there is no aggregate "{unknown[0]}"; there are {", ".join(AGGREGATES)}')
-        if any(how != "count" for how in what):
-            asked.numeric()
-        columns = "".join(f"{name(tag)}, " for tag in asked.tags)
-        interval = f"INTERVAL '{width} {'months' if is_months else 'nanoseconds'}'"
-        bin_ = name(asked.free("bin"))
-        found = self.ask(
-            f"SELECT {columns}date_bin({interval}, {name(asked.time)}, {moment(origin_ns)}) AS {bin_}, {', '.join(map(asked.aggregate, what))} "
-            f"FROM {name(table)} WHERE {self.where(asked, chosen, time)} GROUP BY {columns}{bin_}")
-        lines = {sensor: line for line, sensor in enumerate(keys(tags))}
-        sensors = numpy.array([lines.get(sensor, -1) for sensor in sensors_in(found, asked.tags)], int)
-        # Sensors may come between two questions.
-        found, sensors = found.filter(pyarrow.array(sensors >= 0)), sensors[sensors >= 0]
-        times, *columns = found.columns[len(asked.tags):]
-        bins, places = numpy.unique(plain(times), return_inverse=True)
-        values = numpy.full((len(lines), len(what), len(bins)), numpy.nan)
-        for place, column in enumerate(columns):
-            values[sensors, place, places] = plain(column).astype(float)
-        return tags, bins, values.reshape(len(lines) * len(what), len(bins)), int(numpy.isnan(values).sum())
+        asked = {"resample": [{"width": width, "months": is_months, "origin": origin_ns}, what]}
+        return block(self.frames(table, asked, chosen, field, time), len(what))

@@ -157,6 +157,16 @@ impl Turn {
         Ok(done)
     }
 
+    /// The turn itself, for what is computed on another thread: it is over when that ends, also if nobody waits for it any more.
+    pub(crate) fn lend(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.permit.take()
+    }
+
+    /// Takes back what was lent.
+    pub(crate) fn take_back(&mut self, lent: Option<OwnedSemaphorePermit>) {
+        self.permit = lent;
+    }
+
     fn late(&self) -> Error {
         Error::limit(format!(
             "the query and its answer took longer than {} s; ask for less, or raise the limit",

@@ -1,6 +1,6 @@
-//! The answer to a statement on its way to the client, with a bounded part of it in memory.
+//! An answer on its way to the client, with a bounded part of it in memory.
 //!
-//! 1. The query waits for its turn, then runs as a task on the runtime for queries, and encodes its first rows.
+//! 1. The query, or the question of a data frame, waits for its turn, then runs as a task on the runtime for queries, and encodes its first rows.
 //! 2. When they are all, or when it fails before it has encoded [`WHOLE_BYTES`], the client gets
 //!    one plain answer with its length, or an error with its status.
 //! 3. Otherwise the rest follows in pieces through a channel of [`PIECES_AHEAD`]; a client that
@@ -10,17 +10,22 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
+use tidefall_questions::{Answer, Asked};
 use tidefall_sql::{Parameter, QueryStream};
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, Result, caught};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::admission::{Permit, Turn};
 use crate::app::App;
@@ -30,23 +35,39 @@ use crate::format::{Encoder, Format};
 /// An answer up to this length is sent whole; also about the size of the pieces of a longer one.
 const WHOLE_BYTES: usize = 128 << 10;
 
+/// Of the memory budget for each value of a frame that is computed as a whole: itself, as often again while it is, and twice that for others.
+const BYTES_PER_VALUE: usize = 4 * size_of::<f64>();
+
+/// A client that has not read for so long goes when memory is short.
+const UNREAD_PAUSE: Duration = Duration::from_secs(1);
+
 /// Pieces that wait for the client to read them.
 const PIECES_AHEAD: usize = 2;
+/// Pieces that are in memory for a client who does not read: these, the one that comes next, and what it is made of.
+const PIECES_HELD: usize = PIECES_AHEAD + 2;
 
-/// A statement to be run for a client.
+/// What a client asks for.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub sql: String,
-    pub parameters: Vec<Parameter>,
-    pub format: Format,
-    /// Held until the answer is sent, not read.
-    pub _permit: Permit,
+pub(crate) enum Wanted {
+    /// A statement with values for its parameters.
+    Sql(String, Vec<Parameter>),
+    /// What data frames are made of.
+    Frames(Asked),
 }
 
-/// Runs a statement and begins its answer.
+/// What is to be answered.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub wanted: Wanted,
+    pub format: Format,
+    /// Held until the answer is sent, not read.
+    pub permit: Permit,
+}
+
+/// Begins an answer.
 ///
 /// # Errors
-/// Those of [`tidefall_sql::Session::query`], `Limit` when it takes too long, and status 503 when its turn does not come
+/// Those of [`tidefall_sql::Session::query`] and [`Asked::answer`], `Limit` when it takes too long, and status 503 when its turn does not come
 /// for long.
 pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Response, Failure> {
     let turn = app.admission.turn().await?;
@@ -105,8 +126,9 @@ async fn work(
     head: oneshot::Sender<Result<Head>>,
     pieces: mpsc::Sender<Piece>,
 ) {
-    let mut rows = Rows { app: &app, turn, stream: None };
-    let begun = rows.begin(&job).await;
+    let Job { wanted, format, permit } = job;
+    let mut rows = Rows { app: &app, turn, permit, source: None, held_bytes: 0 };
+    let begun = rows.begin(wanted, format).await;
     let (bytes, mut encoder) = match begun {
         Ok((bytes, Some(encoder))) => (bytes, encoder),
         Ok((bytes, None)) => {
@@ -130,18 +152,52 @@ async fn work(
 struct Rows<'a> {
     app: &'a App,
     turn: Turn,
-    stream: Option<QueryStream>,
+    permit: Permit,
+    source: Option<Source>,
+    /// What it has of [`App::answers_bytes`].
+    held_bytes: usize,
 }
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.app.answers_bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where batches come from.
+enum Source {
+    Query(QueryStream),
+    Frames(Batches),
+}
+
+/// Batches that are computed one after the other.
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Rows<'_> {
     /// The first bytes, and the encoder for the others if there are any.
-    async fn begin(&mut self, job: &Job) -> Result<(Vec<u8>, Option<Encoder>)> {
-        // Settings of one request are none of the next one's.
-        let session = self.app.session.fork();
-        let query = session.query_with(&job.sql, &job.parameters);
-        let stream = self.turn.within(query).await??;
-        let mut encoder = Encoder::start(job.format, &stream.schema())?;
-        self.stream = Some(stream);
+    async fn begin(
+        &mut self,
+        wanted: Wanted,
+        format: Format,
+    ) -> Result<(Vec<u8>, Option<Encoder>)> {
+        let (schema, source) = match wanted {
+            Wanted::Sql(sql, parameters) => {
+                // Settings of one request are none of the next one's.
+                let session = self.app.session.fork();
+                let query = session.query_with(&sql, &parameters);
+                let stream = self.turn.within(query).await??;
+                (stream.schema(), Source::Query(stream))
+            }
+            Wanted::Frames(asked) => {
+                let db = self.app.db.clone();
+                let values_max = db.options().memory_bytes / BYTES_PER_VALUE;
+                let answer = move || caught(|| asked.answer(&db, values_max));
+                let Answer { schema, batches } = self.apart(answer).await??;
+                (schema, Source::Frames(batches))
+            }
+        };
+        let mut encoder = Encoder::start(format, &schema)?;
+        self.source = Some(source);
         let has_more = self.fill(&mut encoder).await?;
         let bytes = self.take(&mut encoder, 0);
         Ok((bytes, has_more.then_some(encoder)))
@@ -166,8 +222,18 @@ impl Rows<'_> {
     /// Encodes rows until there is a piece; says whether more follow.
     async fn fill(&mut self, encoder: &mut Encoder) -> Result<bool> {
         while encoder.len() < WHOLE_BYTES {
-            let next = match &mut self.stream {
-                Some(stream) => self.turn.within(stream.next()).await?,
+            let next = match self.source.take() {
+                Some(Source::Query(mut stream)) => {
+                    let next = self.turn.within(stream.next()).await?;
+                    self.source = Some(Source::Query(stream));
+                    next
+                }
+                Some(Source::Frames(mut batches)) => {
+                    let next = move || (caught(|| batches.next().transpose()), batches);
+                    let (next, batches) = self.apart(next).await?;
+                    self.source = Some(Source::Frames(batches));
+                    next.transpose()
+                }
                 None => None,
             };
             match next {
@@ -181,8 +247,23 @@ impl Rows<'_> {
         Ok(true)
     }
 
-    fn take(&self, encoder: &mut Encoder, rows_before: usize) -> Vec<u8> {
+    /// Does something on a thread that may block. It has the turn and the permit until it ends, also when its client is gone.
+    async fn apart<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let held = (self.turn.lend(), self.permit.clone());
+        let work = tokio::task::spawn_blocking(move || (work(), held));
+        let (done, (turn, _)) = self.turn.within(work).await?.map_err(lost)?;
+        self.turn.take_back(turn);
+        Ok(done)
+    }
+
+    fn take(&mut self, encoder: &mut Encoder, rows_before: usize) -> Vec<u8> {
         let bytes = encoder.take();
+        let held_bytes = self.held_bytes.max(bytes.len() * PIECES_HELD);
+        self.app.answers_bytes.fetch_add(held_bytes - self.held_bytes, Ordering::Relaxed);
+        self.held_bytes = held_bytes;
         self.app.metrics.answered(encoder.rows() - rows_before, bytes.len());
         bytes
     }
@@ -194,9 +275,36 @@ impl Rows<'_> {
             Err(TrySendError::Full(piece)) => piece,
         };
         // Others have their turn until the client has read. One that is gone takes this task with it, so that only a slow one is left.
-        let sent = self.turn.apart(pieces.send(piece)).await?;
-        sent.map_err(|_| Error::closed("the client is gone"))
+        let app = self.app;
+        let send = async move {
+            loop {
+                match timeout(UNREAD_PAUSE, pieces.reserve()).await {
+                    Ok(Ok(permit)) => {
+                        permit.send(piece);
+                        return Ok(());
+                    }
+                    Ok(Err(_)) => return Err(Error::closed("the client is gone")),
+                    Err(_) if holds_too_much(app) => return Err(unread()),
+                    Err(_) => {}
+                }
+            }
+        };
+        self.turn.apart(send).await?
     }
+}
+
+/// Whether answers hold more than half of the memory budget: in what waits for clients, and in rows that have left memory for objects, as each answer
+/// holds those of its snapshot, and no writer waits for them.
+fn holds_too_much(app: &App) -> bool {
+    let stats = app.db.stats();
+    let answers_bytes = app.answers_bytes.load(Ordering::Relaxed) as u64;
+    stats.retained_bytes + answers_bytes > stats.memory_bytes / 2
+}
+
+fn unread() -> Error {
+    Error::limit(
+        "the client does not read, and readings that its answer holds take too much memory; ask again",
+    )
 }
 
 /// The pieces of an answer as its body.

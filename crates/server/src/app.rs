@@ -1,5 +1,7 @@
 //! What all handlers share.
 
+use std::sync::atomic::AtomicUsize;
+
 use tidefall_sql::Session;
 use tidefall_storage::Db;
 use tidefall_types::{Error, Result};
@@ -17,6 +19,8 @@ pub(crate) struct App {
     pub options: ServerOptions,
     pub metrics: Metrics,
     pub admission: Admission,
+    /// Bytes of answers that wait for their clients, about.
+    pub answers_bytes: AtomicUsize,
     queries: QueryRuntime,
 }
 
@@ -26,6 +30,7 @@ impl App {
             session: Session::with_options(db.clone(), db.options()),
             metrics: Metrics::default(),
             admission: Admission::new(&options),
+            answers_bytes: AtomicUsize::new(0),
             queries: QueryRuntime::start(db.options().threads.max(1))?,
             db,
             options,

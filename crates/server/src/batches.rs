@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use arrow_array::RecordBatch;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
-use tidefall_import::{ArrowOptions, batch_from_arrow};
+use tidefall_import::{ArrowOptions, batch_from_arrow, unshared_bytes};
 use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions};
 use tidefall_types::{Error, Result};
 
@@ -67,7 +67,14 @@ async fn write(
         if unpacked_bytes > stream.len() {
             received.grow_by(unpacked_bytes)?;
         }
-        let (written, outcome) = write_batches(&app.db, parameters, stream)?;
+        let target = Target::of(&app.db, parameters)?;
+        let batches = arrow_stream::read(stream)?;
+        let unshared: usize =
+            batches.iter().map(|batch| unshared_bytes(batch, &target.options)).sum();
+        if unshared > 0 {
+            received.grow_by(unpacked_bytes.saturating_add(unshared))?;
+        }
+        let (written, outcome) = write_batches(&app.db, &target, &batches)?;
         // Also when not all of them could be written: those before stay.
         app.metrics.written(written.rows, 0);
         app.metrics.replaced(written.replaced.unwrap_or(0));
@@ -87,38 +94,56 @@ fn existing_of(word: Option<&str>) -> Result<Existing> {
     }
 }
 
+/// Where rows go, and what becomes of those that are there.
+struct Target {
+    table: String,
+    options: ArrowOptions,
+    existing: Existing,
+}
+
+impl Target {
+    fn of(db: &Db, parameters: Parameters) -> Result<Self> {
+        let missing = || Error::invalid("the parameter table is missing");
+        let table = parameters.table.ok_or_else(missing)?;
+        let tags = parameters.tags.unwrap_or_default();
+        let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        let existing = existing_of(parameters.existing.as_deref())?;
+        let options = ArrowOptions { time: parameters.time, tags };
+        if let Ok(known) = db.schema(&table) {
+            options.check_tags(&known)?;
+        }
+        Ok(Self { table, options, existing })
+    }
+}
+
 /// Writes the batches of a body, up to the first that is refused. Returns what was written, and whether all was.
 ///
 /// # Errors
 /// `Invalid` and the like for a body that is not understood; nothing is written then.
-fn write_batches(db: &Db, parameters: Parameters, stream: Bytes) -> Result<(Written, Result<()>)> {
-    let missing = || Error::invalid("the parameter table is missing");
-    let table = parameters.table.ok_or_else(missing)?;
-    let tags = parameters.tags.unwrap_or_default();
-    let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
-    let existing = existing_of(parameters.existing.as_deref())?;
-    let options = ArrowOptions { time: parameters.time, tags };
-    if let Ok(known) = db.schema(&table) {
-        options.check_tags(&known)?;
-    }
+fn write_batches(
+    db: &Db,
+    target: &Target,
+    stream: &[RecordBatch],
+) -> Result<(Written, Result<()>)> {
+    let Target { table, options, existing } = target;
     // The whole body is understood before any of it is written.
     let mut batches = Vec::new();
     let mut row = 0;
-    for batch in arrow_stream::read(stream)? {
-        batches.push(batch_from_arrow(&batch, &options).map_err(|error| from_row(row, error))?);
+    for batch in stream {
+        batches.push(batch_from_arrow(batch, options).map_err(|error| from_row(row, error))?);
         row += batch.num_rows();
     }
     let write = WriteOptions {
         ack: Ack::Durable,
         unknown: Unknown::Create,
-        existing,
+        existing: *existing,
         field_types: FieldTypes::Widen,
         ..WriteOptions::default()
     };
-    let is_counted = existing != Existing::Replace;
+    let is_counted = *existing != Existing::Replace;
     let mut written = Written { rows: 0, replaced: is_counted.then_some(0) };
     for batch in &batches {
-        let report = match db.write(&table, batch, &write) {
+        let report = match db.write(table, batch, &write) {
             Ok(report) => report,
             // Rows are named as they are counted in the batch.
             Err(error) => return Ok((written, Err(from_row(written.rows, error)))),

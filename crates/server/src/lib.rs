@@ -19,6 +19,7 @@ mod batches;
 mod body;
 mod failure;
 mod format;
+mod frames;
 mod guard;
 pub mod line_protocol;
 mod metrics;

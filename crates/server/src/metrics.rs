@@ -13,14 +13,16 @@ use tidefall_types::ErrorKind;
 pub(crate) enum Route {
     Write,
     Sql,
+    Frames,
     Query,
     Status,
     Other,
 }
 
-const ROUTES: [(Route, &str); 5] = [
+const ROUTES: [(Route, &str); 6] = [
     (Route::Write, "write"),
     (Route::Sql, "sql"),
+    (Route::Frames, "frames"),
     (Route::Query, "query"),
     (Route::Status, "status"),
     (Route::Other, "other"),
@@ -31,6 +33,7 @@ impl Route {
         match path {
             "/write" | "/api/v2/write" => Self::Write,
             "/api/v1/sql" => Self::Sql,
+            "/api/v1/frames" => Self::Frames,
             "/query" => Self::Query,
             "/ping" | "/health" | "/metrics" => Self::Status,
             _ => Self::Other,
@@ -243,7 +246,10 @@ fn render_work(page: &mut Page, db: &Db) {
     page.counter("tidefall_flushed_bytes_total", help, work.flushed_bytes);
     let help = "Bytes of objects that older objects became.";
     page.counter("tidefall_rewritten_bytes_total", help, work.rewritten_bytes);
-    let help = "Writes that waited for rows to leave memory.";
+    let name = "tidefall_write_amplification";
+    page.head(name, "gauge", "How often each byte was written, the log aside.");
+    page.line(name, work.amplification().unwrap_or(0.0));
+    let help = "Writes that waited for rows to leave memory, or for objects to be laid together.";
     page.counter("tidefall_delayed_writes_total", help, work.delayed_writes);
     let name = "tidefall_delayed_writes_seconds_total";
     page.head(name, "counter", "How long these waited.");
@@ -252,7 +258,7 @@ fn render_work(page: &mut Page, db: &Db) {
     page.gauge("tidefall_objects_to_compact", help, work.objects_to_compact);
     let help = "Objects that were replaced and are still on the disk.";
     page.gauge("tidefall_replaced_objects", help, work.replaced_objects);
-    let help = "For how long the oldest readings could have moved to the next model.";
+    let help = "For how long the oldest step of the upkeep has been due.";
     page.gauge("tidefall_behind_seconds", help, work.behind.unwrap_or_default().as_secs());
 }
 

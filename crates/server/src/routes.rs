@@ -12,7 +12,7 @@ use tidefall_types::Error;
 
 use crate::app::App;
 use crate::failure::{Dialect, Failure};
-use crate::{batches, guard, sql, status, write};
+use crate::{batches, frames, guard, sql, status, write};
 
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -21,6 +21,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/query", get(write::query).post(write::query))
         .route("/api/v1/write", post(batches::post))
         .route("/api/v1/sql", get(sql::get).post(sql::post))
+        .route("/api/v1/frames", post(frames::post))
         .route("/ping", get(status::ping))
         .route("/health", get(status::health))
         .route("/metrics", get(status::metrics))
@@ -35,7 +36,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 async fn not_found(request: Request) -> Response {
     let path = request.uri().path();
     let error = Error::not_found(format!(
-        "there is no {path}; write to /write or /api/v2/write, query at /api/v1/sql"
+        "there is no {path}; write to /write or /api/v2/write, query at /api/v1/sql or /api/v1/frames"
     ));
     Failure::from(error).into_response(Dialect::of_path(path))
 }

@@ -17,7 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use tidefall_storage::Db;
 use tidefall_types::{Error, Result};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::app::App;
@@ -113,10 +113,12 @@ impl Server {
             tracing::warn!(?grace, "some requests did not finish in time and are cut off");
             connections.shutdown().await;
         }
-        let db = app.db.clone();
-        tokio::task::spawn_blocking(move || db.close())
-            .await
-            .map_err(|_| Error::closed("closing the database did not finish"))?
+        let (db, (closed, end)) = (app.db.clone(), oneshot::channel());
+        // A thread of its own: all others may be those of writes that wait for memory, until they hear of the close.
+        let close = move || closed.send(db.close());
+        let named = std::thread::Builder::new().name("tidefall-close".into());
+        named.spawn(close).map_err(|error| Error::io("starting a thread", &error))?;
+        end.await.map_err(|_| Error::closed("closing the database did not finish"))?
     }
 }
 

@@ -13,7 +13,7 @@ use tidefall_types::{Error, Result};
 
 use crate::address::parameters;
 use crate::admission::Permit;
-use crate::answer::{Job, answer};
+use crate::answer::{Job, Wanted, answer};
 use crate::app::App;
 use crate::body;
 use crate::failure::{Dialect, Failure};
@@ -114,7 +114,8 @@ async fn run(
         })?);
     }
     let Values(parameters) = values.unwrap_or_default();
-    answer(app, Job { sql, parameters, format, _permit: permit }).await
+    let wanted = Wanted::Sql(sql, parameters);
+    answer(app, Job { wanted, format, permit }).await
 }
 
 fn statement(headers: &HeaderMap, body: &[u8]) -> Result<Asked> {

@@ -8,8 +8,10 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tidefall_types::Error;
 
 use crate::app::App;
+use crate::failure::{Dialect, Failure};
 
 /// What clients of InfluxDB are told: a version whose protocol is spoken here, and who speaks.
 const INFLUX_VERSION: &str = concat!("1.8.0-tidefall-", env!("CARGO_PKG_VERSION"));
@@ -49,6 +51,14 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
 
 /// `GET /metrics`, in the text format of Prometheus.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = app.metrics.render(&app.db);
+    // Footers of objects may be read for it. All threads that may block may be those of writes that wait, but for those of queries.
+    let Some(queries) = app.queries().cloned() else {
+        return Failure::from(Error::closed("the server stops")).into_response(Dialect::Tidefall);
+    };
+    let render = move || app.metrics.render(&app.db);
+    let text = match queries.spawn_blocking(render).await {
+        Ok(text) => text,
+        Err(error) => return Failure::from(error).into_response(Dialect::Tidefall),
+    };
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -226,13 +226,16 @@ struct Outcome {
     reasons: Vec<String>,
     /// Whether lines were understood but did not fit their table.
     has_misfits: bool,
-    /// Lines that are right but could not be stored.
+    /// Why lines that are right could not be stored; sent again, they may be.
     failed: Option<Error>,
+    /// Whether lines that are right are not stored however often they are sent; in parts they would be.
+    is_too_much: bool,
 }
 
 impl Outcome {
     fn add_lines(&mut self, parsed: &Parsed) {
         self.dropped += parsed.lines_bad;
+        self.is_too_much |= parsed.is_too_much;
         self.reasons.extend(parsed.errors.iter().map(ToString::to_string));
     }
 
@@ -249,6 +252,15 @@ impl Outcome {
             Err(error) if is_of_the_rows(error.kind()) => {
                 self.dropped += table.batch.rows();
                 self.add_misfit(&error, table.lines.first().copied().unwrap_or_default());
+            }
+            Err(error) if error.kind() == ErrorKind::Limit => {
+                self.dropped += table.batch.rows();
+                self.add_misfit(&error, table.lines.first().copied().unwrap_or_default());
+                self.is_too_much = true;
+            }
+            // The table was dropped meanwhile: it is made when the lines come again.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.failed.get_or_insert(error.with_kind(ErrorKind::Closed));
             }
             Err(error) => {
                 self.failed.get_or_insert(error);
@@ -271,11 +283,7 @@ impl Outcome {
     /// The answer if something went wrong.
     fn into_failure(self, dialect: Dialect) -> Option<Failure> {
         if let Some(error) = self.failed {
-            // A limit of the database is not one of this request: the client may come back.
-            return Some(match error.kind() {
-                ErrorKind::Limit => Failure::busy(error.message()),
-                _ => Failure::from(error),
-            });
+            return Some(Failure::from(error));
         }
         if self.dropped == 0 {
             return None;
@@ -283,6 +291,9 @@ impl Outcome {
         let mut message = self.reasons.join("\n");
         if self.rows > 0 || self.has_misfits {
             message = format!("partial write: {message} dropped={}", self.dropped);
+        }
+        if self.is_too_much {
+            return Some(Failure::from(Error::limit(message)));
         }
         if dialect == Dialect::InfluxV2 && self.has_misfits {
             let message = format!("failure writing points to database: {message}");
@@ -296,8 +307,7 @@ impl Outcome {
 /// Whether an error of a batch says that its rows do not fit, rather than that the database could
 /// not take them.
 fn is_of_the_rows(kind: ErrorKind) -> bool {
-    use ErrorKind::{Conflict, Invalid, NotFound};
-    matches!(kind, Invalid | Conflict | NotFound)
+    matches!(kind, ErrorKind::Invalid | ErrorKind::Conflict)
 }
 
 /// How a write is acknowledged: by the parameter `ack`, or else by the header `X-Tidefall-Ack`.

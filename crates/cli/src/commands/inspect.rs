@@ -56,7 +56,14 @@ pub(crate) fn run(args: DbArgs) -> Outcome {
         )?;
     }
     if let Some(behind) = work.behind {
-        say!("the oldest readings could have moved {} s ago", show_count(behind.as_secs()))?;
+        say!("the oldest step has been due for {} s", show_count(behind.as_secs()))?;
+    }
+    if let Some(amplification) = work.amplification() {
+        say!("each byte was written {amplification:.1} times since it was opened")?;
+    }
+    if work.delayed_writes > 0 {
+        let (writes, seconds) = (work.delayed_writes, work.delayed.as_secs_f64());
+        say!("{} waited {seconds:.1} s together", show_number_of(writes, "write"))?;
     }
     Ok(db.close()?)
 }

@@ -141,6 +141,8 @@ pub struct Parsed {
     pub errors: Vec<LineError>,
     /// All wrong lines.
     pub lines_bad: usize,
+    /// Whether some of these are right and more than one body may have: in parts it would be taken.
+    pub is_too_much: bool,
 }
 
 impl Parsed {
@@ -274,6 +276,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if self.generations as usize >= BATCHES_MAX {
+            self.parsed.is_too_much = true;
             return Err(Fault::Bad("too many tables in one body: send them in several"));
         }
         while self.open.len() <= table {
@@ -363,6 +366,7 @@ impl<'a> Parser<'a> {
         let reason = match fault {
             Fault::Bad(reason) => reason,
             Fault::Misfit => {
+                self.parsed.is_too_much = true;
                 "the columns of the lines differ too much: send them in several bodies"
             }
         };

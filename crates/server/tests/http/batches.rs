@@ -3,7 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Float64Array, Int16Array, RecordBatch, StringArray,
+    TimestampNanosecondArray,
+};
+use arrow_buffer::Buffer;
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use rand::rngs::StdRng;
@@ -147,6 +152,41 @@ fn announced_lengths_are_not_believed() {
         assert!([400, 413].contains(&reply.status), "{}", reply.text());
     }
     assert_eq!(server.sql("SHOW TABLES"), json!([]));
+}
+
+/// A small body may have columns in which all rows share one long text: the process ended for want of memory.
+#[test]
+fn texts_that_rows_share_are_counted_for_each_of_them() {
+    let server = TestServer::start();
+    let long = "x".repeat(1 << 20);
+    let send = |rows: i64, texts: ArrayRef| {
+        let time = TimestampNanosecondArray::from_iter_values(0..rows);
+        let time = ("time", Arc::new(time) as ArrayRef);
+        let batch = RecordBatch::try_from_iter([time, ("text", texts)]).unwrap();
+        send(&server, &stream_of(&[batch], None))
+    };
+    let shared = |rows: i64| -> ArrayRef {
+        let keys = Int16Array::from(vec![0; rows as usize]);
+        let values = Arc::new(StringArray::from(vec![&long[..]]));
+        Arc::new(DictionaryArray::new(keys, values))
+    };
+    let seen = |rows: u32| -> ArrayRef {
+        let mut texts = StringViewBuilder::new();
+        let block = texts.append_block(Buffer::from(long.as_bytes()));
+        (0..rows).for_each(|_| texts.try_append_view(block, 0, 1 << 20).unwrap());
+        Arc::new(texts.finish())
+    };
+    for reply in
+        [send(2_000, shared(2_000)), send(3_000, shared(3_000)), send(40_000, seen(40_000))]
+    {
+        assert_eq!(reply.status, 413, "{}", reply.text());
+    }
+    assert_eq!(server.get("/health").status, 200);
+    for texts in [shared(4), seen(4)] {
+        let reply = send(4, texts);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    assert_eq!(server.sql("SELECT sum(length(text)) FROM m"), json!([[4 << 20]]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use tidefall_server::ServerOptions;
 use tidefall_simulation::{Fault, FaultDisk, Times};
 use tidefall_storage::store::LocalDisk;
-use tidefall_storage::{Db, DbOptions};
+use tidefall_storage::{Db, DbOptions, MEMORY_BYTES_MIN};
 
 use crate::client::{TestServer, connect, read_reply, send};
 
@@ -33,6 +33,32 @@ fn requests_beyond_the_limit_are_told_to_come_back() {
     second.write_all(b"m v=1 1234").unwrap();
     assert_eq!(read_reply(&mut second, "POST").unwrap().status, 204);
     assert_eq!(server.write("m v=1 1").status, 204);
+}
+
+#[test]
+fn what_is_too_much_at_once_is_not_asked_for_again_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FaultDisk::new(Arc::new(LocalDisk::new(dir.path())), 1);
+    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open_on(Arc::new(disk.clone()), options).unwrap();
+    let server = TestServer::of(db, dir, ServerOptions::default());
+    // More texts than a write may have with this budget.
+    let body = format!("m s=\"{}\" 1\nn v=1 1", "x".repeat(25 << 20));
+    let reply = server.write(&body);
+    assert_eq!((reply.status, reply.header("retry-after")), (413, None), "{}", reply.text());
+    assert!(reply.text().contains("send it in parts"), "{}", reply.text());
+    assert!(reply.text().contains("dropped=1"), "{}", reply.text());
+    assert_eq!(server.sql("SELECT v FROM n"), json!([[1.0]]));
+    // What may go well another time goes first.
+    disk.arm(Fault::DiskFull, 0, Times::Always);
+    assert_eq!(server.write(&body).status, 507);
+    disk.disarm();
+    // Lines that differ more than those of a body may: those that fit to the last of them are taken.
+    let lines =
+        (0..20_000).map(|at| format!("m v={} {at}\n", if at % 2 == 0 { "1" } else { "1i" }));
+    let reply = server.write(lines.collect::<String>());
+    assert_eq!(reply.status, 413, "{}", reply.text());
+    assert_eq!(server.sql("SELECT count(v) FROM m"), json!([[18_192]]));
 }
 
 #[test]

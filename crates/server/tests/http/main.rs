@@ -4,6 +4,7 @@
 
 mod batches;
 mod client;
+mod frames;
 mod limits;
 mod queries;
 mod shutdown;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidefall_server::ServerOptions;
-use tidefall_storage::{Db, DbOptions};
+use tidefall_storage::{Db, DbOptions, MEMORY_BYTES_MIN};
 use tidefall_types::{Clock, SystemClock};
 
 use crate::client::{TestServer, connect, read_reply};
@@ -65,6 +65,34 @@ fn an_answer_that_is_not_read_holds_up_no_query() {
     slow.read_to_end(&mut bytes).unwrap();
     let end = String::from_utf8_lossy(&bytes[bytes.len() - 200..]).into_owned();
     assert!(end.contains("[3000000,6000000]"), "{end}");
+}
+
+/// Each answer that nobody read kept the rows of its moment, far beyond the budget.
+#[test]
+fn answers_that_are_not_read_hold_no_more_than_half_of_the_memory() {
+    const ROWS: i64 = 150_000;
+    const ROUNDS: i64 = 12;
+    const HALF: u64 = MEMORY_BYTES_MIN as u64 / 2;
+    let dir = tempfile::tempdir().unwrap();
+    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let server = TestServer::of(db.clone(), dir, ServerOptions::default());
+    let most = || db.stats().retained_bytes;
+    let mut unread = Vec::new();
+    for round in 0..ROUNDS {
+        let line = |row: i64| format!("m a=1,b=2,c=3,d=4 {}\n", round * ROWS + row);
+        assert_eq!(server.write((0..ROWS).map(line).collect::<String>()).status, 204);
+        unread.push(ask(&server, "SELECT * FROM m"));
+        // Until it has a snapshot.
+        std::thread::sleep(Duration::from_millis(300));
+        db.flush().unwrap();
+    }
+    let start = Instant::now();
+    while most() > HALF && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(most() <= HALF, "{} bytes", most());
+    assert_eq!(server.sql("SELECT count(*) FROM m"), json!([[ROWS * ROUNDS]]));
 }
 
 #[test]

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use tidefall_storage::{AggregateRequest, AggregateResult, Bin, ReadStats, cores, spread};
-use tidefall_types::{Error, Month, Result, TimeRange};
+use tidefall_types::{Error, Month, NS_PER_DAY, Result, TimeRange};
 
-use crate::question::{Block, Column, Question, block};
+use crate::question::{Block, Column, Question, block, check_values};
 
 /// A bin of more months would be longer than time itself, from 1677 to 2262.
 const MONTHS_MAX: i64 = 12 * 600;
 
 /// How time is cut.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Bins {
+pub enum Bins {
     /// All bins are as wide as each other.
     Equal(Bin),
     /// So many months, above 0, counted from January 1970.
@@ -22,7 +22,7 @@ pub(crate) enum Bins {
 impl Bins {
     /// # Errors
     /// `Invalid` when a bin would be no wider than nothing.
-    pub(crate) fn new(width: i64, is_months: bool, origin_ns: i64) -> Result<Self> {
+    pub fn new(width: i64, is_months: bool, origin_ns: i64) -> Result<Self> {
         if width <= 0 {
             return Err(Error::invalid("bins must be wider than nothing"));
         }
@@ -36,21 +36,45 @@ impl Bins {
     }
 }
 
+impl Bins {
+    /// So many bins may lie within a stretch of time.
+    fn count_max(&self, time: &TimeRange) -> usize {
+        let width_ns = match self {
+            Self::Equal(bin) => bin.width_ns,
+            Self::Months(months) => i64::from(*months) * 28 * NS_PER_DAY,
+        };
+        let length_ns = i128::from(time.last_ns) - i128::from(time.first_ns);
+        usize::try_from(length_ns / i128::from(width_ns) + 2).unwrap_or(usize::MAX)
+    }
+}
+
 /// What is made of the values of a bin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aggregate {
+pub enum Aggregate {
+    /// The average.
     Mean,
+    /// How many there are.
     Count,
+    /// The deviation of a sample.
     Std,
+    /// The sum, as a float.
     Sum,
+    /// The least.
     Min,
+    /// The greatest.
     Max,
+    /// That of the earliest time.
     First,
+    /// That of the latest time.
     Last,
 }
 
 impl Aggregate {
-    pub(crate) fn parse(name: &str) -> Result<Self> {
+    /// An aggregate by its name.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none of that name.
+    pub fn parse(name: &str) -> Result<Self> {
         Ok(match name {
             "mean" => Self::Mean,
             "count" => Self::Count,
@@ -71,22 +95,33 @@ impl Aggregate {
 }
 
 impl Question {
-    /// For each sensor a line of each aggregate, one behind the other; a place for each bin.
-    pub(crate) fn resample(
+    /// For each sensor a line of each aggregate, one behind the other; a place for each bin. At most so many values in all.
+    ///
+    /// # Errors
+    /// `Unsupported` when the field holds no numbers; `Limit` when there are more values; those of [`TableSnapshot::aggregate`](tidefall_storage::TableSnapshot::aggregate).
+    pub fn resample(
         &self,
         time: TimeRange,
         bins: Bins,
         what: &[Aggregate],
+        values_max: usize,
     ) -> Result<Block> {
         if !self.ty.is_numeric() && what.iter().any(|what| *what != Aggregate::Count) {
             return Err(self.not_numeric());
+        }
+        // What all sensors have in bins of their own, before these are laid side by side.
+        if values_max != usize::MAX {
+            let extent = self.snapshot.extent(&self.sensors, &time)?;
+            let bins_max = extent.map_or(0, |(time, rows)| bins.count_max(&time).min(rows));
+            let lines = self.sensors.len().saturating_mul(what.len());
+            check_values(bins_max.saturating_mul(lines), values_max)?;
         }
         let lines_of = |sensor, _: &mut ()| match bins {
             Bins::Equal(bin) => self.equal_bins(sensor, time, bin, what),
             Bins::Months(months) => self.months(sensor, time, months, what),
         };
         let columns = spread(cores(), self.sensors.clone(), lines_of)?;
-        block(&columns.into_iter().flatten().collect::<Vec<_>>())
+        block(&columns.into_iter().flatten().collect::<Vec<_>>(), values_max)
     }
 
     fn equal_bins(
@@ -159,7 +194,7 @@ impl Question {
             Aggregate::Mean => lines.map(|line| metrics.sum_f64[line] / count(line)).collect(),
             Aggregate::Count => lines.map(count).collect(),
             Aggregate::Std => lines.map(|line| deviation(metrics.m2[line], count(line))).collect(),
-            // Sums of integers would wrap around at 64 bits. The client of a server asks for the same in SQL.
+            // Sums of integers would wrap around at 64 bits.
             Aggregate::Sum => lines
                 .map(|line| if count(line) > 0.0 { metrics.sum_f64[line] } else { f64::NAN })
                 .collect(),
