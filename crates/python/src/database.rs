@@ -253,7 +253,8 @@ impl Database {
     ) -> PyResult<(Tags, Vec<(Array, Values)>)> {
         call(py, || {
             let question = self.question(table, chosen, field)?;
-            let lines = question.lines(&range_of(time.0, time.1));
+            let time = range_of(time.0, time.1);
+            let lines = question.lines(&time);
             let lines = lines.map(|line| block_of(line?, None));
             let lines = lines.collect::<Result<_>>()?;
             Ok((question.all_tags(), lines))
