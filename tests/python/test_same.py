@@ -687,6 +687,34 @@ def test_pieces_of_clocks_that_differ_by_a_nanosecond(both):
             assert questions.count("frame") < 300
 
 
+def test_bounds_mean_what_they_say(both):
+    """Over HTTP they lost their last digit; no bound was one, of infinity."""
+    random = numpy.random.default_rng(15)
+    values = numpy.concatenate([random.normal(100, 10, 200), [-numpy.inf, numpy.inf, numpy.nan]])
+    times = (START + pandas.to_timedelta(numpy.arange(len(values)), unit="s")).to_numpy()
+    ask_both(both, "write", lambda db: db.write("t", {"time": times, "value": values}))
+    kept = lambda db, **bounds: db.table("t").rows(**bounds).values[0].tolist()
+    for value in values[:200]:
+        for bounds in ({"between": (value, value)}, {"outside": (value, None)}, {"outside": (None, value)}):
+            found = ask_both(both, str(bounds), lambda db: kept(db, **bounds))
+            low, high = next(iter(bounds.values()))
+            inside = (values >= (low if low is not None else -numpy.inf)) & (values <= (high if high is not None else numpy.inf))
+            outside = (values <= low) if high is None else (values >= high)
+            assert found == values[inside if "between" in bounds else outside].tolist()
+    for bounds in ({"outside": (None, None)}, {"between": (numpy.nan, 5)}, {"between": (numpy.inf, None)}, {"between": (None, -numpy.inf)}):
+        ask_both(both, str(bounds), lambda db: kept(db, **bounds))
+
+
+def test_no_time_has_no_pieces(both):
+    """They were divided again and again."""
+    times = (START + pandas.to_timedelta(numpy.arange(20_000), unit="s")).to_numpy()
+    ask_both(both, "write", lambda db: db.write("t", {"time": times, "value": numpy.arange(20_000.0)}))
+    both[0].cascade("t", to="long")
+    for rows in (1, 100, None):
+        for at in (times[7], times[7] + 1, times[-1]):
+            assert ask_both(both, "no time", lambda db: len(list(db.table("t").frames(start=at, end=at, rows=rows)))) == 0
+
+
 class Asking:
     """Passes questions on, and takes down which they are."""
 

@@ -212,7 +212,7 @@ class Table:
         """
         if between is not None and outside is not None:
             raise _tidefall.InvalidError("say either between or outside")
-        keep = (True, *_to_floats(between)) if between is not None else (False, *_to_floats(outside)) if outside is not None else None
+        keep = (True, *_to_floats(between, (-numpy.inf, numpy.inf))) if between is not None else (False, *_to_floats(outside, (numpy.nan, numpy.nan))) if outside is not None else None
         return self._frame(self._chosen(sensors), field, (to_ns(start), to_ns(end)), keep)
 
     def _frame(self, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> Frame:
@@ -350,10 +350,11 @@ def _tag_values(tag: str, values: Any) -> list[str]:
     return [str(value) for value in several]
 
 
-def _to_floats(bounds: Bounds) -> tuple[float, float]:
+def _to_floats(bounds: Bounds, none: tuple[float, float]) -> tuple[float, float]:
+    """Bounds as numbers; where there is none, those that stand for that."""
     try:
         low, high = bounds
-        return -numpy.inf if low is None else float(low), numpy.inf if high is None else float(high)
+        return none[0] if low is None else float(low), none[1] if high is None else float(high)
     except (TypeError, ValueError):
         raise _tidefall.InvalidError(f"{bounds!r} are no bounds: give two numbers, or None for no bound") from None
 

@@ -3,7 +3,6 @@
 import http.client
 import io
 import json
-import math
 import os
 import re
 import selectors
@@ -391,8 +390,8 @@ class Database:
         return [(tag, column.to_pylist()) for tag, column in zip(found.column_names, found.columns)]
 
     def frame(self, table: str, chosen: Chosen, field: str | None, time: Range, keep: tuple[bool, float, float] | None) -> tuple[Tags, Any, Any, int]:
-        # JSON knows no others.
-        bound = lambda number: number if math.isfinite(number) else str(float(number))
+        # As text a server reads all digits of a number, and those that JSON does not know.
+        bound = lambda number: repr(float(number))
         kept = keep and {"between": keep[0], "low": bound(keep[1]), "high": bound(keep[2])}
         return block(self.frames(table, {"frame": kept}, chosen, field, time))
 

@@ -1,6 +1,8 @@
 //! A question as a client sends it, in JSON.
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use tidefall_storage::Keep;
 use tidefall_types::{Result, TimeRange};
 
@@ -67,38 +69,16 @@ pub struct Kept {
     pub high: Option<Bound>,
 }
 
-/// A number, or one that JSON does not know, as text: `nan`, `inf`, `-inf`.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum Bound {
-    /// A number.
-    Finite(f64),
-    /// Another one.
-    Other(OtherBound),
-}
+/// A number. Also as text, which says all of its digits, and knows `nan`, `inf` and `-inf`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound(pub f64);
 
-/// Numbers that JSON does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum OtherBound {
-    /// No number.
-    #[serde(rename = "nan")]
-    NaN,
-    /// More than all others.
-    #[serde(rename = "inf")]
-    Infinity,
-    /// Less than all others.
-    #[serde(rename = "-inf")]
-    MinusInfinity,
-}
-
-impl Bound {
-    fn value(self) -> f64 {
-        match self {
-            Self::Finite(value) => value,
-            Self::Other(OtherBound::NaN) => f64::NAN,
-            Self::Other(OtherBound::Infinity) => f64::INFINITY,
-            Self::Other(OtherBound::MinusInfinity) => f64::NEG_INFINITY,
-        }
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        // serde_json reads numbers to the last digit but one or so.
+        let written = <&RawValue>::deserialize(from)?.get();
+        let number = written.trim_matches('"').parse().map(Self);
+        number.map_err(|_| D::Error::custom(format!("{written} is no number")))
     }
 }
 
@@ -116,8 +96,11 @@ pub struct BinsAsked {
 
 impl Kept {
     pub(crate) fn keep(self) -> Keep {
-        let low = self.low.map_or(f64::NEG_INFINITY, Bound::value);
-        let high = self.high.map_or(f64::INFINITY, Bound::value);
+        // Beyond no bound lies nothing.
+        let none =
+            if self.between { (f64::NEG_INFINITY, f64::INFINITY) } else { (f64::NAN, f64::NAN) };
+        let low = self.low.map_or(none.0, |bound| bound.0);
+        let high = self.high.map_or(none.1, |bound| bound.0);
         if self.between { Keep::Between(low, high) } else { Keep::Outside(low, high) }
     }
 }
@@ -152,12 +135,17 @@ mod tests {
         let text = r#"{"table": "t", "sensors": [["s", ["a", "b"]]], "field": "v", "start": 5, "end": null,
                        "ask": {"frame": {"between": true, "low": 1.5, "high": null}}}"#;
         let asked = read(text).unwrap();
-        let kept = Kept { between: true, low: Some(Bound::Finite(1.5)), high: None };
+        let kept = Kept { between: true, low: Some(Bound(1.5)), high: None };
         assert_eq!(asked.ask, Ask::Frame(Some(kept)));
         assert_eq!(asked.start, Some(5));
         let text = r#"{"table": "t", "ask": {"resample": [{"width": 1, "months": true, "origin": 0}, ["mean"]]}}"#;
         let bins = BinsAsked { width: 1, months: true, origin: 0 };
         assert_eq!(read(text).unwrap().ask, Ask::Resample(bins, vec!["mean".into()]));
+        for low in ["109.23929501845593", "\"109.23929501845593\""] {
+            let exact = format!(r#"{{"between": true, "low": {low}, "high": "inf"}}"#);
+            let kept: Kept = serde_json::from_str(&exact).unwrap();
+            assert_eq!(kept.keep(), Keep::Between(109.239_295_018_455_93, f64::INFINITY));
+        }
         for wrong in ["{}", r#"{"table": "t"}"#, r#"{"table": "t", "ask": "all"}"#, "[]"] {
             read(wrong).unwrap_err();
         }

@@ -10,6 +10,6 @@ mod question;
 mod resample;
 
 pub use answer::Answer;
-pub use ask::{Ask, Asked, BinsAsked, Bound, Kept, OtherBound, range_of};
+pub use ask::{Ask, Asked, BinsAsked, Bound, Kept, range_of};
 pub use question::{Block, Chosen, Points, Question, Tags};
 pub use resample::{Aggregate, Bins};

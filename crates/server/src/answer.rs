@@ -43,8 +43,6 @@ const UNREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pieces that wait for the client to read them.
 const PIECES_AHEAD: usize = 2;
-/// Pieces that are in memory for a client who does not read: these, the one that comes next, and what it is made of.
-const PIECES_HELD: usize = PIECES_AHEAD + 2;
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Resp
     Ok(match head? {
         Head::Whole(bytes) => (content_type, bytes).into_response(),
         Head::Begin(first) => {
-            let pieces = Pieces { first: Some(first.into()), pieces, end: End::Ahead, _task: task };
+            let pieces = Pieces { first: Some(first), pieces, end: End::Ahead, _task: task };
             (content_type, Body::from_stream(pieces)).into_response()
         }
     })
@@ -89,11 +87,11 @@ pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Resp
 
 enum Head {
     Whole(Vec<u8>),
-    Begin(Vec<u8>),
+    Begin(Bytes),
 }
 
 enum Piece {
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     End,
 }
 
@@ -140,10 +138,13 @@ async fn work(
             return;
         }
     };
-    if head.send(Ok(Head::Begin(bytes))).is_err() {
+    // What is long goes piece by piece, so that it is here, and not on its way, while its client does not read.
+    let mut rest = Bytes::from(bytes);
+    let first = rest.split_to(rest.len().min(WHOLE_BYTES));
+    if head.send(Ok(Head::Begin(first))).is_err() {
         return;
     }
-    if let Err(error) = rows.send_rest(&mut encoder, &pieces).await {
+    if let Err(error) = rows.send_rest(rest, &mut encoder, &pieces).await {
         app.metrics.answer_cut_off(error.kind());
         tracing::warn!(kind = error.kind().name(), %error, "an answer was cut off");
     }
@@ -205,14 +206,16 @@ impl Rows<'_> {
 
     async fn send_rest(
         &mut self,
+        rest: Bytes,
         encoder: &mut Encoder,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
+        self.send_bytes(pieces, rest).await?;
         loop {
             let rows_before = encoder.rows();
             let has_more = self.fill(encoder).await?;
             let bytes = self.take(encoder, rows_before);
-            self.send(pieces, Piece::Bytes(bytes)).await?;
+            self.send_bytes(pieces, bytes.into()).await?;
             if !has_more {
                 return self.send(pieces, Piece::End).await;
             }
@@ -261,11 +264,19 @@ impl Rows<'_> {
 
     fn take(&mut self, encoder: &mut Encoder, rows_before: usize) -> Vec<u8> {
         let bytes = encoder.take();
-        let held_bytes = self.held_bytes.max(bytes.len() * PIECES_HELD);
+        let held_bytes = self.held_bytes.max(bytes.len() + PIECES_AHEAD * WHOLE_BYTES);
         self.app.answers_bytes.fetch_add(held_bytes - self.held_bytes, Ordering::Relaxed);
         self.held_bytes = held_bytes;
         self.app.metrics.answered(encoder.rows() - rows_before, bytes.len());
         bytes
+    }
+
+    async fn send_bytes(&mut self, pieces: &mpsc::Sender<Piece>, mut bytes: Bytes) -> Result<()> {
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(WHOLE_BYTES));
+            self.send(pieces, Piece::Bytes(piece)).await?;
+        }
+        Ok(())
     }
 
     async fn send(&mut self, pieces: &mpsc::Sender<Piece>, piece: Piece) -> Result<()> {
@@ -337,7 +348,7 @@ impl Stream for Pieces {
             }
         }
         match ready!(self.pieces.poll_recv(cx)) {
-            Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(bytes.into()))),
+            Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(bytes))),
             Some(Piece::End) => {
                 self.end = End::Reached;
                 Poll::Ready(None)

@@ -229,6 +229,9 @@ impl TableSnapshot {
     /// As [`TableSnapshot::read_sensor`].
     pub fn extent(&self, sensors: &[u32], time: &TimeRange) -> Result<Option<(TimeRange, usize)>> {
         self.check_sensors(sensors)?;
+        if time.is_empty() {
+            return Ok(None);
+        }
         let mut extent: Option<(TimeRange, usize)> = None;
         for sensor in sensors {
             let parts = self.sources.parts(*sensor, time)?;
