@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tidefall_ground::manifest::{Model, ObjectEntry};
 use tidefall_ground::options::CascadeReport;
-use tidefall_types::{Month, NS_PER_MINUTE, Result, TimeRange};
+use tidefall_types::{Month, NS_PER_MINUTE, ObjectId, Result, TimeRange};
 
 use super::boundaries::{Boundaries, Target};
 use super::compact::size;
@@ -44,42 +44,10 @@ pub(crate) fn short_to_long(
     target: Target,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let objects = || {
-        let long_range = boundaries.range(Model::Long);
-        let version = table.version();
-        let short = version.objects.of(Model::Short).into_iter();
-        let mut objects = version.objects.of(Model::Long);
-        objects.extend(short.filter(|object| long_range.covers(&object.entry.time)));
-        objects
-    };
-    let found = objects();
-    let entries: Vec<&ObjectEntry> = found.iter().map(|object| &object.entry).collect();
-    let mut uncut = Vec::new();
-    for (place, spans) in bridges(&entries) {
-        outcome.check(context.ground.steps.check())?;
-        let bridge = std::slice::from_ref(&found[place]);
-        let spans: Vec<_> = spans.into_iter().map(|span| (Model::Long, span)).collect();
-        write_group(table, bridge, outcome, &|_| true, &|part| {
-            rewrite(context, table, part, &spans)
-        })?;
-        uncut.push(entries[place].id);
-    }
-    let mut left = objects();
+    let uncut = cut_bridges(context, table, boundaries, outcome)?;
+    let mut left = long_objects(table, boundaries);
     // One that somebody else has must not bring together what lies on its sides.
     left.retain(|object| !uncut.contains(&object.entry.id));
-    let write = |group: Vec<Arc<LiveObject>>, outcome: &mut Outcome, is_wanted: &IsWanted<'_>| {
-        outcome.check(context.ground.steps.check())?;
-        // Without what kept them together, parts of a group may be several.
-        let are_wanted =
-            |part: &[Arc<LiveObject>]| groups(part.to_vec()).iter().any(|it| is_wanted(it));
-        write_group(table, &group, outcome, &are_wanted, &|part| {
-            let mut report = CascadeReport::default();
-            for group in groups(part.to_vec()).iter().filter(|group| is_wanted(group)) {
-                report += rewrite(context, table, group, &spans(group))?;
-            }
-            Ok(report)
-        })
-    };
     let is_due = |group: &[Arc<LiveObject>]| is_due(group, table, target);
     // What cannot be read keeps none but itself from it, and is told of where it would be written.
     for group in groups(left.clone()).iter().filter(|group| is_due(group)) {
@@ -92,7 +60,7 @@ pub(crate) fn short_to_long(
     for mut group in groups(left) {
         if is_due(&group) {
             let (steps, count) = (outcome.steps(), group.len());
-            write(group.clone(), outcome, &is_due)?;
+            write(context, table, &group, outcome, &is_due)?;
             group.retain(|object| !table.failed.has(object));
             // Where some could not be read, little may be due of the others.
             if outcome.steps() > steps || group.len() == count {
@@ -103,13 +71,75 @@ pub(crate) fn short_to_long(
         for small in small_parts(&group) {
             // Larger ones that were written between may keep small ones apart, and become one with them.
             if outcome.steps() == steps {
-                write(small, outcome, &|part| part.len() > 1)?;
+                write(context, table, &small, outcome, &|part| part.len() > 1)?;
             }
         }
         if outcome.steps() == steps && has_few(&group, table) {
             with_few.push(group);
         }
     }
+    write_few(context, table, with_few, outcome)
+}
+
+/// The long columns, and what has come of age for them.
+fn long_objects(table: &Table, boundaries: &Boundaries) -> Vec<Arc<LiveObject>> {
+    let long_range = boundaries.range(Model::Long);
+    let version = table.version();
+    let short = version.objects.of(Model::Short).into_iter();
+    let mut objects = version.objects.of(Model::Long);
+    objects.extend(short.filter(|object| long_range.covers(&object.entry.time)));
+    objects
+}
+
+/// Cuts what reaches over many times its bytes. Returns the objects that should have been cut, be they or not.
+fn cut_bridges(
+    context: &Context,
+    table: &Arc<Table>,
+    boundaries: &Boundaries,
+    outcome: &mut Outcome,
+) -> Result<Vec<ObjectId>> {
+    let found = long_objects(table, boundaries);
+    let entries: Vec<&ObjectEntry> = found.iter().map(|object| &object.entry).collect();
+    let mut uncut = Vec::new();
+    for (place, spans) in bridges(&entries) {
+        outcome.check(context.ground.steps.check())?;
+        let bridge = std::slice::from_ref(&found[place]);
+        let spans: Vec<_> = spans.into_iter().map(|span| (Model::Long, span)).collect();
+        write_group(table, bridge, outcome, &|_| true, &|part| {
+            rewrite(context, table, part, &spans)
+        })?;
+        uncut.push(entries[place].id);
+    }
+    Ok(uncut)
+}
+
+/// Has a group written anew, or the groups that are left of it without what kept them together, as far as they are wanted.
+fn write(
+    context: &Context,
+    table: &Arc<Table>,
+    group: &[Arc<LiveObject>],
+    outcome: &mut Outcome,
+    is_wanted: &IsWanted<'_>,
+) -> Result<()> {
+    outcome.check(context.ground.steps.check())?;
+    let are_wanted =
+        |part: &[Arc<LiveObject>]| groups(part.to_vec()).iter().any(|it| is_wanted(it));
+    write_group(table, group, outcome, &are_wanted, &|part| {
+        let mut report = CascadeReport::default();
+        for group in groups(part.to_vec()).iter().filter(|group| is_wanted(group)) {
+            report += rewrite(context, table, group, &spans(group))?;
+        }
+        Ok(report)
+    })
+}
+
+/// Has one of some groups with few readings, or many deletes, written anew, unless one was not long ago.
+fn write_few(
+    context: &Context,
+    table: &Arc<Table>,
+    mut with_few: Vec<Vec<Arc<LiveObject>>>,
+    outcome: &mut Outcome,
+) -> Result<()> {
     with_few.sort_by_cached_key(|group| since_ns(group));
     let now_ns = context.ground.now_ns();
     if !table.rest.is_over(now_ns) {
@@ -118,12 +148,12 @@ pub(crate) fn short_to_long(
     let mut failed_bytes = 0;
     // Of some nothing can be written yet, and some cannot be read: they keep no other from it.
     for group in with_few {
-        let (all_bytes, before) = (bytes_of(&group), outcome.so_far());
-        let written = write(group, outcome, &|part| has_few(part, table));
+        let before = outcome.so_far();
+        let written = write(context, table, &group, outcome, &|part| has_few(part, table));
         let after = outcome.so_far();
         // What has failed may have been written up to its end.
         let has_failed = written.is_err() || after.failures > before.failures;
-        failed_bytes += if has_failed { all_bytes } else { 0 };
+        failed_bytes += if has_failed { bytes_of(&group) } else { 0 };
         let bytes = after.bytes - before.bytes;
         table.rest.begin(now_ns, rest_ns(bytes + failed_bytes));
         written?;
@@ -337,7 +367,7 @@ pub(super) fn segment_spans(
 
 #[cfg(test)]
 mod tests {
-    use tidefall_types::{ObjectId, Seq};
+    use tidefall_types::Seq;
 
     use super::*;
 

@@ -240,11 +240,8 @@ fn run_files_become_few_without_being_asked() {
     db.close().unwrap();
 }
 
-/// Parts of a day were being laid together when the day became too old: the part with later values went before them.
-#[test]
-fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
-    const AT_NS: i64 = NOW_NS - 20 * NS_PER_DAY;
-    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
+/// A disk on which compaction makes an object only when a gate is open.
+fn gate_before_compaction(disk: MemDisk) -> (Arc<Gate>, HookDisk) {
     let gate = Arc::new(Gate::default());
     let at_gate = Arc::clone(&gate);
     let hooked = HookDisk::new(disk, move |does, _| {
@@ -252,6 +249,15 @@ fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
             at_gate.pass();
         }
     });
+    (gate, hooked)
+}
+
+/// Parts of a day were being laid together when the day became too old: the part with later values went before them.
+#[test]
+fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
+    const AT_NS: i64 = NOW_NS - 20 * NS_PER_DAY;
+    let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
+    let (gate, hooked) = gate_before_compaction(disk);
     let (cascade_pause, now) = (Duration::from_secs(2), Arc::clone(&clock));
     let options = DbOptions {
         clock: now,
@@ -297,13 +303,7 @@ fn what_is_dropped_uncovers_nothing_that_is_being_laid_together() {
 #[test]
 fn writers_are_slowed_and_not_stopped_while_compaction_is_behind() {
     let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
-    let gate = Arc::new(Gate::default());
-    let at_gate = Arc::clone(&gate);
-    let hooked = HookDisk::new(disk, move |does, _| {
-        if does == Does::Create && std::thread::current().name() == Some("tidefall-compact") {
-            at_gate.pass();
-        }
-    });
+    let (gate, hooked) = gate_before_compaction(disk);
     let cascade_pause = Duration::from_secs(600);
     let options = DbOptions { clock, cascade_pause, threads: 1, ..DbOptions::default() };
     let db = Db::open_on(Arc::new(hooked), options).unwrap();
