@@ -36,8 +36,8 @@ impl Db {
     /// Nothing is written after
     ///
     /// - `NotFound` and `Conflict` for a table or columns that it lacks or has otherwise, `Invalid` for a malformed batch,
-    /// - that of the first bad row, with [`BadRows::Reject`]: `Conflict` for a value that does not fit, `Limit` for a text that is too
-    ///   long, `Invalid` for tags that are,
+    /// - that of the first bad row, with [`BadRows::Reject`]: `Conflict` for a value of another type, `Invalid` for a number that does not
+    ///   fit, `Limit` for a text that is too long, `Invalid` for tags that are,
     /// - `Conflict` for a reading that is there already, with [`Existing::Refuse`], for which objects may be read: `Io` and `Corrupt`,
     /// - `Limit` for more than the log takes at once (send it in parts), and for too many columns or sensors,
     /// - `Full` when the disk is, and the log or memory takes no more: try again later,

@@ -7,7 +7,8 @@
 //!    (`ledger.rs`).
 //! 3. The next server is asked for the rows (`check.rs`). What was acknowledged must be there, once and as
 //!    it was written last; what was under way is there whole or not at all, and stays what it is.
-//! 4. In some rounds this process has the database open for reading all the while, and must see the same (`follower.rs`).
+//! 4. In some rounds another process has the database open for reading all the while, and must see the same. It is killed, too, and comes back
+//!    (`follower.rs`).
 //!
 //! `docs/testing.md` tells how to run it for longer.
 

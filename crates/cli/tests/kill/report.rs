@@ -28,6 +28,8 @@ pub struct Tally {
     pub deletes: AtomicU64,
     pub rows_deleted: AtomicU64,
     pub drops: AtomicU64,
+    /// Processes that only read.
+    pub readers_killed: AtomicU64,
 }
 
 impl Tally {
@@ -81,10 +83,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Tally { writes, inserts, rows, looks, deletes, rows_deleted, drops } = &self.tally;
+        let Tally { writes, inserts, rows, looks, deletes, rows_deleted, drops, readers_killed } =
+            &self.tally;
         let seconds = self.time.as_secs_f64();
         writeln!(f, "{} rounds in {seconds:.1} s, seed {}", self.rounds, self.seed)?;
-        writeln!(f, "  killed while: {}", list(&self.kills))?;
+        let readers = get(readers_killed);
+        writeln!(f, "  killed while: {}; readers {readers} times", list(&self.kills))?;
         writeln!(f, "  not killed: {}", list(&self.ends))?;
         writeln!(
             f,

@@ -20,7 +20,7 @@ use crate::follower::Follower;
 use crate::http::{Connection, Stop};
 use crate::ledger::{Change, Grain, Lane};
 use crate::process::{Ended, Process};
-use crate::report::Report;
+use crate::report::{Report, Tally};
 use crate::values::{Key, Row, as_csv};
 
 /// Rounds that take about a minute on two cores.
@@ -34,6 +34,9 @@ const VERIFY_ROUNDS: u32 = 25;
 const READY_TIME_MAX: Duration = Duration::from_secs(120);
 /// Between two looks of somebody who reads beside.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// The part of these looks before which it is killed, and of the checks behind which it is. Now and then it stays for some rounds.
+const LOOKS_KILLED: f64 = 0.05;
+const CHECKS_KILLED: f64 = 0.5;
 /// The least budget, so that memory is full often.
 const MEMORY: &str = "64MiB";
 
@@ -95,7 +98,7 @@ pub struct Run {
     imported: Lane,
     /// A file whose import was killed.
     unfinished: Option<Vec<(Key, Row)>>,
-    /// Somebody who reads it in other processes' sight: while there is one, what is replaced stays for a minute.
+    /// Who reads it in a process of its own: while there is one, what is replaced stays for a minute.
     follower: Option<Follower>,
     numbers: AtomicU32,
     /// How long a command took when nobody killed it.
@@ -275,13 +278,18 @@ impl Run {
             round: self.round,
         };
         let seeds: Vec<u64> = (0..=CLIENTS).map(|_| self.rng.random()).collect();
+        let mut rng = SmallRng::seed_from_u64(self.rng.random());
         let (world, lanes, fleeting) = (&world, &mut self.lanes, &mut self.fleeting);
-        let (follower, is_over) = (&self.follower, &AtomicBool::new(false));
+        let (follower, is_over) = (&mut self.follower, &AtomicBool::new(false));
         thread::scope(|scope| {
             let looks = scope.spawn(move || {
-                while let Some(follower) = follower
+                while let Some(follower) = follower.as_mut()
                     && !is_over.load(Ordering::Relaxed)
                 {
+                    if rng.random_bool(LOOKS_KILLED) {
+                        follower.die_and_come_back(&mut rng)?;
+                        Tally::add(&world.tally.readers_killed, 1);
+                    }
                     follower.look()?;
                     thread::sleep(LOOK_PAUSE);
                 }
@@ -324,12 +332,25 @@ impl Run {
         }
         if is_full {
             check_nothing_else(connection, self.all_lanes())?;
-            if let Some(follower) = &self.follower {
-                follower.check(self.all_lanes()).map_err(Stop::Failed)?;
-            }
             self.report.full_checks += 1;
         }
+        self.check_follower(is_full).map_err(Stop::Failed)?;
         self.report.checks += 1;
+        Ok(())
+    }
+
+    /// Compares what somebody sees who follows, in full checks and when it has just come back. All lanes are settled, and nobody writes.
+    fn check_follower(&mut self, is_full: bool) -> Result<(), String> {
+        let Some(mut follower) = self.follower.take() else { return Ok(()) };
+        if is_full {
+            follower.check(self.all_lanes())?;
+        }
+        if self.rng.random_bool(CHECKS_KILLED) {
+            follower.die_and_come_back(&mut self.rng)?;
+            Tally::add(&self.report.tally.readers_killed, 1);
+            follower.check_shown(self.all_lanes())?;
+        }
+        self.follower = Some(follower);
         Ok(())
     }
 

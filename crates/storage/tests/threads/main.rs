@@ -5,12 +5,14 @@
 
 mod history;
 mod schedules;
+mod shown;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidefall_storage::{Ack, Target};
+use tidefall_types::NS_PER_DAY;
 
 use self::schedules::explore;
 use self::world::{Does, Plan, Refuses, World};
@@ -114,7 +116,8 @@ fn refusals() {
 #[test]
 fn closing() {
     let writer = &[Does::Write, Does::WriteNew, Does::Load, Does::Delete, Does::AddField][..];
-    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::FreeMemory][..];
+    let mover =
+        &[Does::Flush, Does::Cascade(Target::Long), Does::FreeMemory, Does::Retype, Does::Drop][..];
     explore("closing", || {
         World::new(Plan { pause: OFTEN, refuses: Refuses::WhenClosed, ..Plan::default() }).run(&[
             (writer, 3),
@@ -134,6 +137,82 @@ fn following() {
         World::new(Plan { pause: NEVER, ack: Some(Ack::Durable), ..Plan::default() }).run(&[
             (writer, 3),
             (mover, 2),
+            (&[Does::Follow], 5),
+        ]);
+    });
+}
+
+/// Fields get other types while rows come in the types before, and readings move.
+#[test]
+fn types_change() {
+    let writer = &[Does::Write, Does::Write, Does::AddField, Does::Load, Does::Delete][..];
+    let mover = &[Does::Flush, Does::Cascade(Target::ByAge), Does::Cascade(Target::Long)][..];
+    explore("types_change", || {
+        World::new(Plan { pause: NEVER, ..Plan::default() }).run(&[
+            (writer, 3),
+            (&[Does::Retype], 2),
+            (&[Does::Retype, Does::WriteLarge, Does::WriteLarge, Does::Wait], 3),
+            (mover, 2),
+            (READER, 4),
+        ]);
+    });
+}
+
+/// The table is dropped, and others make it anew, or have still to do with the one that is gone.
+#[test]
+fn tables_go() {
+    let writer = &[Does::Write, Does::WriteNew, Does::Load, Does::AddField, Does::Delete][..];
+    let mover =
+        &[Does::Flush, Does::FreeMemory, Does::Cascade(Target::Long), Does::Retype, Does::Wait][..];
+    explore("tables_go", || {
+        World::new(Plan { pause: NEVER, ..Plan::default() }).with_run_files(1).run(&[
+            (writer, 4),
+            (&[Does::Drop, Does::Drop, Does::Write], 3),
+            (mover, 3),
+            (READER, 5),
+        ]);
+    });
+}
+
+/// Readings become too old while others are read, written and move.
+#[test]
+fn readings_become_too_old() {
+    let writer = &[Does::Write, Does::Write, Does::Load, Does::Delete, Does::AddField][..];
+    let mover =
+        &[Does::Wait, Does::Flush, Does::Cascade(Target::ByAge), Does::Cascade(Target::Long)][..];
+    explore("readings_become_too_old", || {
+        let keep_ns = Some(60 * NS_PER_DAY);
+        World::new(Plan { pause: OFTEN, keep_ns, ..Plan::default() }).run(&[
+            (writer, 3),
+            (&[Does::Write, Does::Flush], 3),
+            (mover, 3),
+            (READER, 5),
+        ]);
+    });
+}
+
+/// Objects lie elsewhere, and threads of their own read ahead what is announced.
+#[test]
+fn objects_apart() {
+    let writer = &[Does::Write, Does::Write, Does::Load, Does::Delete, Does::AddField][..];
+    let mover = &[Does::Flush, Does::Cascade(Target::Long), Does::FreeMemory, Does::Wait][..];
+    explore("objects_apart", || {
+        World::new(Plan { pause: OFTEN, is_apart: true, ..Plan::default() }).run(&[
+            (writer, 3),
+            (mover, 2),
+            (READER, 4),
+        ]);
+    });
+}
+
+/// Another process reads along, while the table gets other types, is dropped and made anew.
+#[test]
+fn following_other_tables() {
+    let writer = &[Does::Write, Does::Write, Does::AddField, Does::Load][..];
+    explore("following_other_tables", || {
+        World::new(Plan { pause: NEVER, ack: Some(Ack::Durable), ..Plan::default() }).run(&[
+            (writer, 3),
+            (&[Does::Drop, Does::Retype, Does::Flush, Does::Write], 4),
             (&[Does::Follow], 5),
         ]);
     });

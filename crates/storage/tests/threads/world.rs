@@ -4,22 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 use tidefall_simulation::MemDisk;
+use tidefall_storage::store::{LocalIo, ReadAhead};
 use tidefall_storage::{
-    Ack, AggregateRequest, CascadeRequest, Db, DbOptions, Existing, ScanRequest, TableSnapshot,
-    TagFilter, Target, Unknown, Work, WriteOptions,
+    Ack, BadRows, CascadeRequest, Db, DbOptions, Existing, FieldTypes, IfExists, Rewriting,
+    TableSnapshot, TagFilter, Target, Unknown, Work, WriteOptions,
 };
 use tidefall_sync::shuttle::rand::{Rng, thread_rng};
 use tidefall_sync::thread;
 use tidefall_types::{
-    Clock, Error, ErrorKind, FieldColumn, FieldId, ManualClock, NS_PER_DAY, NS_PER_MINUTE, Result,
-    Series, SeriesBatch, TagColumn, TimeRange, WriteBatch,
+    Clock, Error, ErrorKind, FieldColumn, FieldType, ManualClock, NS_PER_DAY, NS_PER_MINUTE,
+    Result, Series, SeriesBatch, TableId, TableSchema, TagColumn, TimeRange, WriteBatch,
 };
 
-use crate::history::{Change, FIELDS, History, Key, Outcome, Row, Rows, Whom};
+use crate::history::{Change, FIELDS, History, Key, NARROW, Outcome, Shown, Span, Whom};
 
 const TABLE: &str = "plant";
 /// 2024-01-25.
@@ -27,6 +26,22 @@ const NOW_NS: i64 = 19_747 * NS_PER_DAY;
 const SENSORS: u32 = 3;
 /// Rows of a write that fills memory.
 const MANY: i64 = 40;
+/// Types that a field may get, of which one does not hold large values.
+const TYPES: [FieldType; 4] = [FieldType::I64, FieldType::F64, FieldType::U64, NARROW];
+/// How rows are written that make whatever they lack.
+const WRITE: WriteOptions = WriteOptions {
+    ack: Ack::Durable,
+    bad_rows: BadRows::Reject,
+    unknown: Unknown::Create,
+    existing: Existing::Replace,
+    field_types: FieldTypes::Keep,
+};
+/// How rows are that must not replace any.
+const REFUSE: WriteOptions = WriteOptions { existing: Existing::Refuse, ..WRITE };
+/// How rows are that need a wider type.
+const WIDEN: WriteOptions = WriteOptions { field_types: FieldTypes::Widen, ..WRITE };
+/// Announced reads that go on at once.
+const PARALLEL: usize = 2;
 
 /// What somebody does.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +54,8 @@ pub enum Does {
     WriteNew,
     /// Writes a field that may be new.
     AddField,
+    /// Writes large values to a field that may be narrow.
+    WriteLarge,
     /// Loads whole columns.
     Load,
     /// Loads whole columns unless a reading is there.
@@ -53,6 +70,10 @@ pub enum Does {
     Cascade(Target),
     /// Lets some days pass.
     Wait,
+    /// Drops the table.
+    Drop,
+    /// Gives a field another type.
+    Retype,
     Close,
     /// Refreshes a database that is open only for reading, and reads it.
     Follow,
@@ -78,6 +99,10 @@ pub struct Plan {
     /// Times that rows have.
     pub times: usize,
     pub refuses: Refuses,
+    /// How long the table keeps readings, if not for ever.
+    pub keep_ns: Option<i64>,
+    /// Whether objects lie elsewhere, where what is announced is read ahead.
+    pub is_apart: bool,
 }
 
 impl Default for Plan {
@@ -88,6 +113,8 @@ impl Default for Plan {
             ack: None,
             times: 5,
             refuses: Refuses::Nothing,
+            keep_ns: None,
+            is_apart: false,
         }
     }
 }
@@ -96,6 +123,8 @@ impl Default for Plan {
 pub struct World {
     plan: Plan,
     disk: MemDisk,
+    /// Where objects lie that lie elsewhere.
+    objects: MemDisk,
     clock: Arc<ManualClock>,
     db: Db,
     /// A lock of the standard library: nobody gets a turn while it is held, or for it.
@@ -104,9 +133,15 @@ pub struct World {
 
 impl World {
     pub fn new(plan: Plan) -> Self {
-        let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::new(NOW_NS)));
-        let db = Db::open_on(Arc::new(disk.clone()), options(&plan, &clock)).unwrap();
-        Self { plan, disk, clock, db, history: Mutex::default() }
+        let (disk, objects) = (MemDisk::new(), MemDisk::new());
+        let clock = Arc::new(ManualClock::new(NOW_NS));
+        let db = open(&plan, &disk, &objects, &clock).unwrap();
+        if plan.keep_ns.is_some() {
+            let mut schema = TableSchema::new(TableId::default(), TABLE, "time");
+            schema.options.retention_ns = plan.keep_ns;
+            db.create_table(&schema, IfExists::Fail).unwrap();
+        }
+        Self { plan, disk, objects, clock, db, history: Mutex::default() }
     }
 
     /// Lets there be so many objects of a few rows.
@@ -127,16 +162,52 @@ impl World {
                 scope.spawn(move || world.act(does, times));
             }
         });
-        let rows = self.read(Whom::Writer, &self.db);
+        self.check_age();
+        let shown = self.read(Whom::Writer, &self.db);
         self.db.close().unwrap();
-        assert_eq!(self.rows_of(self.db.snapshot(TABLE)), rows, "after the close");
-        let opened = Db::open_on(Arc::new(self.disk.clone()), options(&self.plan, &self.clock));
-        let opened = opened.unwrap();
-        assert_eq!(self.read(Whom::Writer, &opened), rows, "opened again");
+        assert_eq!(shown_by(self.db.snapshot(TABLE)), shown, "after the close");
+        if self.plan.is_apart {
+            self.check_other_log(&shown);
+        }
+        let opened = open(&self.plan, &self.disk, &self.objects, &self.clock).unwrap();
+        assert_eq!(self.read(Whom::Writer, &opened), shown, "opened again");
         assert_eq!(opened.verify().unwrap().damages, []);
+        if self.plan.is_apart {
+            opened.flush().unwrap();
+        }
         opened.close().unwrap();
-        self.history().check_refusals(&rows);
+        if self.plan.is_apart {
+            assert!(self.check_other_log(&shown), "nothing is in the log alone");
+        }
+        self.history().check_refusals(&shown.rows);
+        self.history().check_types();
+        self.history().check_missing();
         self.db.work()
+    }
+
+    /// Looks whether readings go that are too old, but for a month. Nobody else does anything any more.
+    fn check_age(&self) {
+        let Some(keep_ns) = self.plan.keep_ns else { return };
+        self.do_once(Does::Flush);
+        self.do_once(Does::Cascade(Target::ByAge));
+        let oldest = self.read(Whom::Writer, &self.db).rows.into_keys().map(|(_, at)| at).min();
+        let limit_ns = self.clock.now_ns() - keep_ns - 31 * NS_PER_DAY;
+        assert!(oldest.is_none_or(|at| at >= limit_ns), "{oldest:?} is before {limit_ns}");
+    }
+
+    /// Looks what becomes of a copy of what lies elsewhere when it is opened with an empty log: it is all there, or that is refused. Returns which.
+    fn check_other_log(&self, shown: &Shown) -> bool {
+        let objects = self.objects.crash(0);
+        match open(&self.plan, &MemDisk::new(), &objects, &self.clock) {
+            Ok(other) => {
+                assert_eq!(shown_by(other.snapshot(TABLE)), *shown, "with another log");
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                false
+            }
+        }
     }
 
     fn act(&self, does: &[Does], times: usize) {
@@ -144,41 +215,47 @@ impl World {
             [Does::Follow] => Some(self.follow()),
             _ => None,
         };
-        let mut kept: Option<(TableSnapshot, Rows)> = None;
+        let mut kept: Option<(TableSnapshot, Shown)> = None;
         for _ in 0..times {
             let does = does[thread_rng().gen_range(0..does.len())];
-            if let Some((snapshot, rows)) = kept.take() {
-                assert_eq!(rows_of(&snapshot), rows, "a snapshot has changed");
+            if let Some((snapshot, shown)) = kept.take() {
+                assert_eq!(Shown::of(&snapshot), shown, "a snapshot has changed");
             }
             match does {
-                Does::ReadAgain => kept = self.snapshot(),
+                Does::ReadAgain => kept = self.snapshot(Whom::Writer, &self.db),
                 Does::Follow => drop(self.read(Whom::Follower, follower.as_ref().unwrap())),
                 does => self.do_once(does),
             }
         }
-        if let Some((snapshot, rows)) = kept {
-            assert_eq!(rows_of(&snapshot), rows, "a snapshot has changed");
+        if let Some((snapshot, shown)) = kept {
+            assert_eq!(Shown::of(&snapshot), shown, "a snapshot has changed");
         }
     }
 
     fn do_once(&self, does: Does) {
         match does {
-            Does::Write => self.write(&self.some_keys(), &[0], false),
-            Does::WriteNew => self.write(&self.some_keys(), &[0], true),
+            Does::Write => self.write(&self.some_keys(), &[0], WRITE),
+            Does::WriteNew => self.write(&self.some_keys(), &[0], REFUSE),
+            Does::WriteLarge => {
+                let field = thread_rng().gen_range(0..FIELDS.len());
+                self.write(&self.some_keys(), &[field], WIDEN);
+            }
             Does::WriteMany => {
                 let sensor = thread_rng().gen_range(0..SENSORS);
                 let first = thread_rng().gen_range(0..MANY);
                 let times = (first..first + MANY).map(|row| NOW_NS - row * NS_PER_MINUTE);
-                self.write(&times.map(|at| (sensor, at)).collect::<Vec<_>>(), &[0], false);
+                self.write(&times.map(|at| (sensor, at)).collect::<Vec<_>>(), &[0], WRITE);
             }
             Does::AddField => {
                 let field = thread_rng().gen_range(1..FIELDS.len());
                 let fields = if thread_rng().gen_bool(0.5) { vec![field] } else { vec![0, field] };
-                self.write(&self.some_keys(), &fields, false);
+                self.write(&self.some_keys(), &fields, WRITE);
             }
             Does::Load => self.load(false),
             Does::LoadNew => self.load(true),
             Does::Delete => self.delete(),
+            Does::Drop => self.change(|| Change::Drop, |_| self.db.drop_table(TABLE)),
+            Does::Retype => self.retype(),
             Does::Read => drop(self.read(Whom::Writer, &self.db)),
             Does::Flush => self.expect(self.db.flush().map(drop)),
             Does::FreeMemory => self.expect(self.db.free_memory().map(drop)),
@@ -205,16 +282,19 @@ impl World {
         keys.into_iter().collect()
     }
 
-    fn write(&self, keys: &[Key], fields: &[usize], is_new: bool) {
+    fn write(&self, keys: &[Key], fields: &[usize], how: WriteOptions) {
         let ack = self.plan.ack.unwrap_or(match thread_rng().gen_bool(0.5) {
             true => Ack::Memory,
             false => Ack::Durable,
         });
-        let existing = existing(is_new);
-        let options =
-            WriteOptions { ack, unknown: Unknown::Create, existing, ..WriteOptions::default() };
+        let options = WriteOptions { ack, ..how };
+        let is_new = how.existing == Existing::Refuse;
+        let is_large = how.field_types == FieldTypes::Widen;
+        let change =
+            Change::Write { keys: keys.to_vec(), fields: fields.to_vec(), is_new, is_large };
+        let written = change.clone();
         self.change(
-            || Change::Write { keys: keys.to_vec(), fields: fields.to_vec(), is_new },
+            || change,
             |number| {
                 let batch = WriteBatch {
                     time: keys.iter().map(|(_, at)| *at).collect::<Vec<_>>().into(),
@@ -223,7 +303,7 @@ impl World {
                         .iter()
                         .map(|field| FieldColumn {
                             name: FIELDS[*field].into(),
-                            values: values(number, keys.len()),
+                            values: values(written.value(number), keys.len()),
                         })
                         .collect(),
                 };
@@ -234,19 +314,15 @@ impl World {
 
     fn load(&self, is_new: bool) {
         let keys = self.some_keys();
-        let options = WriteOptions {
-            unknown: Unknown::Create,
-            existing: existing(is_new),
-            ..WriteOptions::default()
-        };
+        let options = if is_new { REFUSE } else { WRITE };
         self.change(
-            || Change::Write { keys: keys.clone(), fields: vec![0], is_new },
+            || Change::Write { keys: keys.clone(), fields: vec![0], is_new, is_large: false },
             |number| {
                 let sensors: BTreeSet<u32> = keys.iter().map(|(sensor, _)| *sensor).collect();
                 let series = sensors.iter().map(|sensor| {
                     let times = keys.iter().filter(|key| key.0 == *sensor).map(|(_, at)| *at);
                     let time: Vec<i64> = times.collect();
-                    Series { fields: vec![values(number, time.len())], time: time.into() }
+                    Series { fields: vec![values(number as i64, time.len())], time: time.into() }
                 });
                 let series = series.collect();
                 let tags = vec![sensor_tag(sensors.into_iter().collect())];
@@ -274,14 +350,32 @@ impl World {
         );
     }
 
+    fn retype(&self) {
+        let field = thread_rng().gen_range(0..FIELDS.len());
+        let to = TYPES[thread_rng().gen_range(0..TYPES.len())];
+        let types = [(FIELDS[field].to_owned(), to)];
+        self.change(
+            || Change::Retype { field, to },
+            |_| self.db.retype(TABLE, &types, Rewriting::All),
+        );
+    }
+
     /// Asks for a change, and takes note of it.
     fn change(&self, change: impl FnOnce() -> Change, ask: impl FnOnce(usize) -> Result<()>) {
         let change = change();
-        let is_new = matches!(change, Change::Write { is_new: true, .. });
+        let refused_as = match &change {
+            Change::Write { is_new: true, .. } | Change::Retype { to: NARROW, .. } => {
+                Some(ErrorKind::Conflict)
+            }
+            // The field has become narrow since the write has found it wide.
+            Change::Write { is_large: true, .. } => Some(ErrorKind::Invalid),
+            _ => None,
+        };
         let number = self.history().begin(|_| change);
         let outcome = match ask(number) {
             Ok(()) => Outcome::Done,
-            Err(error) if is_new && error.kind() == ErrorKind::Conflict => Outcome::Refused,
+            Err(error) if refused_as == Some(error.kind()) => Outcome::Refused,
+            Err(error) if error.kind() == ErrorKind::NotFound => Outcome::Missing,
             Err(error) => {
                 self.expect(Err(error));
                 Outcome::Open
@@ -312,37 +406,45 @@ impl World {
     }
 
     /// What is there now, which must be what was asked for.
-    fn read(&self, whom: Whom, db: &Db) -> Rows {
+    fn read(&self, whom: Whom, db: &Db) -> Shown {
+        self.snapshot(whom, db).map(|(_, shown)| shown).unwrap_or_default()
+    }
+
+    /// A snapshot, if there is a table, and what it shows.
+    fn snapshot(&self, whom: Whom, db: &Db) -> Option<(TableSnapshot, Shown)> {
         let begun = self.history().tick();
         if whom == Whom::Follower {
             db.refresh().unwrap();
         }
         let snapshot = db.snapshot(TABLE);
+        let limit_ns = self.plan.keep_ns.map(|keep_ns| self.clock.now_ns() - keep_ns);
         let ended = self.history().tick();
-        let rows = self.rows_of(snapshot);
-        self.history().check(whom, (begun, ended), &rows);
-        rows
+        let shown = shown_by(snapshot.clone());
+        let span = Span { begun, ended, limit_ns: limit_ns.unwrap_or(i64::MIN) };
+        self.history().check(whom, span, &shown);
+        snapshot.ok().map(|snapshot| (snapshot, shown))
     }
+}
 
-    /// A snapshot, if there is a table, and what it shows.
-    fn snapshot(&self) -> Option<(TableSnapshot, Rows)> {
-        let begun = self.history().tick();
-        let snapshot = self.db.snapshot(TABLE);
-        let ended = self.history().tick();
-        let rows = self.rows_of(snapshot.clone());
-        self.history().check(Whom::Writer, (begun, ended), &rows);
-        snapshot.ok().map(|snapshot| (snapshot, rows))
-    }
-
-    fn rows_of(&self, snapshot: Result<TableSnapshot>) -> Rows {
-        match snapshot {
-            Ok(snapshot) => rows_of(&snapshot),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-                Rows::new()
-            }
+/// What a snapshot shows: nothing if there is no table.
+fn shown_by(snapshot: Result<TableSnapshot>) -> Shown {
+    match snapshot {
+        Ok(snapshot) => Shown::of(&snapshot),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+            Shown::default()
         }
     }
+}
+
+/// Opens a database, with its objects elsewhere if the plan says so.
+fn open(plan: &Plan, disk: &MemDisk, objects: &MemDisk, clock: &Arc<ManualClock>) -> Result<Db> {
+    let (disk, options) = (Arc::new(disk.clone()), options(plan, clock));
+    if !plan.is_apart {
+        return Db::open_on(disk, options);
+    }
+    let store = LocalIo::open(Arc::new(objects.clone()), &["manifest", "objects", "reached"])?;
+    Db::open_apart(disk, Arc::new(ReadAhead::new(Arc::new(store), PARALLEL, 1 << 20)), options)
 }
 
 fn options(plan: &Plan, clock: &Arc<ManualClock>) -> DbOptions {
@@ -357,10 +459,6 @@ fn times(count: usize) -> Vec<i64> {
     back[..count].iter().map(|minutes| NOW_NS - minutes * NS_PER_MINUTE).collect()
 }
 
-fn existing(is_new: bool) -> Existing {
-    if is_new { Existing::Refuse } else { Existing::Replace }
-}
-
 fn name(sensor: u32) -> String {
     format!("s{sensor}")
 }
@@ -370,62 +468,6 @@ fn sensor_tag(keys: Vec<u32>) -> TagColumn {
     TagColumn { name: "sensor".into(), values, keys: keys.into() }
 }
 
-fn values(number: usize, rows: usize) -> ArrayRef {
-    Arc::new(Int64Array::from(vec![number as i64; rows]))
-}
-
-/// All rows, each once; they are as many, and as large, as metrics say.
-fn rows_of(snapshot: &TableSnapshot) -> Rows {
-    let schema = snapshot.schema();
-    let sensors: Vec<u32> = (0..snapshot.sensor_count()).collect();
-    let fields = (0..schema.fields.len() as u16).map(FieldId).collect();
-    let request = ScanRequest {
-        sensors: sensors.clone(),
-        time: TimeRange::ALL,
-        fields,
-        conditions: Vec::new(),
-        limit: None,
-    };
-    let mut rows = Rows::new();
-    if schema.tags.is_empty() {
-        return rows;
-    }
-    let (names, keys) = snapshot.tag_keys(tidefall_types::TagId(0));
-    for batch in snapshot.scan(&request).unwrap() {
-        let batch = batch.unwrap();
-        for place in 0..batch.time.len() {
-            let name = names.value(keys[batch.sensors[place] as usize] as usize);
-            let sensor = name[1..].parse().unwrap();
-            let mut row = Row::default();
-            for (field, column) in schema.fields.iter().zip(&batch.fields) {
-                let field = FIELDS.iter().position(|name| *name == field.name).unwrap();
-                let column = column.as_primitive::<Int64Type>();
-                row[field] = column.is_valid(place).then(|| column.value(place));
-            }
-            let before = rows.insert((sensor, batch.time[place]), row);
-            assert_eq!(before, None, "a row is there twice");
-        }
-    }
-    check_metrics(snapshot, &sensors, &rows);
-    rows
-}
-
-fn check_metrics(snapshot: &TableSnapshot, sensors: &[u32], rows: &Rows) {
-    let fields = &snapshot.schema().fields;
-    let Some(field) = fields.iter().position(|field| field.name == FIELDS[0]) else { return };
-    let request = AggregateRequest {
-        sensors: sensors.to_vec().into(),
-        groups: Vec::new(),
-        group_count: 1,
-        time: TimeRange::ALL,
-        bin: None,
-        fields: vec![FieldId(field as u16)],
-        deviations: false,
-        extremes: true,
-        ends: false,
-    };
-    let found = snapshot.aggregate(&request, &Default::default()).unwrap();
-    assert_eq!(found.rows.iter().sum::<u64>(), rows.len() as u64, "rows by metrics");
-    let sum: i64 = found.fields[0].sum.as_primitive::<Int64Type>().iter().flatten().sum();
-    assert_eq!(sum, rows.values().filter_map(|row| row[0]).sum::<i64>(), "sum by metrics");
+fn values(value: i64, rows: usize) -> ArrayRef {
+    Arc::new(Int64Array::from(vec![value; rows]))
 }
