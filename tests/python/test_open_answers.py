@@ -1,7 +1,9 @@
 """Answers of a server that are not read to their end: the connection goes, and the query with it."""
 
 import gc
+import json
 import os
+import socket
 import threading
 import time
 
@@ -18,6 +20,7 @@ JOIN = """SELECT a.value, b.x FROM (SELECT value, repeat('x', 180) AS x FROM gen
 # The server drops a query soon after its connection has gone, and 300 seconds later when nobody reads it.
 SECONDS_MAX = 60
 ROUNDS = 6
+CLIENTS = 80
 
 
 def close(rows):
@@ -133,3 +136,47 @@ def test_an_answer_that_is_read_leaves_its_connection(served, monkeypatch):
         rows.to_arrow()
         rows.close()
         assert db._core.server.local.connection is kept and kept.sock is not None
+
+
+def resident_mib(process):
+    with open(f"/proc/{process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+
+def ask_and_not_read(served, question):
+    host, port = served.address.removeprefix("http://").split(":")
+    client = socket.create_connection((host, int(port)))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    head = f"POST /api/v1/frames HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(question)}\r\n\r\n"
+    client.sendall(head.encode() + question)
+    return client
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the memory of a process is not told")
+def test_frames_that_are_not_read_take_little_memory(served):
+    sensors, rows = 5_000, 400
+    names = pyarrow.array([f"s{at}" for at in range(sensors)])
+    for first in range(0, rows, 100):
+        times = [second * 1_000_000_000 for second in range(first, first + 100) for _ in range(sensors)]
+        which = pyarrow.array(list(range(sensors)) * 100, pyarrow.int32())
+        table = pyarrow.table({
+            "time": pyarrow.array(times, pyarrow.timestamp("ns")),
+            "s": pyarrow.DictionaryArray.from_arrays(which, names),
+            "v": [float(at) for at in range(sensors * 100)],
+        })
+        served.client.write("many", table, tags=["s"])
+    # Once, so that what a server holds for good is there.
+    frame = served.client.table("many").rows(field="v")
+    assert frame.shape == (rows, sensors)
+    before = resident_mib(served.process)
+    question = json.dumps({"table": "many", "field": "v", "ask": {"frame": None}}).encode()
+    clients = [ask_and_not_read(served, question) for _ in range(CLIENTS)]
+    most = 0
+    for _ in range(40):
+        time.sleep(0.1)
+        most = max(most, resident_mib(served.process))
+    # 16 MB each is what they asked for.
+    assert most < before + 200, f"{most} MiB, {before} before"
+    # One that reads gets all of it.
+    assert served.client.table("many").rows(field="v").shape == (rows, sensors)
+    [client.close() for client in clients]

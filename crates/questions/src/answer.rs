@@ -16,8 +16,17 @@ use crate::ask::{Ask, Asked, Kept, aggregates, range_of};
 use crate::pieces::Pieces;
 use crate::question::{Block, Points, Question, Tags, arrow_error, check_values};
 
-/// Values of a piece of an answer, about.
+/// Values of a piece of an answer at most, about: more make nothing faster.
 const PIECE_VALUES: usize = 2 << 20;
+
+/// How many values may be computed at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Of what cannot be sent piece by piece, at most.
+    pub max: usize,
+    /// Of a piece, about.
+    pub piece: usize,
+}
 
 /// The batches of an answer. Each is computed when it is asked for.
 pub struct Answer {
@@ -28,11 +37,12 @@ pub struct Answer {
 }
 
 impl Asked {
-    /// Answers it, with at most so many values at once in what cannot be sent piece by piece.
+    /// Answers it.
     ///
     /// # Errors
     /// Those of [`Question`], also in the batches; `Limit` for more values.
-    pub fn answer(self, db: &Db, values_max: usize) -> Result<Answer> {
+    pub fn answer(self, db: &Db, sizes: Sizes) -> Result<Answer> {
+        let values_max = sizes.max;
         let (time, field) = (range_of(self.start, self.end), self.field.as_deref());
         let question = match self.ask {
             Ask::Sensors | Ask::Extent | Ask::FrameEnd(_) => {
@@ -49,8 +59,8 @@ impl Asked {
                     question.snapshot.frame_end(&question.sensors, &time, rows.min(values_max))?;
                 one(vec![("time".into(), times(vec![end_ns]))])
             }
-            Ask::Frame(keep) => frame(question, time, keep.map(Kept::keep), values_max),
-            Ask::Series => series(question, time, values_max),
+            Ask::Frame(keep) => frame(question, time, keep.map(Kept::keep), sizes),
+            Ask::Series => series(question, time, sizes),
             Ask::At(time_ns) => points(question.at(time_ns)?),
             Ask::Latest => points(question.latest()?),
             Ask::Lowest => points(question.extremes(&time, Extreme::Lowest)?),
@@ -120,38 +130,33 @@ fn rows_max(question: &Question, time: &TimeRange) -> Result<usize> {
 }
 
 /// A batch for each piece, of one row: the tags of all sensors, the times, and the values line behind line.
-fn frame(
-    question: Question,
-    time: TimeRange,
-    keep: Option<Keep>,
-    values_max: usize,
-) -> Result<Answer> {
+fn frame(question: Question, time: TimeRange, keep: Option<Keep>, sizes: Sizes) -> Result<Answer> {
     let columns = Columns::of_frame(&question, &question.sent_type());
     let schema = Arc::clone(&columns.schema);
     let tags = question.all_tags();
-    let pieces = Pieces::new(question, time, keep, PIECE_VALUES, values_max);
+    let pieces = Pieces::new(question, time, keep, sizes.piece.min(PIECE_VALUES), sizes.max);
     let batches = pieces.map(move |block| columns.batch(tags.clone(), &[block?]));
     Ok(Answer { schema, batches: Box::new(batches) })
 }
 
 /// A row for each sensor: its tags, its times and its values.
-fn series(question: Question, time: TimeRange, values_max: usize) -> Result<Answer> {
+fn series(question: Question, time: TimeRange, sizes: Sizes) -> Result<Answer> {
     let most = rows_max(&question, &time)?;
-    check_values(most, values_max)?;
+    check_values(most, sizes.max)?;
     let columns = Columns::of_series(&question, &question.sent_type());
     let schema = Arc::clone(&columns.schema);
     let tags = question.all_tags();
     // Nobody knows how long texts are before they are read.
     let step = match question.ty {
         FieldType::Text => 1,
-        _ => (PIECE_VALUES / most.max(1)).max(1),
+        _ => (sizes.piece.min(PIECE_VALUES) / most.max(1)).max(1),
     };
     let starts = (0..question.sensors.len()).step_by(step);
     let batches = starts.map(move |start| {
         let sensors = &question.sensors[start..question.sensors.len().min(start + step)];
         let part = Question { sensors: sensors.to_vec(), ..question.clone() };
         let blocks = match question.ty {
-            FieldType::Text => vec![texts(part, time, values_max)?],
+            FieldType::Text => vec![texts(part, time, sizes.max)?],
             _ => part.lines(&time).collect::<Result<Vec<Block>>>()?,
         };
         let of_part = |(name, values): &(String, Vec<Option<String>>)| {

@@ -9,7 +9,7 @@ mod pieces;
 mod question;
 mod resample;
 
-pub use answer::Answer;
+pub use answer::{Answer, Sizes};
 pub use ask::{Ask, Asked, BinsAsked, Bound, Kept, range_of};
 pub use question::{Block, Chosen, Points, Question, Tags};
 pub use resample::{Aggregate, Bins};

@@ -1,6 +1,7 @@
 //! Who is let in, and how much of the machine each gets: what a protocol asks before it does something for a client. It knows no protocol.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidefall_types::{Error, Result};
@@ -23,7 +24,28 @@ pub(crate) struct Admission {
     bodies: Arc<Semaphore>,
     /// One permit a query that is computed; who waits gets one in turn.
     queries: Arc<Semaphore>,
+    pub(crate) answers: Answers,
 }
+
+/// What a query holds, about, from its first part until the last one is sent: batches that are ready, columns that they are cut of, parts on their way.
+const QUERY_BYTES: usize = 4 << 20;
+
+/// Memory for answers that are longer than a part.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// One permit for each KiB.
+    free: Arc<Semaphore>,
+    kib_max: u32,
+    /// Those who wait for some.
+    waiting: AtomicUsize,
+    /// One permit a query that has begun and waits for some: it holds rows meanwhile.
+    begun: Semaphore,
+    wait_max: Duration,
+}
+
+/// A share of the memory for answers.
+#[derive(Debug)]
+pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
 /// There is no permit, no memory or no turn: try again later.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +74,8 @@ pub(crate) struct Turn {
 }
 
 impl Admission {
-    /// As the options have it.
-    pub(crate) fn new(options: &ServerOptions) -> Self {
+    /// As the options have it, with so much memory for answers.
+    pub(crate) fn new(options: &ServerOptions, answers_bytes: usize) -> Self {
         let bodies_bytes = options.bodies_bytes_max.max(options.body_bytes_max.saturating_mul(2));
         let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         Self {
@@ -65,6 +87,7 @@ impl Admission {
             requests: permits(options.requests_max),
             bodies: permits(kib(bodies_bytes) as usize),
             queries: permits(options.queries_max.max(1)),
+            answers: Answers::new(options, answers_bytes),
         }
     }
 
@@ -112,6 +135,81 @@ impl Admission {
                 self.query_wait_max.as_secs_f64()
             ))),
         }
+    }
+}
+
+impl Answers {
+    fn new(options: &ServerOptions, bytes: usize) -> Self {
+        let kib_max = kib(bytes).max(1);
+        Self {
+            free: Arc::new(Semaphore::new(kib_max as usize)),
+            kib_max,
+            waiting: AtomicUsize::new(0),
+            begun: Semaphore::new(options.queries_max.clamp(1, Semaphore::MAX_PERMITS)),
+            wait_max: options.query_wait_max,
+        }
+    }
+
+    /// Waits for what a query holds that has begun. As [`Answers::share`].
+    ///
+    /// # Errors
+    /// When many wait already, or none of the others ends for long.
+    pub(crate) async fn of_query(&self) -> Result<Share, Busy> {
+        let busy = || {
+            Busy("long answers that others read fill the memory for them; try again later".into())
+        };
+        let _begun = self.begun.try_acquire().map_err(|_| busy())?;
+        timeout(self.wait_max, self.share(QUERY_BYTES)).await.map_err(|_| busy())
+    }
+
+    /// Waits for a share of so many bytes, or for all of the memory if that is less. Who waits must hold no turn: those who have a share wait for one.
+    pub(crate) async fn share(&self, bytes: usize) -> Share {
+        let kib = kib(bytes).min(self.kib_max);
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_many_owned(kib) {
+            return Share(Some(permit));
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        Share(Arc::clone(&self.free).acquire_many_owned(kib).await.ok())
+    }
+
+    /// Whether somebody waits for a share.
+    pub(crate) fn are_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Bytes in shares.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        (u64::from(self.kib_max) - self.free.available_permits() as u64) << 10
+    }
+}
+
+/// One who waits, as long as it is there.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Share {
+    /// Whether there is enough for so many bytes.
+    pub(crate) fn is_enough_for(&self, bytes: usize) -> bool {
+        self.0.as_ref().is_some_and(|permit| permit.num_permits() >= kib(bytes) as usize)
+    }
+
+    /// Takes what so many bytes need, or what is there.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        let Some(permit) = &mut self.0 else { return Self(None) };
+        let count = permit.num_permits().min(kib(bytes) as usize);
+        Self(permit.split(count))
     }
 }
 

@@ -1,48 +1,46 @@
 //! An answer on its way to the client, with a bounded part of it in memory.
 //!
 //! 1. The query, or the question of a data frame, waits for its turn, then runs as a task on the runtime for queries, and encodes its first rows.
-//! 2. When they are all, or when it fails before it has encoded [`WHOLE_BYTES`], the client gets
+//! 2. When they are all and fit into a part, or when it fails before it has encoded one, the client gets
 //!    one plain answer with its length, or an error with its status.
-//! 3. Otherwise the rest follows in pieces through a channel of [`PIECES_AHEAD`]; a client that
+//! 3. Otherwise it follows in parts through a channel of [`PARTS_AHEAD`]; a client that
 //!    reads slowly slows the query down, which gives others its turn meanwhile. An error cuts the
 //!    chunked answer off without its last chunk, which every client takes for the failure that it is.
+//!
+//! What is long has a share of the memory for answers: a query from its first part on, a piece of a frame from before it is computed until the
+//! network has it. Who waits for a share has no turn meanwhile, and `unread.rs` lets nobody wait for ever.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
-use tidefall_questions::{Answer, Asked};
+use tidefall_questions::{Answer, Asked, Sizes};
 use tidefall_sql::{Parameter, QueryStream};
 use tidefall_types::{Error, Result, caught};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use crate::admission::{Permit, Turn};
+use crate::admission::{Permit, Share, Turn};
 use crate::app::App;
 use crate::failure::{Failure, lost};
 use crate::format::{Encoder, Format};
-
-/// An answer up to this length is sent whole; also about the size of the pieces of a longer one.
-const WHOLE_BYTES: usize = 128 << 10;
+use crate::parts::{PART_BYTES, Parts};
 
 /// Of the memory budget for each value of a frame that is computed as a whole: itself, as often again while it is, and twice that for others.
 const BYTES_PER_VALUE: usize = 4 * size_of::<f64>();
 
-/// A client that has not read for so long goes when memory is short.
-const UNREAD_PAUSE: Duration = Duration::from_secs(1);
+/// Which part of the memory budget the values of a piece of a frame may take while they are computed.
+const PIECES_IN_BUDGET: usize = 8;
 
-/// Pieces that wait for the client to read them.
-const PIECES_AHEAD: usize = 2;
+/// Parts that wait until the connection takes them.
+const PARTS_AHEAD: usize = 2;
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ pub(crate) struct Job {
 pub(crate) async fn answer(app: &Arc<App>, job: Job) -> std::result::Result<Response, Failure> {
     let turn = app.admission.turn().await?;
     let (head_sender, head) = oneshot::channel();
-    let (pieces_sender, pieces) = mpsc::channel(PIECES_AHEAD);
+    let (pieces_sender, pieces) = mpsc::channel(PARTS_AHEAD);
     let content_type = [(CONTENT_TYPE, job.format.content_type())];
     let work = work(Arc::clone(app), job, turn, head_sender, pieces_sender);
     let queries = app.queries().ok_or_else(|| Error::closed("the server stops"))?;
@@ -93,6 +91,18 @@ enum Head {
 enum Piece {
     Bytes(Bytes),
     End,
+}
+
+/// Bytes, with the memory that they take if nothing else has it.
+struct Held {
+    bytes: Vec<u8>,
+    _share: Option<Share>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A task that is stopped when nobody waits for it any more.
@@ -121,30 +131,23 @@ async fn work(
     app: Arc<App>,
     job: Job,
     turn: Turn,
-    head: oneshot::Sender<Result<Head>>,
+    head: oneshot::Sender<std::result::Result<Head, Failure>>,
     pieces: mpsc::Sender<Piece>,
 ) {
     let Job { wanted, format, permit } = job;
-    let mut rows = Rows { app: &app, turn, permit, source: None, held_bytes: 0 };
-    let begun = rows.begin(wanted, format).await;
-    let (bytes, mut encoder) = match begun {
-        Ok((bytes, Some(encoder))) => (bytes, encoder),
-        Ok((bytes, None)) => {
-            let _ = head.send(Ok(Head::Whole(bytes)));
-            return;
-        }
-        Err(error) => {
-            let _ = head.send(Err(error));
+    let mut rows = Rows { app: &app, turn, permit, source: None, share: None, of_query: None };
+    let (encoder, has_more) = match rows.begin(wanted, format).await {
+        Ok(begun) => begun,
+        Err(failure) => {
+            let _ = head.send(Err(failure));
             return;
         }
     };
-    // What is long goes piece by piece, so that it is here, and not on its way, while its client does not read.
-    let mut rest = Bytes::from(bytes);
-    let first = rest.split_to(rest.len().min(WHOLE_BYTES));
-    if head.send(Ok(Head::Begin(first))).is_err() {
+    if !has_more && encoder.len() <= PART_BYTES {
+        let _ = head.send(Ok(Head::Whole(rows.take(encoder).0.into_whole())));
         return;
     }
-    if let Err(error) = rows.send_rest(rest, &mut encoder, &pieces).await {
+    if let Err(error) = rows.send_all((encoder, has_more), head, &pieces).await {
         app.metrics.answer_cut_off(error.kind());
         tracing::warn!(kind = error.kind().name(), %error, "an answer was cut off");
     }
@@ -155,14 +158,10 @@ struct Rows<'a> {
     turn: Turn,
     permit: Permit,
     source: Option<Source>,
-    /// What it has of [`App::answers_bytes`].
-    held_bytes: usize,
-}
-
-impl Drop for Rows<'_> {
-    fn drop(&mut self) {
-        self.app.answers_bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
-    }
+    /// Memory for the piece of a frame that is computed next.
+    share: Option<Share>,
+    /// Memory of a query.
+    of_query: Option<Share>,
 }
 
 /// Where batches come from.
@@ -175,12 +174,12 @@ enum Source {
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Rows<'_> {
-    /// The first bytes, and the encoder for the others if there are any.
+    /// An encoder with the first rows, and whether more follow.
     async fn begin(
         &mut self,
         wanted: Wanted,
         format: Format,
-    ) -> Result<(Vec<u8>, Option<Encoder>)> {
+    ) -> std::result::Result<(Encoder, bool), Failure> {
         let (schema, source) = match wanted {
             Wanted::Sql(sql, parameters) => {
                 // Settings of one request are none of the next one's.
@@ -191,131 +190,133 @@ impl Rows<'_> {
             }
             Wanted::Frames(asked) => {
                 let db = self.app.db.clone();
-                let values_max = db.options().memory_bytes / BYTES_PER_VALUE;
-                let answer = move || caught(|| asked.answer(&db, values_max));
+                let max = db.options().memory_bytes / BYTES_PER_VALUE;
+                let sizes = Sizes { max, piece: max / PIECES_IN_BUDGET };
+                self.reserve_piece().await?;
+                let answer = move || caught(|| asked.answer(&db, sizes));
                 let Answer { schema, batches } = self.apart(answer).await??;
                 (schema, Source::Frames(batches))
             }
         };
-        let mut encoder = Encoder::start(format, &schema)?;
+        let encoder = Encoder::start(format, &schema)?;
         self.source = Some(source);
-        let has_more = self.fill(&mut encoder).await?;
-        let bytes = self.take(&mut encoder, 0);
-        Ok((bytes, has_more.then_some(encoder)))
+        let (encoder, has_more) = self.fill(encoder).await?;
+        if has_more && matches!(self.source, Some(Source::Query(_))) {
+            self.of_query = Some(self.turn.apart(self.app.admission.answers.of_query()).await??);
+        }
+        Ok((encoder, has_more))
     }
 
-    async fn send_rest(
+    /// Sends what is encoded, and all that follows.
+    async fn send_all(
         &mut self,
-        rest: Bytes,
-        encoder: &mut Encoder,
+        (mut encoder, mut has_more): (Encoder, bool),
+        head: oneshot::Sender<std::result::Result<Head, Failure>>,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
-        self.send_bytes(pieces, rest).await?;
+        let mut head = Some(head);
         loop {
-            let rows_before = encoder.rows();
-            let has_more = self.fill(encoder).await?;
-            let bytes = self.take(encoder, rows_before);
-            self.send_bytes(pieces, bytes.into()).await?;
+            let parts;
+            (parts, encoder) = self.take(encoder);
+            let mut share = match self.of_query {
+                Some(_) => None,
+                None => Some(self.share_of(parts.len()).await?),
+            };
+            for bytes in parts {
+                let share = share.as_mut().map(|share| share.split(bytes.len()));
+                let bytes = Bytes::from_owner(Held { bytes, _share: share });
+                match head.take() {
+                    Some(head) => head.send(Ok(Head::Begin(bytes))).map_err(|_| gone())?,
+                    None => self.send(pieces, Piece::Bytes(bytes)).await?,
+                }
+            }
             if !has_more {
                 return self.send(pieces, Piece::End).await;
             }
+            (encoder, has_more) = self.fill(encoder).await?;
         }
     }
 
-    /// Encodes rows until there is a piece; says whether more follow.
-    async fn fill(&mut self, encoder: &mut Encoder) -> Result<bool> {
-        while encoder.len() < WHOLE_BYTES {
-            let next = match self.source.take() {
+    /// Encodes rows until there is a part; says whether more follow.
+    async fn fill(&mut self, mut encoder: Encoder) -> Result<(Encoder, bool)> {
+        while encoder.len() < PART_BYTES {
+            let has_more = match self.source.take() {
                 Some(Source::Query(mut stream)) => {
                     let next = self.turn.within(stream.next()).await?;
                     self.source = Some(Source::Query(stream));
-                    next
+                    encoder.add(next)?
                 }
                 Some(Source::Frames(mut batches)) => {
-                    let next = move || (caught(|| batches.next().transpose()), batches);
-                    let (next, batches) = self.apart(next).await?;
+                    self.reserve_piece().await?;
+                    let next = move || {
+                        let has_more = caught(|| encoder.add(batches.next()));
+                        (has_more, batches, encoder)
+                    };
+                    let (has_more, batches, filled) = self.apart(next).await?;
                     self.source = Some(Source::Frames(batches));
-                    next.transpose()
+                    encoder = filled;
+                    has_more?
                 }
-                None => None,
+                None => false,
             };
-            match next {
-                Some(batch) => encoder.write(&batch?)?,
-                None => {
-                    encoder.finish()?;
-                    return Ok(false);
-                }
+            if !has_more {
+                return Ok((encoder, false));
             }
         }
-        Ok(true)
+        Ok((encoder, true))
     }
 
-    /// Does something on a thread that may block. It has the turn and the permit until it ends, also when its client is gone.
-    async fn apart<T: Send + 'static>(
-        &mut self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T> {
-        let held = (self.turn.lend(), self.permit.clone());
-        let work = tokio::task::spawn_blocking(move || (work(), held));
-        let (done, (turn, _)) = self.turn.within(work).await?.map_err(lost)?;
-        self.turn.take_back(turn);
-        Ok(done)
-    }
-
-    fn take(&mut self, encoder: &mut Encoder, rows_before: usize) -> Vec<u8> {
-        let bytes = encoder.take();
-        let held_bytes = self.held_bytes.max(bytes.len() + PIECES_AHEAD * WHOLE_BYTES);
-        self.app.answers_bytes.fetch_add(held_bytes - self.held_bytes, Ordering::Relaxed);
-        self.held_bytes = held_bytes;
-        self.app.metrics.answered(encoder.rows() - rows_before, bytes.len());
-        bytes
-    }
-
-    async fn send_bytes(&mut self, pieces: &mpsc::Sender<Piece>, mut bytes: Bytes) -> Result<()> {
-        while !bytes.is_empty() {
-            let piece = bytes.split_to(bytes.len().min(WHOLE_BYTES));
-            self.send(pieces, Piece::Bytes(piece)).await?;
+    /// Waits for the memory that a piece of a frame takes while it is computed.
+    async fn reserve_piece(&mut self) -> Result<()> {
+        if self.share.is_none() {
+            let bytes = self.app.db.options().memory_bytes / PIECES_IN_BUDGET;
+            self.share = Some(self.share_of(bytes).await?);
         }
         Ok(())
     }
 
+    /// The memory for so many bytes, which may be reserved already.
+    async fn share_of(&mut self, bytes: usize) -> Result<Share> {
+        match self.share.take() {
+            Some(mut share) if share.is_enough_for(bytes) => Ok(share.split(bytes)),
+            _ => self.turn.apart(self.app.admission.answers.share(bytes)).await,
+        }
+    }
+
+    /// Does something on a thread that may block. It has the turn, the permit and the memory until it ends, also when its client is gone.
+    async fn apart<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let held = (self.turn.lend(), self.share.take(), self.permit.clone());
+        let work = tokio::task::spawn_blocking(move || (work(), held));
+        let (done, (turn, share, _)) = self.turn.within(work).await?.map_err(lost)?;
+        self.turn.take_back(turn);
+        self.share = share;
+        Ok(done)
+    }
+
+    /// What is encoded, and counted from now on.
+    fn take(&self, mut encoder: Encoder) -> (Parts, Encoder) {
+        let (rows, parts) = encoder.take();
+        self.app.metrics.answered(rows, parts.len());
+        (parts, encoder)
+    }
+
     async fn send(&mut self, pieces: &mpsc::Sender<Piece>, piece: Piece) -> Result<()> {
-        let piece = match pieces.try_send(piece) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Closed(_)) => return Err(Error::closed("the client is gone")),
-            Err(TrySendError::Full(piece)) => piece,
-        };
-        // Others have their turn until the client has read. One that is gone takes this task with it, so that only a slow one is left.
-        let app = self.app;
-        let send = async move {
-            loop {
-                match timeout(UNREAD_PAUSE, pieces.reserve()).await {
-                    Ok(Ok(permit)) => {
-                        permit.send(piece);
-                        return Ok(());
-                    }
-                    Ok(Err(_)) => return Err(Error::closed("the client is gone")),
-                    Err(_) if holds_too_much(app) => return Err(unread()),
-                    Err(_) => {}
-                }
+        match pieces.try_send(piece) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(gone()),
+            // Others have their turn until the client has read. One that is gone takes this task with it, so that only a slow one is left.
+            Err(TrySendError::Full(piece)) => {
+                self.turn.apart(pieces.send(piece)).await?.map_err(|_| gone())
             }
-        };
-        self.turn.apart(send).await?
+        }
     }
 }
 
-/// Whether answers hold more than half of the memory budget: in what waits for clients, and in rows that have left memory for objects, as each answer
-/// holds those of its snapshot, and no writer waits for them.
-fn holds_too_much(app: &App) -> bool {
-    let stats = app.db.stats();
-    let answers_bytes = app.answers_bytes.load(Ordering::Relaxed) as u64;
-    stats.retained_bytes + answers_bytes > stats.memory_bytes / 2
-}
-
-fn unread() -> Error {
-    Error::limit(
-        "the client does not read, and readings that its answer holds take too much memory; ask again",
-    )
+fn gone() -> Error {
+    Error::closed("the client is gone")
 }
 
 /// The pieces of an answer as its body.

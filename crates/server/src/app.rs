@@ -1,6 +1,6 @@
 //! What all handlers share.
 
-use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use tidefall_sql::Session;
 use tidefall_storage::Db;
@@ -19,8 +19,6 @@ pub(crate) struct App {
     pub options: ServerOptions,
     pub metrics: Metrics,
     pub admission: Admission,
-    /// Bytes of answers that wait for their clients, about.
-    pub answers_bytes: AtomicUsize,
     queries: QueryRuntime,
 }
 
@@ -29,12 +27,20 @@ impl App {
         Ok(Self {
             session: Session::with_options(db.clone(), db.options()),
             metrics: Metrics::default(),
-            admission: Admission::new(&options),
-            answers_bytes: AtomicUsize::new(0),
+            admission: Admission::new(&options, db.options().memory_bytes / 2),
             queries: QueryRuntime::start(db.options().threads.max(1))?,
             db,
             options,
         })
+    }
+
+    /// Whether answers that are not read should go: others wait for their memory, or they hold more than half of the budget, with
+    /// rows that have left memory for objects, as each holds those of its snapshot, and no writer waits for them.
+    pub(crate) fn needs_memory_of_answers(&self) -> bool {
+        let answers = &self.admission.answers;
+        let stats = self.db.stats();
+        answers.are_waited_for()
+            || stats.retained_bytes + answers.held_bytes() > stats.memory_bytes / 2
     }
 
     /// Where queries run: apart from the connections, so that a query which keeps every core busy
@@ -43,6 +49,9 @@ impl App {
         self.queries.0.as_ref().map(Runtime::handle)
     }
 }
+
+/// How long a thread stays that has nothing to do. An allocator keeps for each what others have freed of its memory, until it ends.
+const IDLE_MAX: Duration = Duration::from_millis(300);
 
 /// A runtime that may be dropped inside of another.
 #[derive(Debug)]
@@ -53,6 +62,7 @@ impl QueryRuntime {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("query")
+            .thread_keep_alive(IDLE_MAX)
             .enable_all()
             .build()
             .map_err(|error| Error::io("starting the threads for queries", &error))?;

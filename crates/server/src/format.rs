@@ -10,6 +10,8 @@ use axum::http::header::ACCEPT;
 use tidefall_sql::{UniqueNames, UniqueValues, check_times, write_csv, write_csv_header};
 use tidefall_types::{Error, Result, sql_type_name};
 
+use crate::parts::Parts;
+
 /// How times are written: as [`tidefall_types::format_time`] does, in UTC.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
 
@@ -81,16 +83,20 @@ fn quality(part: &str) -> f32 {
 
 /// Turns batches into bytes, piece by piece.
 pub(crate) struct Encoder {
-    out: Vec<u8>,
+    /// What is written, but for Arrow, whose writer has it.
+    out: Parts,
     rows: usize,
+    /// Those of them that were taken.
+    rows_taken: usize,
     writer: Writer,
 }
 
 enum Writer {
     Json,
     JsonLines(UniqueNames),
-    Csv,
-    Arrow(Box<StreamWriter<Vec<u8>>>, UniqueValues),
+    /// With the lines of a batch, while they are made.
+    Csv(Vec<u8>),
+    Arrow(Box<StreamWriter<Parts>>, UniqueValues),
 }
 
 impl Encoder {
@@ -99,38 +105,47 @@ impl Encoder {
     /// # Errors
     /// `Unsupported` when a type cannot be written, `Invalid` when names are not to be told apart.
     pub(crate) fn start(format: Format, schema: &Schema) -> Result<Self> {
-        let mut out = Vec::new();
+        let mut out = Parts::default();
         let writer = match format {
             Format::Json => {
-                out = json_head(schema)?;
+                out.extend(&json_head(schema)?);
                 Writer::Json
             }
             Format::JsonLines => Writer::JsonLines(UniqueNames::new(schema)?),
             Format::Csv => {
                 // The header is written with the schema, so that an answer without rows has one.
-                write_csv_header(&mut out, schema);
-                Writer::Csv
+                let mut lines = Vec::new();
+                write_csv_header(&mut lines, schema);
+                out.extend(&lines);
+                Writer::Csv(lines)
             }
             Format::Arrow => {
-                let writer = StreamWriter::try_new(Vec::new(), schema).map_err(unwritable)?;
+                let writer = StreamWriter::try_new(Parts::default(), schema).map_err(unwritable)?;
                 Writer::Arrow(Box::new(writer), UniqueValues::new(schema.fields().len()))
             }
         };
-        Ok(Self { out, rows: 0, writer })
+        Ok(Self { out, rows: 0, rows_taken: 0, writer })
     }
 
-    /// Adds rows.
+    /// Adds what comes next; says whether more may follow, which is not so behind the end.
     ///
     /// # Errors
-    /// `Unsupported` when a type or a value cannot be written.
-    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+    /// That of what comes next; `Unsupported` when a type or a value cannot be written.
+    pub(crate) fn add(&mut self, next: Option<Result<RecordBatch>>) -> Result<bool> {
+        match next {
+            Some(batch) => self.write(&batch?).map(|()| true),
+            None => self.finish().map(|()| false),
+        }
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
         match &mut self.writer {
             Writer::Json => {
                 if self.rows > 0 {
-                    self.out.extend_from_slice(b",\n");
+                    self.out.extend(b",\n");
                 }
                 write_json::<Rows>(&mut self.out, batch, StructMode::ListOnly)?;
             }
@@ -138,7 +153,11 @@ impl Encoder {
                 let batch = names.apply(batch)?;
                 write_json::<LineDelimited>(&mut self.out, &batch, StructMode::ObjectOnly)?;
             }
-            Writer::Csv => write_csv(&mut self.out, batch, Some(TIME_FORMAT))?,
+            Writer::Csv(lines) => {
+                lines.clear();
+                write_csv(lines, batch, Some(TIME_FORMAT))?;
+                self.out.extend(lines);
+            }
             Writer::Arrow(writer, unique) => {
                 writer.write(&unique.apply(batch)?).map_err(unwritable)?;
             }
@@ -147,15 +166,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// Ends the answer.
-    ///
-    /// # Errors
-    /// None in practice: nothing is left that could fail.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    /// Ends the answer; nothing is left that could fail in practice.
+    fn finish(&mut self) -> Result<()> {
         match &mut self.writer {
-            Writer::Json => self.out.extend_from_slice(b"]}\n"),
+            Writer::Json => self.out.extend(b"]}\n"),
             Writer::Arrow(writer, _) => writer.finish().map_err(unwritable)?,
-            Writer::JsonLines(_) | Writer::Csv => {}
+            Writer::JsonLines(_) | Writer::Csv(_) => {}
         }
         Ok(())
     }
@@ -168,17 +184,14 @@ impl Encoder {
         }
     }
 
-    /// Takes the bytes written so far.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(match &mut self.writer {
+    /// Takes the bytes that were written since the last time, and says how many rows were.
+    pub(crate) fn take(&mut self) -> (usize, Parts) {
+        let rows = self.rows - std::mem::replace(&mut self.rows_taken, self.rows);
+        let parts = std::mem::take(match &mut self.writer {
             Writer::Arrow(writer, _) => writer.get_mut(),
             _ => &mut self.out,
-        })
-    }
-
-    /// The rows written so far.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
+        });
+        (rows, parts)
     }
 }
 
@@ -199,11 +212,7 @@ impl JsonFormat for Rows {
     }
 }
 
-fn write_json<F: JsonFormat>(
-    out: &mut Vec<u8>,
-    batch: &RecordBatch,
-    mode: StructMode,
-) -> Result<()> {
+fn write_json<F: JsonFormat>(out: &mut Parts, batch: &RecordBatch, mode: StructMode) -> Result<()> {
     check_times(batch)?;
     arrow_json::WriterBuilder::new()
         .with_explicit_nulls(true)
@@ -261,8 +270,10 @@ mod tests {
         let mut encoder = Encoder::start(format, &batch().schema()).unwrap();
         batches.iter().for_each(|batch| encoder.write(batch).unwrap());
         encoder.finish().unwrap();
-        assert_eq!(encoder.rows(), batches.iter().map(RecordBatch::num_rows).sum::<usize>());
-        encoder.take()
+        let (rows, bytes) = encoder.take();
+        assert_eq!(rows, batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+        assert_eq!(encoder.take().0, 0);
+        bytes.into_whole()
     }
 
     #[test]
@@ -314,7 +325,7 @@ mod tests {
         let text = |format| {
             let mut encoder = Encoder::start(format, &batch.schema()).unwrap();
             encoder.write(&batch).unwrap();
-            String::from_utf8(encoder.take()).unwrap()
+            String::from_utf8(encoder.take().1.into_whole()).unwrap()
         };
         assert_eq!(text(Format::JsonLines), "{\"v\":1.5,\"v_1\":1.5}\n");
         assert!(text(Format::Json).starts_with("{\"columns\":[\"v\",\"v\"]"));
@@ -340,7 +351,10 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("list", Arc::new(list) as ArrayRef)]).unwrap();
         let mut encoder = Encoder::start(Format::Csv, &batch.schema()).unwrap();
         encoder.write(&batch).unwrap();
-        assert_eq!(String::from_utf8(encoder.take()).unwrap(), "list\n\"[1.5, null]\"\n\"\"\n");
+        assert_eq!(
+            String::from_utf8(encoder.take().1.into_whole()).unwrap(),
+            "list\n\"[1.5, null]\"\n\"\"\n"
+        );
     }
 
     #[test]

@@ -24,10 +24,12 @@ mod guard;
 pub mod line_protocol;
 mod metrics;
 mod options;
+mod parts;
 mod routes;
 mod server;
 mod sql;
 mod status;
+mod unread;
 mod values;
 mod write;
 

@@ -142,8 +142,8 @@ impl Metrics {
         self.failed(kind);
     }
 
-    /// The counters and the figures of the database, as Prometheus reads them.
-    pub(crate) fn render(&self, db: &Db) -> String {
+    /// The counters, the bytes of answers that are on their way, and the figures of the database, as Prometheus reads them.
+    pub(crate) fn render(&self, db: &Db, answers_bytes: u64) -> String {
         let mut page = Page::default();
         self.render_requests(&mut page);
         page.counter("tidefall_rows_written_total", "Rows written.", get(&self.rows_written));
@@ -163,6 +163,8 @@ impl Metrics {
             let kind = kind.name().replace(' ', "_");
             page.line(format_args!("tidefall_errors_total{{kind=\"{kind}\"}}"), get(counter));
         }
+        let help = "Bytes of long answers that are computed or wait for their clients.";
+        page.gauge("tidefall_memory_answers_bytes", help, answers_bytes);
         render_database(&mut page, db);
         page.text
     }

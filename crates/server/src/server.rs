@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::guard::Client;
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::unread::Watched;
 
 /// How long a client may take to send the head of a request; a slower one holds a connection for
 /// nothing.
@@ -94,6 +95,7 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = connections.join_next() => {}
                 (stream, client, permit) = accept(&listener, &free) => {
+                    let stream = Watched::new(stream, Arc::clone(&app));
                     let connection = connection(stream, Answering::new(&router, client));
                     let watched = graceful.watch(connection);
                     connections.spawn(async move {
@@ -210,9 +212,9 @@ impl Service<Request<Incoming>> for Answering {
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, Answering>;
+type Connection = http1::Connection<TokioIo<Watched>, Answering>;
 
-fn connection(stream: TcpStream, answering: Answering) -> Connection {
+fn connection(stream: Watched, answering: Answering) -> Connection {
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)

@@ -55,7 +55,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let Some(queries) = app.queries().cloned() else {
         return Failure::from(Error::closed("the server stops")).into_response(Dialect::Tidefall);
     };
-    let render = move || app.metrics.render(&app.db);
+    let render = move || app.metrics.render(&app.db, app.admission.answers.held_bytes());
     let text = match queries.spawn_blocking(render).await {
         Ok(text) => text,
         Err(error) => return Failure::from(error).into_response(Dialect::Tidefall),

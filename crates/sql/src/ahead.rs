@@ -11,10 +11,12 @@
 //! Batches that are made on demand are so one by one, and never while their reader looks at the one before.
 //!
 //! So a reader that is slow, or that reads something else first, costs the memory of a few batches and no thread.
+//!
+//! No more than so many turns go at one time: what a thread has allocated and others have freed may stay with it until it allocates again.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ use datafusion::execution::RecordBatchStream;
 use futures::Stream;
 use tidefall_types::Error;
 use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::to_datafusion;
 
@@ -60,6 +63,12 @@ impl Pace {
 
 /// How long a turn may take before others that wait for a thread have theirs.
 const TURN_MAX: Duration = Duration::from_millis(50);
+
+/// Turns of all readers of the process at one time: some wait for a disk.
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new((2 * cores).max(16))
+});
 
 /// Makes batches one after the other, on threads that may block, not always on the same.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
@@ -210,10 +219,19 @@ impl Turn {
     fn begin(shared: Arc<Shared>, batches: Batches, threads: &Handle) {
         let turn = Self { shared, batches: Some(batches) };
         let again = threads.clone();
-        threads.spawn_blocking(move || turn.run(&again));
+        if let Ok(permit) = TURNS.try_acquire() {
+            threads.spawn_blocking(move || turn.run(&again, permit));
+            return;
+        }
+        threads.spawn(async move {
+            if let Ok(permit) = TURNS.acquire().await {
+                again.clone().spawn_blocking(move || turn.run(&again, permit));
+            }
+        });
     }
 
-    fn run(mut self, threads: &Handle) {
+    fn run(mut self, threads: &Handle, permit: SemaphorePermit<'static>) {
+        let mut permit = Some(permit);
         let start = Instant::now();
         let mut made = start;
         while let Some(batches) = &mut self.batches {
@@ -222,9 +240,12 @@ impl Turn {
             made = Instant::now();
             self.hand_over(next, is_long || made.duration_since(before) > SOON);
             if is_long && let Some(batches) = self.batches.take() {
+                // Those that wait come first.
+                permit = None;
                 Self::begin(Arc::clone(&self.shared), batches, threads);
             }
         }
+        drop(permit);
     }
 
     /// Hands a batch over to the reader, who is woken at once if the next does not come soon.

@@ -95,6 +95,44 @@ fn answers_that_are_not_read_hold_no_more_than_half_of_the_memory() {
     assert_eq!(server.sql("SELECT count(*) FROM m"), json!([[ROWS * ROUNDS]]));
 }
 
+/// The bytes of answers that are computed or on their way, as `/metrics` has them.
+fn answers_bytes(server: &TestServer) -> usize {
+    let page = server.get("/metrics").text();
+    let line = page.lines().find_map(|line| line.strip_prefix("tidefall_memory_answers_bytes "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Each that nobody read was there for as long as its client was.
+#[test]
+fn long_answers_share_half_of_the_memory_and_those_that_are_not_read_go() {
+    const CLIENTS: usize = 40;
+    const HALF: usize = MEMORY_BYTES_MIN / 2;
+    let dir = tempfile::tempdir().unwrap();
+    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let server = TestServer::of(db, dir, ServerOptions::default());
+    let long = "SELECT value, value * 2 FROM generate_series(1, 300000000)";
+    let unread: Vec<TcpStream> = (0..CLIENTS).map(|_| ask(&server, long)).collect();
+    let start = Instant::now();
+    let mut cut_off = 0;
+    // As many as have no share, and were not told to come back, wait for those that do not read.
+    while cut_off < CLIENTS / 8 && start.elapsed() < Duration::from_secs(60) {
+        assert!(answers_bytes(&server) <= HALF);
+        assert_eq!(server.sql("SELECT 1"), json!([[1]]));
+        let page = server.get("/metrics").text();
+        let line =
+            page.lines().find_map(|line| line.strip_prefix("tidefall_answers_cut_off_total "));
+        cut_off = line.unwrap().parse().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(cut_off >= CLIENTS / 8, "{cut_off} were cut off");
+    drop(unread);
+    while answers_bytes(&server) > 0 && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(answers_bytes(&server), 0);
+}
+
 #[test]
 fn a_body_that_drips_gives_its_memory_back() {
     let options = ServerOptions {
