@@ -9,7 +9,7 @@ use arrow_cast::pretty::pretty_format_batches_with_options;
 use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use tidefall_sql::{
-    Inserted, QueryStream, Reads, UniqueNames, check_times, write_csv, write_csv_header,
+    Inserted, JsonRows, JsonShape, QueryStream, Reads, write_csv, write_csv_header,
 };
 use tidefall_types::{Error, ErrorKind, text_bytes};
 
@@ -107,7 +107,11 @@ enum Printer {
         schema: SchemaRef,
         has_header: bool,
     },
-    Json(Box<arrow_json::ArrayWriter<Vec<u8>>>, UniqueNames),
+    Json {
+        rows: JsonRows,
+        /// A bracket, until there are rows behind it.
+        text: Vec<u8>,
+    },
 }
 
 impl Printer {
@@ -118,10 +122,8 @@ impl Printer {
             }
             Format::Csv => Self::Csv { schema, has_header: false },
             Format::Json => {
-                let writer = arrow_json::WriterBuilder::new()
-                    .with_explicit_nulls(true)
-                    .build::<_, arrow_json::writer::JsonArray>(Vec::new());
-                Self::Json(Box::new(writer), UniqueNames::new(&schema)?)
+                let rows = JsonRows::new(JsonShape::Objects, &schema, None)?;
+                Self::Json { rows, text: b"[".to_vec() }
             }
         })
     }
@@ -139,10 +141,9 @@ impl Printer {
                 return Ok(!*is_cut);
             }
             Self::Csv { has_header, .. } => put_csv(batch, has_header)?,
-            Self::Json(writer, names) => {
-                check_times(batch)?;
-                writer.write(&names.apply(batch)?).map_err(|e| failed(&e))?;
-                put(&std::mem::take(writer.get_mut()))?;
+            Self::Json { rows, text } => {
+                rows.write(text, batch)?;
+                put(&std::mem::take(text))?;
             }
         }
         Ok(true)
@@ -170,10 +171,8 @@ impl Printer {
                     false => put_csv(&RecordBatch::new_empty(schema), &mut has_header),
                 }
             }
-            Self::Json(mut writer, _) => {
-                writer.finish().map_err(|e| failed(&e))?;
-                let mut text = writer.into_inner();
-                text.push(b'\n');
+            Self::Json { mut text, .. } => {
+                text.extend(b"]\n");
                 put(&text)
             }
         }

@@ -2,12 +2,10 @@
 
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
-use arrow_json::StructMode;
-use arrow_json::writer::{JsonFormat, LineDelimited};
 use arrow_schema::{ArrowError, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use tidefall_sql::{UniqueNames, UniqueValues, check_times, write_csv, write_csv_header};
+use tidefall_sql::{JsonRows, JsonShape, UniqueValues, write_csv, write_csv_header};
 use tidefall_types::{Error, Result, sql_type_name};
 
 use crate::parts::Parts;
@@ -92,8 +90,8 @@ pub(crate) struct Encoder {
 }
 
 enum Writer {
-    Json,
-    JsonLines(UniqueNames),
+    Json(JsonRows),
+    JsonLines(JsonRows),
     /// With the lines of a batch, while they are made.
     Csv(Vec<u8>),
     Arrow(Box<StreamWriter<Parts>>, UniqueValues),
@@ -109,9 +107,11 @@ impl Encoder {
         let writer = match format {
             Format::Json => {
                 out.extend(&json_head(schema)?);
-                Writer::Json
+                Writer::Json(JsonRows::new(JsonShape::Lists, schema, Some(TIME_FORMAT))?)
             }
-            Format::JsonLines => Writer::JsonLines(UniqueNames::new(schema)?),
+            Format::JsonLines => {
+                Writer::JsonLines(JsonRows::new(JsonShape::Lines, schema, Some(TIME_FORMAT))?)
+            }
             Format::Csv => {
                 // The header is written with the schema, so that an answer without rows has one.
                 let mut lines = Vec::new();
@@ -143,16 +143,7 @@ impl Encoder {
             return Ok(());
         }
         match &mut self.writer {
-            Writer::Json => {
-                if self.rows > 0 {
-                    self.out.extend(b",\n");
-                }
-                write_json::<Rows>(&mut self.out, batch, StructMode::ListOnly)?;
-            }
-            Writer::JsonLines(names) => {
-                let batch = names.apply(batch)?;
-                write_json::<LineDelimited>(&mut self.out, &batch, StructMode::ObjectOnly)?;
-            }
+            Writer::Json(rows) | Writer::JsonLines(rows) => rows.write(&mut self.out, batch)?,
             Writer::Csv(lines) => {
                 lines.clear();
                 write_csv(lines, batch, Some(TIME_FORMAT))?;
@@ -169,7 +160,7 @@ impl Encoder {
     /// Ends the answer; nothing is left that could fail in practice.
     fn finish(&mut self) -> Result<()> {
         match &mut self.writer {
-            Writer::Json => self.out.extend(b"]}\n"),
+            Writer::Json(_) => self.out.extend(b"]}\n"),
             Writer::Arrow(writer, _) => writer.finish().map_err(unwritable)?,
             Writer::JsonLines(_) | Writer::Csv(_) => {}
         }
@@ -193,34 +184,6 @@ impl Encoder {
         });
         (rows, parts)
     }
-}
-
-/// Rows with commas and newlines between them.
-#[derive(Debug, Default)]
-struct Rows;
-
-impl JsonFormat for Rows {
-    fn start_row<W: std::io::Write>(
-        &self,
-        writer: &mut W,
-        is_first_row: bool,
-    ) -> std::result::Result<(), ArrowError> {
-        if !is_first_row {
-            writer.write_all(b",\n")?;
-        }
-        Ok(())
-    }
-}
-
-fn write_json<F: JsonFormat>(out: &mut Parts, batch: &RecordBatch, mode: StructMode) -> Result<()> {
-    check_times(batch)?;
-    arrow_json::WriterBuilder::new()
-        .with_explicit_nulls(true)
-        .with_struct_mode(mode)
-        .with_timestamp_format(TIME_FORMAT.to_owned())
-        .build::<_, F>(out)
-        .write(batch)
-        .map_err(unwritable)
 }
 
 fn unwritable(error: ArrowError) -> Error {

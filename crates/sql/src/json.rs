@@ -1,18 +1,118 @@
-//! What JSON needs of an answer: objects whose names differ, and times that can be written.
+//! Answers as JSON: objects whose names differ, and times that can be written.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::io::Write;
 use std::sync::Arc;
 
+use arrow_json::writer::{JsonFormat, LineDelimited};
+use arrow_json::{StructMode, WriterBuilder};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, TimeUnit};
+use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidefall_types::{Error, Result};
+
+/// What rows are in JSON, and what stands between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonShape {
+    /// Lists, with commas and new lines between them.
+    Lists,
+    /// Objects, with commas and new lines between them.
+    Objects,
+    /// Objects, each in a line of its own.
+    Lines,
+}
+
+/// Writes the rows of an answer as JSON; what stands around all of them is the caller's.
+#[derive(Debug)]
+pub struct JsonRows {
+    shape: JsonShape,
+    names: UniqueNames,
+    time_format: Option<&'static str>,
+    is_begun: bool,
+}
+
+impl JsonRows {
+    /// For an answer with these columns. `time_format` is how times are written, and `None` is Arrow's own way.
+    ///
+    /// # Errors
+    /// `Invalid` when rows are objects and a struct among the columns has two fields of one name.
+    pub fn new(
+        shape: JsonShape,
+        schema: &Schema,
+        time_format: Option<&'static str>,
+    ) -> Result<Self> {
+        let names = match shape {
+            JsonShape::Lists => UniqueNames { names: None },
+            JsonShape::Objects | JsonShape::Lines => UniqueNames::new(schema)?,
+        };
+        Ok(Self { shape, names, time_format, is_begun: false })
+    }
+
+    /// Writes the rows of a batch behind those before.
+    ///
+    /// # Errors
+    /// `Unsupported` when a type or a value cannot be written, or `out` takes no more.
+    pub fn write(&mut self, out: &mut impl Write, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        check_times(batch)?;
+        let batch = self.names.apply(batch)?;
+        let is_begun = std::mem::replace(&mut self.is_begun, true);
+        if is_begun && self.shape != JsonShape::Lines {
+            out.write_all(BETWEEN).map_err(|error| unwritable(error.into()))?;
+        }
+        match self.shape {
+            JsonShape::Lists => self.write_as::<Between>(out, &batch, StructMode::ListOnly),
+            JsonShape::Objects => self.write_as::<Between>(out, &batch, StructMode::ObjectOnly),
+            JsonShape::Lines => self.write_as::<LineDelimited>(out, &batch, StructMode::ObjectOnly),
+        }
+    }
+
+    fn write_as<F: JsonFormat>(
+        &self,
+        out: &mut impl Write,
+        batch: &RecordBatch,
+        mode: StructMode,
+    ) -> Result<()> {
+        let mut builder = WriterBuilder::new().with_explicit_nulls(true).with_struct_mode(mode);
+        if let Some(format) = self.time_format {
+            builder = builder.with_timestamp_format(format.to_owned());
+        }
+        builder.build::<_, F>(out).write(batch).map_err(unwritable)
+    }
+}
+
+/// What stands between rows.
+const BETWEEN: &[u8] = b",\n";
+
+/// Rows with commas and new lines between them.
+#[derive(Debug, Default)]
+struct Between;
+
+impl JsonFormat for Between {
+    fn start_row<W: Write>(
+        &self,
+        writer: &mut W,
+        is_first_row: bool,
+    ) -> std::result::Result<(), ArrowError> {
+        if !is_first_row {
+            writer.write_all(BETWEEN)?;
+        }
+        Ok(())
+    }
+}
+
+fn unwritable(error: ArrowError) -> Error {
+    Error::unsupported(format!("the answer cannot be written as JSON: {error}"))
+}
 
 /// Gives the columns of an answer names that differ, as objects need them: of several of one name, those behind the
 /// first get `_1`, `_2`, ... at the end, the first that is free.
 #[derive(Debug)]
-pub struct UniqueNames {
+struct UniqueNames {
     /// None where they differ already.
     names: Option<Vec<String>>,
 }
@@ -22,7 +122,7 @@ impl UniqueNames {
     ///
     /// # Errors
     /// `Invalid` when a struct among them has two fields of one name.
-    pub fn new(schema: &Schema) -> Result<Self> {
+    fn new(schema: &Schema) -> Result<Self> {
         for field in schema.fields() {
             if let Some(twice) = name_twice_within(field.data_type()) {
                 return Err(Error::invalid(format!(
@@ -58,7 +158,7 @@ impl UniqueNames {
     ///
     /// # Errors
     /// `Unsupported` when it is not one of the answer.
-    pub fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let Some(names) = &self.names else { return Ok(batch.clone()) };
         let schema = batch.schema();
         let named = schema.fields().iter().zip(names);
@@ -102,7 +202,7 @@ fn inner(ty: &DataType) -> impl Iterator<Item = &Arc<Field>> {
 ///
 /// # Errors
 /// `Unsupported`, with the column and the number.
-pub fn check_times(batch: &RecordBatch) -> Result<()> {
+fn check_times(batch: &RecordBatch) -> Result<()> {
     let schema = batch.schema();
     for (field, column) in schema.fields().iter().zip(batch.columns()) {
         if may_be_unwritable(field.data_type()) {

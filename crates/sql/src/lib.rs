@@ -99,7 +99,7 @@ mod with_names;
 use tidefall_plans::{steps, tree, walk};
 
 pub use csv::{write_csv, write_csv_header};
-pub use json::{UniqueNames, check_times};
+pub use json::{JsonRows, JsonShape};
 pub use parameters::Parameter;
 pub use prepared::{Description, Prepared};
 pub use query_stream::QueryStream;
