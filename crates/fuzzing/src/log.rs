@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tidefall_ground::manifest::State;
-use tidefall_ground::manifest::log::{ManifestLog, frame_for_fuzzing};
+use tidefall_ground::manifest::log::ManifestLog;
+use tidefall_ground::manifest::object::{Kind, encode};
 use tidefall_ground::wal::{Replay, Wal};
 use tidefall_simulation::MemDisk;
 use tidefall_store::{Disk, LocalIo, ObjectIo, names};
@@ -78,11 +79,13 @@ fn damage(disk: &MemDisk, name: &str, data: &[u8]) {
 pub fn manifest(data: &[u8]) {
     let Some((&mode, data)) = data.split_first() else { return };
     let disk = MemDisk::new();
-    let is_delta = mode & 1 == 0;
-    let name = if is_delta { names::manifest_delta(1) } else { names::manifest_checkpoint(1) };
+    let (kind, name) = match mode & 1 {
+        0 => (Kind::Delta, names::manifest_delta(1)),
+        _ => (Kind::Checkpoint, names::manifest_checkpoint(1)),
+    };
     match mode & 2 {
         0 => disk.place(&name, data),
-        _ => disk.place(&name, &frame_for_fuzzing(is_delta, data)),
+        _ => disk.place(&name, &encode(kind, 7, 1, data)),
     }
     let io: Arc<dyn ObjectIo> = Arc::new(LocalIo::open_read_only(Arc::new(disk)));
     match ManifestLog::<State>::open(io) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidefall_ground::frames::{Content, HEADER_BYTES};
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::options::VerifyReport;
 use tidefall_series::catalog::SensorDictionary;
 use tidefall_series::catalog::object::frame_of_object;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampNanosecondArray,
 };
+use tidefall_ground::wal::split_table;
 use tidefall_series::catalog::SensorDictionary;
 use tidefall_series::change::{Change, apply};
 use tidefall_series::ingest::Prepared;
 use tidefall_series::ingest::record::{
-    RecordKind, decode_delete, decode_rows, encode_delete, encode_rows, split_sensors, split_table,
+    RecordKind, decode_delete, decode_rows, encode_delete, encode_rows, split_sensors,
 };
 use tidefall_series::read::{Fetched, LiveTombstone, ReadStats, SensorStream};
 use tidefall_series::table::Table;

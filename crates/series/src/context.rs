@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidefall_ground::Ground;
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_store::{ObjectWriter, names};
 use tidefall_types::{ObjectId, Result};
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, PoisonError};
 use tidefall_ground::Ground;
 use tidefall_ground::frames::{Content, encode_header};
 use tidefall_ground::manifest::log::ManifestLog;
-use tidefall_ground::manifest::{Edit, SensorObject, State};
+use tidefall_ground::manifest::series::Edit::{AddSensors, ReplaceSensors};
+use tidefall_ground::manifest::series::SensorObject;
+use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::written::Written;
 use tidefall_types::Result;
 
@@ -68,7 +70,7 @@ pub fn show(
     change: impl FnOnce(&mut Live),
 ) -> Result<()> {
     let state = manifest.state();
-    let Some(stored) = state.tables.get(&table.id) else {
+    let Some(stored) = state.series(table.id) else {
         // It was dropped.
         change(&mut table.live());
         return Ok(());
@@ -130,12 +132,12 @@ impl Table {
             return Ok(());
         }
         let deletes = Arc::clone(&self.version().deletes);
-        let stored: Vec<SensorObject> = match ground.manifest().state().tables.get(&self.id) {
-            Some(state) => {
+        let stored: Vec<SensorObject> = match ground.manifest().state().series(self.id) {
+            Some((state, stored)) => {
                 for delete in deletes.iter().filter(|delete| !state.has_delete(delete.seq)) {
                     edits.push(Edit::AddTombstone(self.id, delete.to_stored()?));
                 }
-                state.sensors.clone()
+                stored.sensors.clone()
             }
             None => return Ok(()),
         };
@@ -170,8 +172,8 @@ impl Table {
             written.note(name.clone());
             ground.io.put_new(&name, &[&header, &frame])?;
             edits.push(match is_crowded && first == 0 {
-                true => Edit::ReplaceSensors(self.id, stored),
-                false => Edit::AddSensors(self.id, stored),
+                true => ReplaceSensors(self.id, stored).into(),
+                false => AddSensors(self.id, stored).into(),
             });
             first = part.end;
         }
@@ -180,9 +182,9 @@ impl Table {
 
     /// Takes note of what is stored of sensors: those that are in objects, and the tags that they may have.
     pub fn note_stored(&self, state: &State) {
-        let Some(stored) = state.tables.get(&self.id) else { return };
+        let Some((table, stored)) = state.series(self.id) else { return };
         self.known.keep(stored.sensor_count());
-        let tags = stored.schema.tags.len();
+        let tags = table.schema.tags.len();
         if self.schema().tags.len() < tags {
             self.sensors.write().unwrap_or_else(PoisonError::into_inner).add_tags(tags);
         }

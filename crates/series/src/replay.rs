@@ -16,13 +16,13 @@ use crate::table::Table;
 /// Applies a record of a table, of which `stored` is in objects. Returns the number of rows that came.
 ///
 /// # Errors
-/// `Corrupt` when the record is damaged.
+/// `Corrupt` when the record is damaged, or of no [kind](RecordKind) that series tables know.
 pub fn replay(
     table: &Table,
     stored: Option<&TableState>,
-    (seq, kind, body): (Seq, RecordKind, &[u8]),
+    (seq, kind, body): (Seq, u8, &[u8]),
 ) -> Result<u64> {
-    match kind {
+    match RecordKind::from_byte(kind)? {
         RecordKind::Sensors => take_sensors(table, body).map(|()| 0),
         RecordKind::Delete => {
             let change = match stored.is_some_and(|stored| stored.has_delete(seq)) {

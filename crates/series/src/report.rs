@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use tidefall_ground::manifest::Model;
+use tidefall_ground::manifest::series::Model;
 use tidefall_types::TimeRange;
 
 use crate::table::Table;

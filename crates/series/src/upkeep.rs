@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidefall_ground::manifest::{Edit, Model};
+use tidefall_ground::manifest::Edit;
+use tidefall_ground::manifest::series::Model;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Day, Month, Result};
 

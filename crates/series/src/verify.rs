@@ -2,7 +2,7 @@
 //! many rows there are.
 
 use tidefall_ground::Ground;
-use tidefall_ground::manifest::SensorObject;
+use tidefall_ground::manifest::series::SensorObject;
 use tidefall_ground::options::VerifyReport;
 use tidefall_store::check_size;
 
@@ -27,8 +27,8 @@ pub fn verify(ground: &Ground, table: &Table, report: &mut VerifyReport) {
 
 /// Reads the stored sensors of a table again.
 fn verify_sensors(ground: &Ground, table: &Table, report: &mut VerifyReport) {
-    let parts = match ground.manifest().state().tables.get(&table.id) {
-        Some(state) => state.sensors.clone(),
+    let parts = match ground.manifest().state().series(table.id) {
+        Some((_, stored)) => stored.sensors.clone(),
         None => return,
     };
     let mut stored = SensorDictionary::default();
@@ -40,8 +40,8 @@ fn verify_sensors(ground: &Ground, table: &Table, report: &mut VerifyReport) {
         // One that was replaced meanwhile may be gone.
         let is_named = |part: &SensorObject| {
             let manifest = ground.manifest();
-            let table = manifest.state().tables.get(&table.id);
-            table.is_some_and(|table| table.sensors.iter().any(|other| other.id == part.id))
+            let table = manifest.state().series(table.id);
+            table.is_some_and(|(_, stored)| stored.sensors.iter().any(|other| other.id == part.id))
         };
         if let Err(error) = checked {
             if is_named(part) {

@@ -267,18 +267,18 @@ type Refused = HashMap<Seq, Error>;
 
 fn log_group(wal: &mut Wal, group: &mut [(Seq, Commit)]) -> Result<Refused> {
     let mut refused = Refused::new();
-    // What the log will know when the group is in it.
-    let mut known = KnownToLog::new();
+    let (mut known, mut has_records) = (KnownToLog::default(), false);
     for (seq, Commit { change, .. }) in group.iter_mut().filter(|(_, it)| it.change.needs_log()) {
         if let Err(error) = change.complete(&mut known) {
             refused.insert(*seq, error);
             continue;
         }
+        has_records = true;
         change.append(wal, *seq)?;
     }
-    if !known.is_empty() {
+    if has_records {
         wal.sync()?;
     }
-    known.into_values().for_each(|(table, known)| table.known.keep(known));
+    known.keep();
     Ok(refused)
 }

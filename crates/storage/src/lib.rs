@@ -28,7 +28,7 @@ pub use options::{
 };
 pub use repair::{Loss, Repair, RepairReport};
 pub use table::Snapshot;
-pub use tidefall_ground::manifest::Model;
+pub use tidefall_ground::manifest::series::Model;
 pub use tidefall_ground::memory::{BACKLOG_FREE, BACKLOG_MAX};
 pub use tidefall_ground::options::{
     CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, MissingLog, VerifyReport,

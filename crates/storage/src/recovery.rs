@@ -6,8 +6,7 @@ use std::sync::Arc;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{State, TableState};
-use tidefall_ground::wal::{Record, Replay};
-use tidefall_series::ingest::record::{RecordKind, split_table};
+use tidefall_ground::wal::{Record, Replay, split_table};
 use tidefall_store::{ADVICE, Disk, ObjectIo, copy_aside, keep_aside, names};
 use tidefall_types::{Error, ErrorKind, Result, Seq, TableId};
 
@@ -16,14 +15,8 @@ use crate::table::Table;
 
 /// A sequence number above all that a state knows.
 pub(crate) fn seq_behind(state: &State) -> Seq {
-    let tables = state.tables.values();
-    let seqs = tables.flat_map(|table| {
-        let objects = table.objects.values().map(|object| object.deletes_upto().0);
-        let tombstones = table.tombstones.iter().map(|tombstone| tombstone.seq.0);
-        let flushed = table.flushed.iter().map(|flushed| flushed.upto.0);
-        objects.chain(tombstones).chain(flushed)
-    });
-    Seq(seqs.map(|seq| seq + 1).chain([state.wal_from.0]).max().unwrap_or(0))
+    let stored = state.tables.values().filter_map(TableState::last_seq).max();
+    stored.map_or(state.wal_from, |seq| state.wal_from.max(Seq(seq.0 + 1)))
 }
 
 /// The manifest, for whoever writes it, and how far it had come.
@@ -208,7 +201,6 @@ pub(crate) fn check_table(state: &State, id: TableId) -> Result<()> {
 
 fn replay_record(tables: &HashMap<TableId, &Table>, state: &State, record: Record) -> Result<u64> {
     let Record { seq, kind, payload } = record;
-    let kind = RecordKind::from_byte(kind)?;
     let (id, body) = split_table(&payload)?;
     check_table(state, id)?;
     // A table that is gone was dropped after this was written. Of one that is damaged the log keeps

@@ -1,33 +1,28 @@
 //! A way out for a database that does not open: what can be read of a damaged log is kept, and what is lost is said.
 //!
-//! 1. *Look*: read the log past all damage ([`salvage`]), and each record as recovery would. Rows are kept when
-//!    their sensors are known; sensors get other numbers when those before them are lost. Objects that cannot be
-//!    opened are looked for, too.
+//! 1. *Look*: read the log past all damage ([`salvage`]), and each record as recovery would: what of it is kept the kind of
+//!    its table says ([`series`]). Objects that cannot be opened are looked for, too.
 //! 2. *Mend*: give all files that will be replaced a second name below `damaged/`; write a new log of what is
 //!    kept; take what is lost out of the manifest; put the new log in the place of the old one; remove the old names.
 //!
 //! A crash between any two steps leaves a database that is as damaged as before, or mended. The new log takes
 //! effect with its name: from then on older files are not read.
 
+mod series;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tidefall_ground::failure::Failure;
 use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
-use tidefall_ground::manifest::{Edit, State};
+use tidefall_ground::manifest::{Edit, State, TableState};
 use tidefall_ground::options::DbOptions;
-use tidefall_ground::wal::{self, Found, Gap, NewLog, Record, salvage};
-use tidefall_series::Table as SeriesTable;
-use tidefall_series::ingest::record::{
-    LogRecord, RecordKind, decode_delete, decode_rows, encode_delete, split_sensors, split_table,
-};
-use tidefall_series::read::LiveTombstone;
-use tidefall_series::replay::pick_rows;
+use tidefall_ground::wal::{self, Found, Gap, NewLog, Record, Wal, salvage, split_table};
 use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, keep_aside, names};
-use tidefall_types::{Error, ErrorKind, Result, Seq, TableId, TimeRange};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId};
 
 use crate::Db;
 use crate::begin::check_together;
@@ -119,33 +114,65 @@ struct Look {
     engine: Engine,
     state: Arc<State>,
     report: RepairReport,
-    sensors: HashMap<TableId, Sensors>,
+    tables: HashMap<TableId, Mended>,
     /// The last record that was seen.
     last_seq: Option<Seq>,
     /// Losses behind it.
     open_gaps: usize,
 }
 
-/// The sensors of a table: by the numbers that they have in the damaged log, and those that they get.
-#[derive(Debug, Default)]
-struct Sensors {
-    /// Those below are in objects, and keep their numbers.
-    stored: u32,
-    renamed: HashMap<u32, u32>,
-    /// Those below, by their new numbers, are in objects or in the new log.
-    known: u32,
+/// A table of any kind of which the log is read, which is not damaged itself.
+#[derive(Debug)]
+enum Mended {
+    Series(series::Mended),
 }
 
-impl Sensors {
-    fn renamed(&self, sensor: u32) -> Option<u32> {
-        if sensor < self.stored { Some(sensor) } else { self.renamed.get(&sensor).copied() }
+impl Mended {
+    /// A table as the manifest has it, if it does.
+    fn of(table: Table, state: &State) -> Option<Self> {
+        match table {
+            Table::Series(table) => {
+                let (_, stored) = state.series(table.id)?;
+                Some(Self::Series(series::Mended::new(table, stored)))
+            }
+        }
+    }
+
+    /// Finds out what recovery would take of a record of the table, and writes that to another log.
+    ///
+    /// # Errors
+    /// `Corrupt` when nothing of it is left, those of the disk.
+    fn keep(
+        &mut self,
+        stored: Option<&TableState>,
+        record: (Seq, u8, &[u8]),
+        new: Option<&mut Wal>,
+        kept: &mut Kept,
+    ) -> Result<()> {
+        match self {
+            Self::Series(table) => table.keep(stored, record, new, kept),
+        }
     }
 }
 
+/// What is kept of a record.
+#[derive(Debug, Default)]
+struct Kept {
+    /// One if some of it is.
+    records: u64,
+    rows: u64,
+    /// What is lost of it beside.
+    lost: Vec<String>,
+}
+
 /// An object that cannot be opened.
+#[derive(Debug)]
 struct LostObject {
+    table: TableId,
+    id: ObjectId,
     name: String,
-    edit: Edit,
+    /// What was in it, and why it cannot be read.
+    what: String,
 }
 
 impl Look {
@@ -172,13 +199,11 @@ impl Look {
         let commits = CommitQueue::new(seq_behind(&state), Failure::default(), 0);
         let engine = Engine::new(io, options, (manifest, reached), commits);
         engine.show_tables(load_tables(&engine, &state)?);
-        let sensors = state.tables.iter().map(|(id, table)| {
-            let stored = table.sensor_count();
-            (*id, Sensors { stored, renamed: HashMap::new(), known: stored })
-        });
-        let sensors = sensors.collect();
+        let whole = engine.tables().into_iter().filter(|table| table.damage().is_none());
+        let tables = whole.filter_map(|table| Some((table.id(), Mended::of(table, &state)?)));
+        let tables = tables.collect();
         let report = RepairReport::default();
-        Ok(Self { engine, state, report, sensors, last_seq: None, open_gaps: 0 })
+        Ok(Self { engine, state, report, tables, last_seq: None, open_gaps: 0 })
     }
 
     /// Finds out whether the manifest has lost its newest files. Returns what is to be kept aside then: the objects
@@ -258,146 +283,42 @@ impl Look {
 
     /// Keeps of a record what recovery would take.
     fn keep(&mut self, place: &str, record: &Record, new: Option<&mut NewLog>) -> Result<()> {
-        let kind = RecordKind::from_byte(record.kind)?;
         let (id, body) = split_table(&record.payload)?;
         check_table(&self.state, id)?;
         // Of a table that was dropped later.
-        let Some(Table::Series(table)) = self.engine.table_by_id(id) else { return Ok(()) };
-        let mut kept = match kind {
-            _ if table.damage.is_some() => {
-                // The log keeps what it holds of a table that cannot be read.
-                self.report.records += 1;
-                let new = new.map(NewLog::wal);
-                return new
-                    .map_or(Ok(()), |new| new.append(record.seq, record.kind, &[&record.payload]));
-            }
-            // They are written with the rows that need them.
-            RecordKind::Sensors => return self.take_sensors(&table, body),
-            RecordKind::Delete => self.delete(id, body)?,
-            RecordKind::Rows if self.has_flushed(id, record.seq) => return Ok(()),
-            RecordKind::Rows => self.rows(place, &table, body)?,
-            RecordKind::RowsWithSensors => {
-                let rows = self.sensors_before_rows(place, &table, body)?;
-                if self.has_flushed(id, record.seq) {
-                    return Ok(());
-                }
-                self.rows(place, &table, rows)?
-            }
+        let Some(table) = self.engine.table_by_id(id) else { return Ok(()) };
+        let new = new.map(NewLog::wal);
+        let Some(mended) = self.tables.get_mut(&table.id()) else {
+            // The log keeps what it holds of a table that cannot be read.
+            self.report.records += 1;
+            return new
+                .map_or(Ok(()), |new| new.append(record.seq, record.kind, &[&record.payload]));
         };
-        self.report.records += 1;
-        let Some(new) = new else { return Ok(()) };
-        let sensors = self.sensors.entry(id).or_default();
-        sensors.known = kept.complete(&table, sensors.known)?;
-        kept.append(new.wal(), record.seq, id)
-    }
-
-    /// Whether the rows of a record are in objects: the log need not have them.
-    fn has_flushed(&self, table: TableId, seq: Seq) -> bool {
-        self.state.tables.get(&table).is_some_and(|table| table.has_flushed(seq))
-    }
-
-    fn delete(&self, table: TableId, json: &[u8]) -> Result<LogRecord> {
-        let mut delete = LiveTombstone::of_stored(&decode_delete(json)?)?;
-        if let (Some(sensors), Some(names)) = (&mut delete.sensors, self.sensors.get(&table)) {
-            // What is lost needs no delete.
-            *sensors = Arc::new(sensors.iter().filter_map(|s| names.renamed(s)).collect());
-        }
-        Ok(LogRecord::Delete(encode_delete(&delete.to_stored()?)?))
-    }
-
-    fn take_sensors(&mut self, table: &SeriesTable, frame: &[u8]) -> Result<()> {
-        let mut dictionary = table.sensors.write().unwrap_or_else(PoisonError::into_inner);
-        let renamed = dictionary.adopt(frame)?;
-        self.sensors.entry(table.id).or_default().renamed.extend(renamed);
-        Ok(())
-    }
-
-    /// The frame of rows behind that of sensors, also when that is damaged.
-    fn sensors_before_rows<'a>(
-        &mut self,
-        place: &str,
-        table: &SeriesTable,
-        body: &'a [u8],
-    ) -> Result<&'a [u8]> {
-        let (sensors, rows) = split_sensors(body)?;
-        match self.take_sensors(table, sensors) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                let name = &table.schema().name;
-                self.lose(place.to_owned(), format!("new sensors of table {name}: {error}"));
-            }
-            taken => taken?,
-        }
-        Ok(rows)
-    }
-
-    /// The rows whose sensors are known.
-    fn rows(&mut self, place: &str, table: &SeriesTable, frame: &[u8]) -> Result<LogRecord> {
-        let schema = table.schema();
-        let rows = decode_rows(&schema, frame)
-            .map_err(|error| error.context(format_args!("rows of table {}", schema.name)))?;
-        let names = self.sensors.entry(table.id).or_default();
-        let renamed: Vec<Option<u32>> =
-            rows.sensor.iter().map(|sensor| names.renamed(*sensor)).collect();
-        let lost: Vec<i64> = renamed
-            .iter()
-            .zip(rows.time.iter())
-            .filter_map(|(sensor, time)| sensor.is_none().then_some(*time))
-            .collect();
-        let mut kept = pick_rows(&rows, |row| renamed[row].is_some())?;
-        kept.sensor = renamed.iter().flatten().copied().collect::<Vec<_>>().into();
-        self.report.rows += kept.time.len() as u64;
-        let (Some(first), Some(last)) = (lost.iter().min(), lost.iter().max()) else {
-            return LogRecord::alone(&kept);
-        };
-        let what = format!(
-            "{} of {} rows of table {}, of times in {}: they belong to sensors that nothing names",
-            lost.len(),
-            rows.time.len(),
-            schema.name,
-            TimeRange::new(*first, *last),
-        );
-        if lost.len() == rows.time.len() {
-            return Err(Error::corrupt(what));
-        }
-        self.lose(place.to_owned(), what);
-        LogRecord::alone(&kept)
+        let mut kept = Kept::default();
+        let stored = self.state.tables.get(&id);
+        let outcome = mended.keep(stored, (record.seq, record.kind, body), new, &mut kept);
+        self.report.records += kept.records;
+        self.report.rows += kept.rows;
+        kept.lost.into_iter().for_each(|what| self.lose(place.to_owned(), what));
+        outcome
     }
 
     /// Looks for objects that cannot be opened. Damage to a part of one hurts nothing else, and is found by
     /// [`Db::verify`].
     fn objects(&mut self) -> Result<Vec<LostObject>> {
         let mut lost = Vec::new();
-        for Table::Series(table) in self.engine.tables() {
-            if let Some(damage) = &table.damage {
+        for table in self.engine.tables() {
+            if let Some(damage) = table.damage() {
                 let advice = "restore it from a copy, or drop the table";
                 self.report.left.push(Error::corrupt(format!("{damage}; {advice}")));
                 continue;
             }
-            let version = table.version();
-            for object in version.objects.iter() {
-                let opened = object.segment.check_size().and_then(|()| {
-                    object.segment.table()?;
-                    object.segment.index_block_count().map(drop)
-                });
-                match opened {
-                    Err(error) if error.kind() == ErrorKind::Corrupt => {
-                        let entry = &object.entry;
-                        let name = entry.name();
-                        let what = format!(
-                            "{} rows of table {}, of times in {}: {error}",
-                            entry.rows,
-                            table.schema().name,
-                            entry.time
-                        );
-                        self.lose(name.clone(), what);
-                        lost.push(LostObject {
-                            name,
-                            edit: Edit::RemoveObject(table.id, entry.id),
-                        });
-                    }
-                    opened => opened?,
-                }
-            }
+            lost.extend(match &table {
+                Table::Series(table) => series::lost_objects(table)?,
+            });
+        }
+        for object in &lost {
+            self.lose(object.name.clone(), object.what.clone());
         }
         Ok(lost)
     }
@@ -417,7 +338,8 @@ fn mend(
     let kept_in = keep_aside(&**disk, old.iter().cloned().chain(objects))?;
     let salt = options.clock.now_ns() as u64 ^ (u64::from(std::process::id()) << 32);
     let mut look = Look::new(disk, options, Repair::Mend)?;
-    let mut edits: Vec<Edit> = lost.iter().map(|lost| lost.edit.clone()).collect();
+    let gone = lost.iter().map(|lost| Edit::RemoveObject(lost.table, lost.id));
+    let mut edits: Vec<Edit> = gone.collect();
     let mut new = None;
     if let Some(files) = files {
         let number = files.last().map_or(1, |last| last + 1);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tidefall_ground::Ground;
-use tidefall_ground::manifest::{Edit, State, TableState};
+use tidefall_ground::manifest::{Edit, OfKind, State, TableState};
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, VerifyReport};
 use tidefall_ground::wal::Wal;
@@ -15,14 +15,14 @@ use tidefall_series::cascade::{
     Effort, Look, Take, Target, backlog, compact, compact_once, drop_old,
 };
 use tidefall_series::change::apply;
-use tidefall_series::ingest::record::{LogRecord, RecordKind};
+use tidefall_series::ingest::record::LogRecord;
 use tidefall_series::open::open;
 use tidefall_series::read::{Objects, TableSnapshot};
 use tidefall_series::replay::{replay, replayed};
 use tidefall_series::report::{TableReport, report};
 use tidefall_series::uncounted::Watch;
 use tidefall_series::{Context, install, upkeep, verify};
-use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableSchema};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableKind, TableSchema};
 
 /// A table of any kind, while the database is open.
 #[derive(Debug, Clone)]
@@ -60,7 +60,9 @@ impl Kinds {
 impl Table {
     /// An empty one.
     pub(crate) fn new(schema: TableSchema) -> Self {
-        Self::Series(Arc::new(tidefall_series::Table::new(schema)))
+        match schema.kind {
+            TableKind::Series => Self::Series(Arc::new(tidefall_series::Table::new(schema))),
+        }
     }
 
     /// One of what the manifest names, without what is only in the log. One that is damaged is there, but only to be dropped. Objects that
@@ -69,25 +71,43 @@ impl Table {
     /// # Errors
     /// `Io` and `Full` from the disk.
     pub(crate) fn open(kinds: &Kinds, stored: &TableState, earlier: Option<&Self>) -> Result<Self> {
-        let earlier = match earlier {
-            Some(Self::Series(table)) => table.version().objects.clone(),
-            None => Objects::default(),
+        let opened = match &stored.of_kind {
+            OfKind::Series(series) => {
+                let earlier = match earlier {
+                    Some(Self::Series(table)) => table.version().objects.clone(),
+                    None => Objects::default(),
+                };
+                open(&kinds.series, (stored, series), &earlier)
+                    .map(|table| Self::Series(Arc::new(table)))
+            }
         };
-        let table = match open(&kinds.series, stored, &earlier) {
+        match opened {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 let name = &stored.schema.name;
                 tracing::error!(table = name, %error, "a table cannot be read");
                 let damage = error.context(format_args!("table {name}"));
-                tidefall_series::Table::damaged(stored.schema.clone(), damage)
+                Ok(Self::damaged(stored.schema.clone(), damage))
             }
-            table => table?,
-        };
-        Ok(Self::Series(Arc::new(table)))
+            opened => opened,
+        }
+    }
+
+    /// One that cannot be read, and why.
+    fn damaged(schema: TableSchema, damage: Error) -> Self {
+        match schema.kind {
+            TableKind::Series => {
+                Self::Series(Arc::new(tidefall_series::Table::damaged(schema, damage)))
+            }
+        }
     }
 
     /// Whether one can be opened of what the manifest names.
     pub(crate) fn is_whole(kinds: &Kinds, stored: &TableState) -> bool {
-        open(&kinds.series, stored, &Objects::default()).is_ok()
+        match &stored.of_kind {
+            OfKind::Series(series) => {
+                open(&kinds.series, (stored, series), &Objects::default()).is_ok()
+            }
+        }
     }
 
     pub(crate) fn id(&self) -> TableId {
@@ -131,14 +151,15 @@ impl Table {
 
     // ---- the log ----
 
-    /// Applies a record of the log, of a table of which `stored` is in objects. Returns the number of rows.
+    /// Applies a record of the log, of a table of which `stored` is in objects: its kind and what is behind the table mean what the kind
+    /// of the table says. Returns the number of rows.
     ///
     /// # Errors
     /// `Corrupt` when the record is damaged.
     pub(crate) fn replay(
         &self,
         stored: Option<&TableState>,
-        (seq, kind, body): (Seq, RecordKind, &[u8]),
+        (seq, kind, body): (Seq, u8, &[u8]),
     ) -> Result<u64> {
         match self {
             Self::Series(table) => replay(table, stored, (seq, kind, body)),
@@ -330,8 +351,19 @@ pub(crate) enum Change {
     },
 }
 
-/// The sensors that the log knows of each table when the changes before are in it.
-pub(crate) type KnownToLog = HashMap<TableId, (Arc<tidefall_series::Table>, u32)>;
+/// What the log will know beside rows when the changes of a group are in it.
+#[derive(Default)]
+pub(crate) struct KnownToLog {
+    /// The sensors of each series table.
+    sensors: HashMap<TableId, (Arc<tidefall_series::Table>, u32)>,
+}
+
+impl KnownToLog {
+    /// Takes note that the log has all of it.
+    pub(crate) fn keep(self) {
+        self.sensors.into_values().for_each(|(table, known)| table.known.keep(known));
+    }
+}
 
 impl Change {
     pub(crate) fn size_bytes(&self) -> usize {
@@ -360,7 +392,7 @@ impl Change {
     pub(crate) fn complete(&mut self, known: &mut KnownToLog) -> Result<()> {
         match self {
             Self::Series { table, record: Some(record), .. } => {
-                let place = known.entry(table.id);
+                let place = known.sensors.entry(table.id);
                 let (_, known) = place.or_insert_with(|| (Arc::clone(table), table.known.kept()));
                 *known = record.complete(table, *known)?;
                 Ok(())

@@ -23,7 +23,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use floats::{OneForm, one_form};
 pub use ids::{FieldId, ObjectId, Seq, TableId, TagId};
 pub use panics::caught;
-pub use schema::{Column, ColumnKind, Field, FieldType, TableOptions, TableSchema, sql_type_name};
+pub use schema::{
+    Column, ColumnKind, Field, FieldType, TableKind, TableOptions, TableSchema, sql_type_name,
+};
 pub use time::{
     Day, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,
     TimeRange, format_duration, format_time, parse_duration, parse_time, parse_zoned_time,

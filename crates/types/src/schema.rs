@@ -269,13 +269,61 @@ impl Default for TableOptions {
     }
 }
 
-/// A series table: identity is its tags and its time. Columns are only ever added.
+/// How rows of a table are told apart and laid.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", try_from = "String")]
+pub enum TableKind {
+    /// A series of readings for each sensor: identity is the tags and the time.
+    #[default]
+    Series,
+}
+
+impl TableKind {
+    /// All kinds.
+    pub const ALL: [Self; 1] = [Self::Series];
+
+    /// Its name, as `CREATE TABLE` and the manifest have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Series => "series",
+        }
+    }
+
+    /// The kind of this name, whatever the case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it is that of tables whose schema does not say, as earlier versions wrote it.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl TryFrom<String> for TableKind {
+    type Error = String;
+
+    fn try_from(name: String) -> std::result::Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            format!(
+                "a table is of the kind {name:?}, which this version does not know; open the database with the version of \
+                 Tidefall that wrote it, or a newer one"
+            )
+        })
+    }
+}
+
+/// A table. Columns are only ever added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
     /// The table's id.
     pub id: TableId,
     /// The table's name; case matters.
     pub name: String,
+    /// Its kind, which never changes.
+    #[serde(default, skip_serializing_if = "TableKind::is_default")]
+    pub kind: TableKind,
     /// All columns in the order in which they were declared or first seen.
     pub columns: Vec<Column>,
     /// The tags, by [`TagId`].
@@ -287,11 +335,12 @@ pub struct TableSchema {
 }
 
 impl TableSchema {
-    /// A table with no column but its time, which is called `time_name`.
+    /// A series table with no column but its time, which is called `time_name`.
     pub fn new(id: TableId, name: impl Into<String>, time_name: impl Into<String>) -> Self {
         Self {
             id,
             name: name.into(),
+            kind: TableKind::default(),
             columns: vec![Column { name: time_name.into(), kind: ColumnKind::Time }],
             tags: Vec::new(),
             fields: Vec::new(),

@@ -7,12 +7,7 @@
 //! 3. Opening lists the objects, takes the newest checkpoint and applies the deltas behind it. When a
 //!    checkpoint is damaged, an older one with all deltas behind it gives the same state.
 //!
-//! ```text
-//! object = magic[8] format:u32 crc:u32 kind:u32 writer:u32 version:u64 body_bytes:u64 body
-//! body   = JSON: of a delta the array of its edits, of a checkpoint the state
-//! ```
-//!
-//! Numbers are little-endian; the checksum (CRC-32C) covers everything but itself.
+//! `object.rs` says how an object is laid out.
 //!
 //! Two folders may have gone different ways from one version on, or be of two databases: a reader whose folder was replaced must see
 //! that. So each open for writing draws a number by chance, the *writer* (0 in format 1). It stands in the heads of what that
@@ -29,6 +24,7 @@ use tidefall_sync::Arc;
 use tidefall_types::{Error, ErrorKind, Result};
 
 use super::certain::put_for_certain;
+use super::object::{Kind, body_of, checksum_in, header};
 use crate::drawn::draw;
 
 /// Deltas between two checkpoints: with fewer, checkpoints cost more than the commits; with more,
@@ -37,10 +33,6 @@ pub const CHECKPOINT_DELTAS: u64 = 64;
 
 /// How often a reader starts again because the objects it had listed were deleted by the writer.
 const LOAD_TRIES: usize = 5;
-
-const MAGIC: [u8; 8] = *b"TIDEFman";
-const FORMAT: u32 = 4;
-const HEADER_BYTES: usize = 40;
 
 /// Writers that a state remembers beside the first of all.
 const WRITERS_MAX: usize = 256;
@@ -126,12 +118,6 @@ pub struct ManifestLog<S> {
     log: u32,
     /// Of a reader: the checksum of the delta of this version, if that is there.
     read: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Delta = 1,
-    Checkpoint = 2,
 }
 
 impl<S: LogState> ManifestLog<S> {
@@ -497,9 +483,7 @@ fn replaced() -> Error {
 /// The checksum in the head of a delta, if it is there.
 fn checksum_of_delta(io: &dyn ObjectIo, version: u64) -> Result<Option<u32>> {
     match io.read_all(&names::manifest_delta(version)) {
-        Ok(bytes) => {
-            Ok(bytes.get(12..16).and_then(|crc| crc.try_into().ok()).map(u32::from_le_bytes))
-        }
+        Ok(bytes) => Ok(checksum_in(&bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -515,7 +499,7 @@ fn read_checkpoint<S: LogState>(io: &dyn ObjectIo, version: u64) -> Result<S> {
 
 fn read<T: DeserializeOwned>(io: &dyn ObjectIo, name: &str, kind: Kind, version: u64) -> Result<T> {
     let bytes = io.read_all(name)?;
-    let body = check(&bytes, kind, version).map_err(|error| error.context(name))?;
+    let body = body_of(&bytes, kind, version).map_err(|error| error.context(name))?;
     serde_json::from_slice(body)
         .map_err(|error| Error::corrupt(format!("{name}: its text cannot be read: {error}")))
 }
@@ -523,60 +507,6 @@ fn read<T: DeserializeOwned>(io: &dyn ObjectIo, name: &str, kind: Kind, version:
 fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value)
         .map_err(|error| Error::invalid(format!("the manifest cannot hold this: {error}")))
-}
-
-/// A whole object of version 1 around an arbitrary body.
-pub fn frame_for_fuzzing(is_delta: bool, body: &[u8]) -> Vec<u8> {
-    let kind = if is_delta { Kind::Delta } else { Kind::Checkpoint };
-    [&header(kind, 7, 1, body)[..], body].concat()
-}
-
-fn header(kind: Kind, writer: u32, version: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
-    let mut header = [0; HEADER_BYTES];
-    header[0..8].copy_from_slice(&MAGIC);
-    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-    header[16..20].copy_from_slice(&(kind as u32).to_le_bytes());
-    header[20..24].copy_from_slice(&writer.to_le_bytes());
-    header[24..32].copy_from_slice(&version.to_le_bytes());
-    header[32..40].copy_from_slice(&(body.len() as u64).to_le_bytes());
-    let crc = checksum(&header, body);
-    header[12..16].copy_from_slice(&crc.to_le_bytes());
-    header
-}
-
-fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
-    let head = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
-    crc32c::crc32c_append(head, body)
-}
-
-/// The body of an object of the manifest, if these bytes are the object of this kind and version.
-///
-/// # Errors
-/// `Corrupt` or `Unsupported`, with the reason but without the name.
-fn check(bytes: &[u8], kind: Kind, version: u64) -> Result<&[u8]> {
-    let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(Error::corrupt(format!("it is cut short at offset {}", bytes.len())));
-    };
-    if head[0..8] != MAGIC {
-        return Err(Error::corrupt("offset 0: it is no object of a manifest"));
-    }
-    // The header that belongs here, but for its checksum, format and writer, leaves nothing to interpret.
-    let mut wanted = header(kind, 0, version, body);
-    wanted[8..16].copy_from_slice(&head[8..16]);
-    wanted[20..24].copy_from_slice(&head[20..24]);
-    if checksum(head, body).to_le_bytes() != head[12..16] {
-        return Err(Error::corrupt("offset 12: its checksum is wrong"));
-    }
-    let format = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-    if !(1..=FORMAT).contains(&format) {
-        return Err(Error::unsupported(format!(
-            "it was written in format {format}; this program reads up to {FORMAT}"
-        )));
-    }
-    if *head != wanted {
-        return Err(Error::corrupt("offset 16: it is another object under this name"));
-    }
-    Ok(body)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 mod certain;
 pub mod log;
+pub mod object;
 pub mod reached;
+pub mod series;
 mod state;
 
-pub use state::Model;
-pub use state::{
-    Edit, Flushed, OBSOLETE_NS, ObjectEntry, SensorObject, State, TableState, Tombstone,
-};
+pub use state::{Edit, Flushed, OBSOLETE_NS, OfKind, State, TableState, Tombstone};

@@ -1,112 +1,18 @@
 //! The state that the manifest records, and the edits that change it.
 
+mod json;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidefall_store::names;
-use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableSchema, TimeRange};
+use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableKind, TableSchema, TimeRange};
 
 use super::log::{LogState, Writer, Writers};
+use super::series;
 
 /// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
 /// read what it found when it opened it.
 pub const OBSOLETE_NS: i64 = 60 * NS_PER_SECOND;
-
-/// How the names of objects of sensors end.
-const SENSORS: &str = "sensors";
-
-/// The storage model that an object belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Model {
-    /// Key-value: a run that outgrew the memory.
-    Kv,
-    /// Short columns: a part of one day.
-    Short,
-    /// Long columns: whole months.
-    Long,
-}
-
-impl Model {
-    /// Its name in messages and object names.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kv => "kv",
-            Self::Short => "short",
-            Self::Long => "long",
-        }
-    }
-}
-
-/// A live segment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectEntry {
-    /// Its id, from which its name is made, ...
-    pub id: ObjectId,
-    /// ... and who has written it; 0 in those of earlier versions.
-    #[serde(default, skip_serializing_if = "is_nobody")]
-    pub writer: u32,
-    /// The model that it belongs to.
-    pub model: Model,
-    /// When it was written, in nanoseconds since 1970 UTC; 0 in those of earlier versions.
-    #[serde(default, skip_serializing_if = "is_unknown")]
-    pub since_ns: i64,
-    /// The latest write in it. Where two objects hold the same identity, the later one wins; the
-    /// writes of two objects that overlap in time never interleave.
-    pub last_seq: Seq,
-    /// The latest delete that was applied when it was written: what that and earlier ones hide is not in it.
-    #[serde(default)]
-    pub last_delete: Seq,
-    /// Whether none of its rows has the time of an earlier row of its sensor, wherever that is or was: rows of places that are so can
-    /// be counted without a look at each other.
-    #[serde(default)]
-    pub is_distinct: bool,
-    /// The first and the last time in it.
-    pub time: TimeRange,
-    /// The least sensor in it.
-    pub first_sensor: u32,
-    /// The greatest sensor in it.
-    pub last_sensor: u32,
-    /// Its rows.
-    pub rows: u64,
-    /// Its bytes.
-    pub bytes: u64,
-}
-
-impl ObjectEntry {
-    /// The name of the object.
-    pub fn name(&self) -> String {
-        names::object(self.id, self.writer, self.model.name())
-    }
-
-    /// Deletes up to here hide nothing in it.
-    pub fn deletes_upto(&self) -> Seq {
-        self.last_seq.max(self.last_delete)
-    }
-}
-
-/// A stored part of a table's sensors.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SensorObject {
-    /// The object, ...
-    pub id: ObjectId,
-    /// ... and who has written it; 0 in those of earlier versions.
-    #[serde(default, skip_serializing_if = "is_nobody")]
-    pub writer: u32,
-    /// The first sensor in it.
-    pub first: u32,
-    /// The sensors in it.
-    pub count: u32,
-    /// Its bytes.
-    pub bytes: u64,
-}
-
-impl SensorObject {
-    /// The name of the object.
-    pub fn name(&self) -> String {
-        names::object(self.id, self.writer, SENSORS)
-    }
-}
 
 /// A delete that may still hide stored rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,16 +35,6 @@ pub struct Flushed {
     /// ... and from this on; [`i64::MIN`] for all times.
     #[serde(default = "all_times", skip_serializing_if = "is_all_times")]
     pub from_ns: i64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_nobody(writer: &u32) -> bool {
-    *writer == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_unknown(at_ns: &i64) -> bool {
-    *at_ns == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
@@ -190,15 +86,56 @@ impl Flushed {
     }
 }
 
+/// What is stored of a table as its kind has it. This is all that is known here of kinds: whoever adds one adds its variant, its
+/// [`Edit`] and how both are read, and then does what does not compile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum OfKind {
+    /// Of a series table.
+    Series(series::Stored),
+}
+
+impl OfKind {
+    /// That of a table which is new.
+    fn new(kind: TableKind) -> Self {
+        match kind {
+            TableKind::Series => Self::Series(series::Stored::default()),
+        }
+    }
+
+    fn object_names(&self) -> Box<dyn Iterator<Item = String> + '_> {
+        match self {
+            Self::Series(stored) => Box::new(stored.object_names()),
+        }
+    }
+
+    fn remove(&mut self, id: ObjectId) -> Option<String> {
+        match self {
+            Self::Series(stored) => stored.remove(id),
+        }
+    }
+
+    /// Whether records of the log mean beside this what they mean beside an earlier one, and nothing came to objects.
+    fn reads_log_as(&self, earlier: &Self) -> bool {
+        match (self, earlier) {
+            // Rows in the log may be of sensors that are only in objects.
+            (Self::Series(stored), Self::Series(earlier)) => {
+                stored.sensor_count() == earlier.sensor_count()
+                    && stored.last_seq() == earlier.last_seq()
+            }
+        }
+    }
+}
+
 /// A table and what is stored of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "json::Table")]
 pub struct TableState {
     /// Its schema.
     pub schema: TableSchema,
-    /// Its segments.
-    pub objects: BTreeMap<ObjectId, ObjectEntry>,
-    /// Its sensors, in order.
-    pub sensors: Vec<SensorObject>,
+    /// Its objects.
+    #[serde(flatten)]
+    pub of_kind: OfKind,
     /// Its deletes, in the order of the writes.
     pub tombstones: Vec<Tombstone>,
     /// What recovery passes over.
@@ -209,13 +146,17 @@ pub struct TableState {
 impl TableState {
     /// The names of all its objects.
     pub fn object_names(&self) -> impl Iterator<Item = String> {
-        let segments = self.objects.values().map(ObjectEntry::name);
-        segments.chain(self.sensors.iter().map(SensorObject::name))
+        self.of_kind.object_names()
     }
 
-    /// The sensors that are in objects.
-    pub fn sensor_count(&self) -> u32 {
-        self.sensors.last().map_or(0, |part| part.first + part.count)
+    /// The latest write or delete of which anything is stored.
+    pub fn last_seq(&self) -> Option<Seq> {
+        let in_objects = match &self.of_kind {
+            OfKind::Series(stored) => stored.deletes_upto(),
+        };
+        let deletes = self.tombstones.iter().map(|tombstone| tombstone.seq);
+        let flushed = self.flushed.iter().map(|flushed| flushed.upto);
+        deletes.chain(flushed).chain(in_objects).max()
     }
 
     /// Whether all rows of a write are in objects. Fields of theirs may have had other types.
@@ -264,20 +205,14 @@ pub struct State {
 
 /// A change of the state. Several are committed together, all or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", from = "json::Edit")]
 pub enum Edit {
     /// A table is created, or gets another schema.
     PutTable(TableSchema),
     /// A table is gone with all that it held.
     DropTable(TableId),
-    /// A segment is live from now on.
-    AddObject(TableId, ObjectEntry),
-    /// A segment is not live any more.
+    /// An object with rows is not live any more.
     RemoveObject(TableId, ObjectId),
-    /// A part of a table's sensors is stored.
-    AddSensors(TableId, SensorObject),
-    /// A table's sensors are stored in one object instead of many.
-    ReplaceSensors(TableId, SensorObject),
     /// Rows were deleted.
     AddTombstone(TableId, Tombstone),
     /// A delete hides nothing any more.
@@ -294,17 +229,53 @@ pub enum Edit {
     /// The time of the edits behind it in the same commit, if one of them replaces objects: nanoseconds since
     /// 1970 UTC.
     At(i64),
+    /// What is stored of a series table changes.
+    #[serde(untagged)]
+    Series(series::Edit),
 }
 
 impl Edit {
     /// Whether an object is named that was not before.
     pub fn names_new_object(&self) -> bool {
-        matches!(self, Self::AddObject(..) | Self::AddSensors(..) | Self::ReplaceSensors(..))
+        self.new_object().is_some()
     }
 
     /// Whether objects may not be live any more after it.
     pub fn replaces_objects(&self) -> bool {
-        matches!(self, Self::DropTable(_) | Self::RemoveObject(..) | Self::ReplaceSensors(..))
+        match self {
+            Self::Series(edit) => edit.replaces_objects(),
+            Self::DropTable(_) | Self::RemoveObject(..) => true,
+            Self::PutTable(_)
+            | Self::AddTombstone(..)
+            | Self::RemoveTombstone(..)
+            | Self::Flushed(..)
+            | Self::WalFrom(_)
+            | Self::LogEnd(_)
+            | Self::Begun(_)
+            | Self::At(_) => false,
+        }
+    }
+
+    fn new_object(&self) -> Option<ObjectId> {
+        match self {
+            Self::Series(edit) => Some(edit.new_object()),
+            Self::PutTable(_)
+            | Self::DropTable(_)
+            | Self::RemoveObject(..)
+            | Self::AddTombstone(..)
+            | Self::RemoveTombstone(..)
+            | Self::Flushed(..)
+            | Self::WalFrom(_)
+            | Self::LogEnd(_)
+            | Self::Begun(_)
+            | Self::At(_) => None,
+        }
+    }
+}
+
+impl From<series::Edit> for Edit {
+    fn from(edit: series::Edit) -> Self {
+        Self::Series(edit)
     }
 }
 
@@ -329,49 +300,48 @@ impl State {
     /// it needed is gone, and nothing came to objects that the log does not have: who reads a record must see what was
     /// written before it.
     pub fn reads_log_as(&self, earlier: &Self) -> bool {
-        // Rows in the log may be of sensors that are only in objects.
-        self.wal_from == earlier.wal_from && self.meanings().eq(earlier.meanings())
+        let is_same = |(table, earlier): (&TableState, &TableState)| {
+            table.schema == earlier.schema
+                && table.flushed == earlier.flushed
+                && table.of_kind.reads_log_as(&earlier.of_kind)
+        };
+        self.wal_from == earlier.wal_from
+            && self.tables.len() == earlier.tables.len()
+            && self.tables.values().zip(earlier.tables.values()).all(is_same)
     }
 
-    /// What records of the log depend on, and up to where writes are in objects.
-    fn meanings(&self) -> impl Iterator<Item = (&TableSchema, u32, Option<Seq>, &[Flushed])> {
-        self.tables.values().map(|table| {
-            let last_seq = table.objects.values().map(|entry| entry.last_seq).max();
-            (&table.schema, table.sensor_count(), last_seq, &table.flushed[..])
-        })
+    /// A series table and what is stored of it; nothing when there is no such table any more.
+    pub fn series(&self, id: TableId) -> Option<(&TableState, &series::Stored)> {
+        let table = self.tables.get(&id)?;
+        match &table.of_kind {
+            OfKind::Series(stored) => Some((table, stored)),
+        }
     }
 
     /// Makes a change. Edits of tables that are gone are passed over: a table may be dropped while
     /// its readings move.
     pub fn apply(&mut self, edit: &Edit) {
+        if let Some(id) = edit.new_object() {
+            self.next_object = self.next_object.max(id.0 + 1);
+        }
         match edit {
             Edit::PutTable(schema) => self.put_table(schema),
             Edit::DropTable(table) => {
                 let dropped = self.tables.remove(table);
                 self.retire(dropped.iter().flat_map(TableState::object_names));
             }
-            Edit::AddObject(table, entry) => {
-                self.next_object = self.next_object.max(entry.id.0 + 1);
-                self.with(*table, |state| {
-                    state.objects.insert(entry.id, entry.clone());
-                });
-            }
             Edit::RemoveObject(table, id) => {
                 let table = self.tables.get_mut(table);
-                let removed = table.and_then(|state| state.objects.remove(id));
-                self.retire(removed.iter().map(ObjectEntry::name));
+                let removed = table.and_then(|state| state.of_kind.remove(*id));
+                self.retire(removed.into_iter());
             }
-            Edit::AddSensors(table, part) => {
-                self.next_object = self.next_object.max(part.id.0 + 1);
-                self.with(*table, |state| state.sensors.push(part.clone()));
-            }
-            Edit::ReplaceSensors(table, part) => {
-                self.next_object = self.next_object.max(part.id.0 + 1);
+            Edit::Series(edit) => {
                 let mut replaced = Vec::new();
-                self.with(*table, |state| {
-                    replaced = std::mem::replace(&mut state.sensors, vec![part.clone()]);
+                self.with(edit.table(), |state| {
+                    let OfKind::Series(stored) = &mut state.of_kind;
+                    replaced = stored.apply(edit);
                 });
-                self.retire(replaced.iter().map(SensorObject::name));
+                self.retire(replaced.into_iter());
             }
             Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
                 if let Err(place) = state.place_of_delete(tombstone.seq) {
@@ -416,8 +386,7 @@ impl State {
         self.next_table = self.next_table.max(schema.id.0 + 1);
         let state = self.tables.entry(schema.id).or_insert_with(|| TableState {
             schema: schema.clone(),
-            objects: BTreeMap::new(),
-            sensors: Vec::new(),
+            of_kind: OfKind::new(schema.kind),
             tombstones: Vec::new(),
             flushed: Vec::new(),
         });
@@ -435,3 +404,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

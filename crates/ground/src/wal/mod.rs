@@ -19,6 +19,7 @@
 //! written again.
 
 mod format;
+mod head;
 mod id;
 mod replay;
 mod salvage;
@@ -32,6 +33,7 @@ use tidefall_store::{Disk, DiskFile, final_error};
 use tidefall_types::{Error, ErrorKind, Result, Seq};
 
 pub use format::RECORD_BYTES_MAX;
+pub use head::{split_table, table_head};
 pub use id::{add_id, ids, remove_ids};
 pub use replay::LogTail;
 pub use replay::{Record, Replay};

@@ -11,7 +11,7 @@ use super::scan::{Frame, FrameReader, LogFile, RecordCursor, Survey, damaged, su
 pub struct Record {
     /// Its position in the order of all writes; each is higher than the one before.
     pub seq: Seq,
-    /// What the payload is; the log gives it no meaning.
+    /// What the payload is, behind the [table](super::split_table) in front of it; the log gives it no meaning.
     pub kind: u8,
     /// The bytes.
     pub payload: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Which model owns which time.
 
-use tidefall_ground::manifest::Model;
+use tidefall_ground::manifest::series::Model;
 use tidefall_types::{Day, Month, Result, TableOptions, TimeRange};
 
 /// How far the cascade shall go.

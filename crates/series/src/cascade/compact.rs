@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidefall_ground::manifest::Model;
+use tidefall_ground::manifest::series::Model;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Result, Seq, TimeRange};
 

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use tidefall_ground::manifest::{Edit, Flushed, Model};
+use tidefall_ground::manifest::series::Edit::AddObject;
+use tidefall_ground::manifest::series::Model;
+use tidefall_ground::manifest::{Edit, Flushed};
 use tidefall_ground::memory::Memory;
 use tidefall_ground::options::CascadeReport;
 use tidefall_sync::atomic::Ordering;
@@ -176,7 +178,7 @@ fn flush_batch(
         report.bytes += output.bytes;
     }
     let mut edits: Vec<Edit> =
-        outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone())).collect();
+        outputs.iter().map(|entry| AddObject(table.id, entry.clone()).into()).collect();
     edits.push(Edit::Flushed(table.id, flushed));
     let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.size_bytes).sum::<usize>();
     let freed_bytes = bytes(batch).saturating_sub(bytes(&kept));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tidefall_ground::manifest::Model;
+use tidefall_ground::manifest::series::Model;
 use tidefall_types::{Day, NS_PER_MINUTE, Result, TimeRange};
 
 use super::boundaries::Boundaries;

@@ -7,7 +7,8 @@
 //! 3. Install the objects.
 
 use tidefall_ground::gate::Inside;
-use tidefall_ground::manifest::{Edit, Model};
+use tidefall_ground::manifest::series::Edit::AddObject;
+use tidefall_ground::manifest::series::Model;
 use tidefall_sync::Arc;
 use tidefall_sync::atomic::Ordering;
 use tidefall_types::{Error, Result, Seq, TableSchema, TimeRange};
@@ -84,7 +85,7 @@ pub fn load(
         (entry.last_seq, entry.is_distinct) = (seq, is_distinct);
     }
     let bytes = entries.iter().map(|entry| entry.bytes).sum();
-    let edits = entries.into_iter().map(|entry| Edit::AddObject(table.id, entry)).collect();
+    let edits = entries.into_iter().map(|entry| AddObject(table.id, entry).into()).collect();
     let mut before = None;
     install(context, table, written, edits, |live| before = Some(table.sources_of(live)))?;
     context.ground.worked.flushed(0, bytes);

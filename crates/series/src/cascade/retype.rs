@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use tidefall_ground::manifest::{Edit, ObjectEntry};
+use tidefall_ground::manifest::Edit;
+use tidefall_ground::manifest::series::Edit::AddObject;
+use tidefall_ground::manifest::series::ObjectEntry;
 use tidefall_ground::written::Written;
 use tidefall_types::{Error, FieldId, FieldType, Result, TimeRange};
 
@@ -88,7 +90,8 @@ pub fn retype(
     for (object, entry) in objects.iter().zip(entries) {
         let ObjectEntry { id, last_delete, is_distinct, .. } = object.entry;
         edits.push(Edit::RemoveObject(table.id, id));
-        edits.push(Edit::AddObject(table.id, ObjectEntry { last_delete, is_distinct, ..entry }));
+        let entry = ObjectEntry { last_delete, is_distinct, ..entry };
+        edits.push(AddObject(table.id, entry).into());
     }
     Ok(edits)
 }

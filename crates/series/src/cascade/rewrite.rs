@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use roaring::RoaringBitmap;
 use tidefall_codec::Profile;
-use tidefall_ground::manifest::{Edit, Model, ObjectEntry};
+use tidefall_ground::manifest::Edit;
+use tidefall_ground::manifest::series::Edit::AddObject;
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::options::CascadeReport;
 use tidefall_ground::parallel::ordered;
 use tidefall_ground::texts::STRETCH_TEXT_BYTES;
@@ -276,7 +278,7 @@ pub(super) fn rewrite_and(
         report.steps = u64::from(!inputs.is_empty());
     }
     let removed = inputs.iter().map(|object| Edit::RemoveObject(table.id, object.entry.id));
-    let added = outputs.iter().map(|entry| Edit::AddObject(table.id, entry.clone()));
+    let added = outputs.iter().map(|entry| Edit::from(AddObject(table.id, entry.clone())));
     install(context, table, written, removed.chain(added).collect(), change)?;
     context.ground.worked.rewritten(report.bytes);
     Ok(report)

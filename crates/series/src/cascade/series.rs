@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::texts::{PIECE_TEXT_BYTES, first_within};
 use tidefall_ground::written::Written;
 use tidefall_types::{Day, Month, Result, Seq, TableSchema, TimeRange};

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::{Month, NS_PER_MINUTE, ObjectId, Result, TimeRange};
 

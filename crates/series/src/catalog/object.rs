@@ -2,7 +2,7 @@
 //! [`super::SensorDictionary::encode`].
 
 use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
-use tidefall_ground::manifest::SensorObject;
+use tidefall_ground::manifest::series::SensorObject;
 use tidefall_store::{ObjectIo, of_needed_object};
 use tidefall_types::{Error, Result, TableId};
 

@@ -1,17 +1,19 @@
-//! The records of the log.
+//! The records of the log, behind the table that they are for ([`split_table`]).
 //!
 //! ```text
-//! rows     table id u32, then a frame: sensors, times, field ids, one column for each field
-//! sensors  table id u32, then a frame of SensorDictionary::encode; no longer written
-//! delete   table id u32, then a tombstone as JSON
+//! rows     a frame: sensors, times, field ids, one column for each field
+//! sensors  a frame of SensorDictionary::encode; no longer written
+//! delete   a tombstone as JSON
 //! rows with new sensors
-//!          table id u32, the length of the frame of sensors u32, that frame, then the frame of rows
+//!          the length of the frame of sensors u32, that frame, then the frame of rows
 //! ```
 //!
 //! New sensors are logged in one record with the first rows that need them, so that the log never has rows of
 //! a sensor that it does not know. Which those are is known only when the record is appended: a write that was
 //! to bring them may have failed, or may not have been one for the log. So the committing thread has the last
 //! word ([`LogRecord::complete`]).
+//!
+//! [`split_table`]: tidefall_ground::wal::split_table
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -22,13 +24,13 @@ use arrow_array::{Array, Int64Array, UInt32Array};
 use tidefall_codec::Profile;
 use tidefall_ground::frames::{FrameReader, FrameWriter};
 use tidefall_ground::manifest::Tombstone;
-use tidefall_ground::wal::{Wal, check_record_bytes};
+use tidefall_ground::wal::{Wal, check_record_bytes, table_head};
 use tidefall_types::{Error, FieldType, Result, Seq, TableId, TableSchema};
 
 use super::Prepared;
 use crate::table::Table;
 
-/// What a record is.
+/// What a record of a series table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// Rows of sensors that the log knows.
@@ -42,7 +44,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// The kind of a record in the log.
+    /// The kind of a record in the log, of a series table.
     ///
     /// # Errors
     /// `Corrupt` for one that is not known.
@@ -61,17 +63,6 @@ impl RecordKind {
 
 /// Bytes of a record in front of its frames.
 const HEAD_BYTES_MAX: usize = 8;
-
-/// Splits a record into the table it is for and the rest.
-///
-/// # Errors
-/// `Corrupt` when it is too short.
-pub fn split_table(payload: &[u8]) -> Result<(TableId, &[u8])> {
-    let (table, rest) = payload
-        .split_first_chunk::<4>()
-        .ok_or_else(|| Error::corrupt("a record of the log is too short"))?;
-    Ok((TableId(u32::from_le_bytes(*table)), rest))
-}
 
 /// A record before it is in the log.
 #[derive(Debug)]
@@ -160,7 +151,7 @@ impl LogRecord {
     /// # Errors
     /// As [`Wal::append`].
     pub fn append(&self, wal: &mut Wal, seq: Seq, table: TableId) -> Result<()> {
-        let table = table.0.to_le_bytes();
+        let table = table_head(table);
         match self {
             Self::Rows { new: None, rows, .. } => {
                 wal.append(seq, RecordKind::Rows as u8, &[&table, rows])

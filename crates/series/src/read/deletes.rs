@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tidefall_ground::manifest::{ObjectEntry, TableState, Tombstone};
+use tidefall_ground::manifest::series::ObjectEntry;
+use tidefall_ground::manifest::{TableState, Tombstone};
 use tidefall_types::{Error, Result, Seq, TimeRange};
 
 /// A delete as readers apply it.
@@ -155,10 +156,10 @@ impl FromIterator<LiveTombstone> for Deletes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use tidefall_ground::manifest::OfKind;
+    use tidefall_ground::manifest::series::Stored;
     use tidefall_types::{TableId, TableSchema};
 
     use super::*;
@@ -180,8 +181,7 @@ mod tests {
     fn stored() -> (TableState, Seq) {
         let stored = TableState {
             schema: TableSchema::new(TableId(0), "plant", "time"),
-            objects: BTreeMap::new(),
-            sensors: Vec::new(),
+            of_kind: OfKind::Series(Stored::default()),
             tombstones: Vec::new(),
             flushed: Vec::new(),
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::obsolete::Watched;
 use tidefall_types::{ObjectId, TimeRange};
 

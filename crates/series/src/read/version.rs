@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidefall_ground::manifest::{ObjectEntry, TableState};
+use tidefall_ground::manifest::TableState;
+use tidefall_ground::manifest::series::{ObjectEntry, Stored};
 use tidefall_types::{Result, Seq, TableSchema};
 
 use super::deletes::{Deletes, LiveTombstone};
@@ -32,16 +33,16 @@ impl Version {
     /// `Corrupt` when a delete is damaged that is not here.
     pub(crate) fn following(
         &self,
-        stored: &TableState,
+        (state, stored): (&TableState, &Stored),
         wal_from: Seq,
         open: impl Fn(&ObjectEntry) -> Arc<LiveObject>,
     ) -> Result<(Self, Vec<Arc<LiveObject>>)> {
-        let schema = match *self.schema == stored.schema {
+        let schema = match *self.schema == state.schema {
             true => Arc::clone(&self.schema),
-            false => Arc::new(stored.schema.clone()),
+            false => Arc::new(state.schema.clone()),
         };
         let (objects, replaced) = self.objects.following(&stored.objects, open);
-        let deletes = self.deletes.following(stored, wal_from)?;
+        let deletes = self.deletes.following(state, wal_from)?;
         Ok((Self { schema, objects, deletes }, replaced))
     }
 

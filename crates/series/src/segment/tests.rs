@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, Float64Array};
 use tidefall_codec::{Profile, decode_page};
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_ground::options::VerifyReport;
 use tidefall_simulation::MemDisk;
 use tidefall_store::{LocalIo, ObjectIo};

@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use tidefall_codec::decode_page;
-use tidefall_ground::manifest::ObjectEntry;
+use tidefall_ground::manifest::series::ObjectEntry;
 use tidefall_ground::options::VerifyReport;
 use tidefall_types::{Error, FieldType, Result, TableId};
 

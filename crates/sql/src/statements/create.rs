@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidefall_storage::IfExists;
 use tidefall_types::{
-    Error, FieldType, NS_PER_DAY, Result, TableId, TableOptions, TableSchema, parse_duration,
+    Error, FieldType, NS_PER_DAY, Result, TableId, TableKind, TableOptions, TableSchema,
+    parse_duration,
 };
 
 use super::{TableChange, table_name};
@@ -60,9 +61,9 @@ pub(super) fn create_table(create: &CreateTable) -> Result<TableChange> {
     let tags: Vec<String> =
         key.unwrap_or_default().into_iter().filter(|column| *column != time).collect();
     let schema = build(&name, &columns, &time, &tags)?;
-    let options = read_options(&create.table_options)
+    let (kind, options) = read_options(&create.table_options)
         .map_err(|error| error.context(format!("CREATE TABLE {name}")))?;
-    let schema = TableSchema { options, ..schema };
+    let schema = TableSchema { kind, options, ..schema };
     let if_exists = if create.if_not_exists { IfExists::Keep } else { IfExists::Fail };
     Ok(TableChange::Create(Box::new(schema), if_exists))
 }
@@ -219,7 +220,7 @@ pub(super) fn declared(data_type: &DataType) -> Result<Declared> {
     Ok(Declared::Field(ty))
 }
 
-fn read_options(options: &CreateTableOptions) -> Result<TableOptions> {
+fn read_options(options: &CreateTableOptions) -> Result<(TableKind, TableOptions)> {
     let given: &[SqlOption] = match options {
         CreateTableOptions::None => &[],
         CreateTableOptions::With(given) => given,
@@ -227,6 +228,7 @@ fn read_options(options: &CreateTableOptions) -> Result<TableOptions> {
             return Err(Error::invalid("write the table's options as WITH (name = 'value', ...)"));
         }
     };
+    let mut kind = TableKind::default();
     let mut table = TableOptions::default();
     for option in given {
         let SqlOption::KeyValue { key, value } = option else {
@@ -237,12 +239,13 @@ fn read_options(options: &CreateTableOptions) -> Result<TableOptions> {
             "cascade" => read_cascade(&text, &mut table)?,
             "block" => table.block_ns = read_block(&text)?,
             "retention" => table.retention_ns = Some(read_age("retention", &text)?),
-            "model" if text.eq_ignore_ascii_case("series") => {}
             "model" => {
-                return Err(Error::unsupported(format!(
-                    "model = '{text}': this version has the model 'series' only; others come in a \
-                     later version"
-                )));
+                kind = TableKind::from_name(&text).ok_or_else(|| {
+                    Error::unsupported(format!(
+                        "model = '{text}': this version has the model 'series' only; others come in \
+                         a later version"
+                    ))
+                })?;
             }
             other => {
                 return Err(Error::invalid(format!(
@@ -252,7 +255,7 @@ fn read_options(options: &CreateTableOptions) -> Result<TableOptions> {
             }
         }
     }
-    Ok(table)
+    Ok((kind, table))
 }
 
 fn option_text(key: &Ident, value: &Expr) -> Result<String> {

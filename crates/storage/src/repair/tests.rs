@@ -1,6 +1,7 @@
 use arrow_array::{ArrayRef, Float64Array};
-use tidefall_ground::wal::Wal;
+use tidefall_ground::wal::table_head;
 use tidefall_series::ingest::Prepared;
+use tidefall_series::ingest::record::{LogRecord, RecordKind};
 use tidefall_simulation::MemDisk;
 use tidefall_types::{FieldColumn, TagColumn, WriteBatch};
 
@@ -43,10 +44,12 @@ fn records_that_make_no_sense_are_given_up_and_the_others_kept() {
         let record = LogRecord::alone(&rows(sensors)).unwrap();
         record.append(&mut wal, Seq(first + place as u64), table).unwrap();
     }
-    wal.append(Seq(first + 3), 77, &[b"what is this?"]).unwrap();
-    wal.append(Seq(first + 4), RecordKind::Rows as u8, &[&table.0.to_le_bytes(), b"no"]).unwrap();
+    let head = table_head(table);
+    wal.append(Seq(first + 3), 77, &[&head, b"what is this?"]).unwrap();
+    wal.append(Seq(first + 4), RecordKind::Rows as u8, &[&head, b"no"]).unwrap();
     wal.append(Seq(first + 5), RecordKind::RowsWithSensors as u8, &[&[0; 3]]).unwrap();
-    LogRecord::alone(&rows(&[0, 0])).unwrap().append(&mut wal, Seq(first + 6), table).unwrap();
+    wal.append(Seq(first + 6), 77, &[b"what is this?"]).unwrap();
+    LogRecord::alone(&rows(&[0, 0])).unwrap().append(&mut wal, Seq(first + 7), table).unwrap();
     wal.close().unwrap();
 
     let error = open(&disk).unwrap_err();
@@ -61,6 +64,7 @@ fn records_that_make_no_sense_are_given_up_and_the_others_kept() {
         "kind 77",
         "rows of table plant: a frame is cut short",
         "too short",
+        "it is of table number 1952540791, of which the manifest knows nothing",
     ];
     assert_eq!(told.len(), parts.len(), "{told:#?}");
     for (place, (told, part)) in told.iter().zip(parts).enumerate() {

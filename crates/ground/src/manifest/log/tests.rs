@@ -8,6 +8,7 @@ use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_store::{Disk, DiskEntry, DiskFile, LocalIo};
 
 use super::*;
+use crate::manifest::object::{FORMAT, HEADER_BYTES, checksum, encode};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Model {
@@ -450,7 +451,7 @@ fn arbitrary_bytes_never_panic() {
         let mut body = vec![0; random.random_range(0..60)];
         random.fill(&mut body[..]);
         let disk = MemDisk::new();
-        disk.place(&names::manifest_delta(1), &frame_for_fuzzing(true, &body));
+        disk.place(&names::manifest_delta(1), &encode(Kind::Delta, 7, 1, &body));
         let error = Log::open(mem(&disk)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::{ArrayRef, Float64Array};
 use tidefall_codec::Profile;
-use tidefall_ground::manifest::{Model, ObjectEntry};
+use tidefall_ground::manifest::series::{Model, ObjectEntry};
 use tidefall_simulation::MemDisk;
 use tidefall_store::{LocalIo, ObjectIo, names};
 use tidefall_types::{NS_PER_HOUR, NS_PER_MINUTE, ObjectId, Seq, TableId, TableSchema};

@@ -1,0 +1,72 @@
+//! How edits and tables are read: in JSON those of all kinds stand side by side. How they are written is said beside what they are; reading
+//! needs the kind before the rest.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tidefall_types::{ObjectId, Seq, TableId, TableKind, TableSchema};
+
+use super::{Flushed, OfKind, TableState, Tombstone};
+use crate::manifest::log::Writer;
+use crate::manifest::series::{self, ObjectEntry, SensorObject};
+
+/// A [`TableState`]: what its kind alone has is beside what all have.
+#[derive(Deserialize)]
+pub(super) struct Table {
+    schema: TableSchema,
+    objects: BTreeMap<ObjectId, ObjectEntry>,
+    sensors: Vec<SensorObject>,
+    tombstones: Vec<Tombstone>,
+    #[serde(rename = "drained")]
+    flushed: Vec<Flushed>,
+}
+
+impl From<Table> for TableState {
+    fn from(table: Table) -> Self {
+        let Table { schema, objects, sensors, tombstones, flushed } = table;
+        let of_kind = match schema.kind {
+            TableKind::Series => OfKind::Series(series::Stored { objects, sensors }),
+        };
+        Self { schema, of_kind, tombstones, flushed }
+    }
+}
+
+/// An [`Edit`](super::Edit): its name says whether it is one of a kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Edit {
+    PutTable(TableSchema),
+    DropTable(TableId),
+    AddObject(TableId, ObjectEntry),
+    RemoveObject(TableId, ObjectId),
+    AddSensors(TableId, SensorObject),
+    ReplaceSensors(TableId, SensorObject),
+    AddTombstone(TableId, Tombstone),
+    RemoveTombstone(TableId, Seq),
+    #[serde(rename = "drained")]
+    Flushed(TableId, Flushed),
+    WalFrom(Seq),
+    LogEnd(Seq),
+    Begun(Writer),
+    At(i64),
+}
+
+impl From<Edit> for super::Edit {
+    fn from(edit: Edit) -> Self {
+        match edit {
+            Edit::PutTable(schema) => Self::PutTable(schema),
+            Edit::DropTable(table) => Self::DropTable(table),
+            Edit::AddObject(table, entry) => series::Edit::AddObject(table, entry).into(),
+            Edit::RemoveObject(table, id) => Self::RemoveObject(table, id),
+            Edit::AddSensors(table, part) => series::Edit::AddSensors(table, part).into(),
+            Edit::ReplaceSensors(table, part) => series::Edit::ReplaceSensors(table, part).into(),
+            Edit::AddTombstone(table, tombstone) => Self::AddTombstone(table, tombstone),
+            Edit::RemoveTombstone(table, seq) => Self::RemoveTombstone(table, seq),
+            Edit::Flushed(table, flushed) => Self::Flushed(table, flushed),
+            Edit::WalFrom(seq) => Self::WalFrom(seq),
+            Edit::LogEnd(seq) => Self::LogEnd(seq),
+            Edit::Begun(writer) => Self::Begun(writer),
+            Edit::At(at_ns) => Self::At(at_ns),
+        }
+    }
+}
