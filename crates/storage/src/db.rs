@@ -210,7 +210,7 @@ impl Db {
     /// The schema of a table.
     ///
     /// # Errors
-    /// `NotFound`, with the tables that there are.
+    /// `NotFound`, with the first of the tables that there are.
     pub fn schema(&self, table: &str) -> Result<Arc<TableSchema>> {
         Ok(self.engine().table(table)?.schema())
     }
@@ -230,7 +230,7 @@ impl Db {
             return Err(Error::invalid("a block interval must be above 0"));
         }
         let mut manifest = engine.ground.manifest();
-        if engine.table(&schema.name).is_ok() {
+        if engine.find(&schema.name).is_some() {
             return match if_exists {
                 IfExists::Keep => Ok(()),
                 IfExists::Fail => {

@@ -1,6 +1,6 @@
 //! What one open database consists of: its tables, its log, and the ground that they stand on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tidefall_ground::Ground;
@@ -38,6 +38,9 @@ const LOGGED_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Versions of the manifest that are kept.
 const MANIFEST_VERSIONS: u64 = 256;
 
+/// Tables that are named where one is missing, as there may be thousands.
+const NAMED_MAX: usize = 20;
+
 /// An open database.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -55,7 +58,8 @@ pub(crate) struct Engine {
 
 #[derive(Debug, Default)]
 struct Tables {
-    by_name: HashMap<String, Table>,
+    /// In the order of their names.
+    by_name: BTreeMap<String, Table>,
     by_id: HashMap<TableId, Table>,
 }
 
@@ -154,20 +158,42 @@ impl Engine {
 
     // ---- tables ----
 
+    /// The table of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Table> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+    }
+
+    /// As [`Engine::find`], of whom a table is asked for that must be there.
     pub(crate) fn table(&self, name: &str) -> Result<Table> {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.by_name.get(name).cloned().ok_or_else(|| {
-            let mut names: Vec<&str> = tables.by_name.keys().map(String::as_str).collect();
-            names.sort_unstable();
-            Error::not_found(format!("there is no table {name:?}; there are: {}", names.join(", ")))
-        })
+        self.find(name).ok_or_else(|| self.no_table(name))
+    }
+
+    /// As [`Engine::find`], for what is asked of series tables alone.
+    ///
+    /// # Errors
+    /// `Conflict` for a table of another kind: nobody may make a second one of its name.
+    pub(crate) fn find_series(&self, name: &str) -> Result<Option<Arc<SeriesTable>>> {
+        match self.find(name) {
+            None => Ok(None),
+            Some(Table::Series(table)) => Ok(Some(table)),
+        }
     }
 
     /// As [`Engine::table`], for what is asked of series tables alone.
     pub(crate) fn series_table(&self, name: &str) -> Result<Arc<SeriesTable>> {
-        match self.table(name)? {
-            Table::Series(table) => Ok(table),
-        }
+        self.find_series(name)?.ok_or_else(|| self.no_table(name))
+    }
+
+    /// That there is no table of this name, and which there are.
+    pub(crate) fn no_table(&self, name: &str) -> Error {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let named: Vec<&str> = tables.by_name.keys().take(NAMED_MAX).map(String::as_str).collect();
+        let more = match tables.by_name.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = named.join(", ");
+        Error::not_found(format!("there is no table {name:?}; there are: {named}{more}"))
     }
 
     pub(crate) fn table_by_id(&self, id: TableId) -> Option<Table> {
@@ -177,10 +203,7 @@ impl Engine {
     /// All tables, by name.
     pub(crate) fn tables(&self) -> Vec<Table> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<(String, Table)> =
-            tables.by_name.iter().map(|(name, table)| (name.clone(), table.clone())).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all.into_iter().map(|(_, table)| table).collect()
+        tables.by_name.values().cloned().collect()
     }
 
     pub(crate) fn show_table(&self, table: Table) {

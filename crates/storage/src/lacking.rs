@@ -38,7 +38,7 @@ impl Db {
         let mut schemas: HashMap<&str, TableSchema> = HashMap::new();
         // A malformed one is refused before it gets anything.
         for &(name, batch) in writes.iter().filter(|(_, batch)| batch.check().is_ok()) {
-            let table = engine.series_table(name).ok();
+            let Ok(table) = engine.find_series(name) else { continue };
             let lacks = match (schemas.get(name), &table) {
                 (Some(schema), _) => lacks_columns(schema, batch),
                 (None, Some(table)) => lacks_columns(&table.schema(), batch),
@@ -89,15 +89,14 @@ impl Db {
         columns: &[(&str, &ArrayRef)],
         options: &WriteOptions,
         check: impl FnOnce(&Planned) -> Result<bool>,
-    ) -> Result<Option<Arc<Table>>> {
+    ) -> Result<Option<Found>> {
         let engine = self.engine();
         let unknown = options.unknown;
-        let table = match engine.series_table(name) {
-            Ok(table) => Some(table),
-            Err(error) if unknown == Unknown::Refuse => return Err(error),
-            Err(_) => None,
-        };
-        let (mut lacks, mut wider) = (true, Vec::new());
+        let table = engine.find_series(name)?;
+        if table.is_none() && unknown == Unknown::Refuse {
+            return Err(engine.no_table(name));
+        }
+        let (mut lacks, mut wider, mut seen) = (true, Vec::new(), None);
         let schema = match &table {
             None => first_schema(name, batch)?,
             Some(table) => {
@@ -108,8 +107,9 @@ impl Db {
                     wider = wider_types(table, &schema, columns)?;
                 }
                 if !lacks && wider.is_empty() {
-                    return Ok(Some(Arc::clone(table)));
+                    return Ok(Some(Found { table: Arc::clone(table), schema: Some(schema) }));
                 }
+                seen = Some(Arc::clone(&schema));
                 let planned = Arc::make_mut(&mut schema);
                 wider.iter().for_each(|change| change.make(planned));
                 if lacks {
@@ -121,29 +121,25 @@ impl Db {
         if !check(&Planned::of(table.clone(), schema))? {
             return Ok(None);
         }
-        let sets_aside = options.bad_rows == BadRows::SetAside;
-        let widen = |table: &Arc<Table>| match self.widen(table, columns) {
-            // What does not fit is bad then.
-            Err(error) if error.kind() == ErrorKind::Conflict && sets_aside => Ok(()),
-            widened => widened,
-        };
         if let Some(table) = table.as_ref().filter(|_| !wider.is_empty()) {
-            widen(table)?;
+            match self.widen(table, columns) {
+                // What does not fit is bad then.
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict
+                        && options.bad_rows == BadRows::SetAside => {}
+                widened => {
+                    widened?;
+                    seen = None;
+                }
+            }
         }
         if !lacks {
-            return Ok(table);
+            return Ok(table.map(|table| Found { table, schema: seen }));
         }
         let mut making = Making::begin(engine);
         making.add(name, batch, table)?;
         making.commit()?;
-        let table = engine.series_table(name)?;
-        // Another write may have made the same columns of other types meanwhile.
-        let is_wide = options.field_types == FieldTypes::Keep
-            || wider_types(&table, &table.schema(), columns)?.is_empty();
-        if !is_wide {
-            widen(&table)?;
-        }
-        Ok(Some(table))
+        Ok(Some(Found { table: engine.series_table(name)?, schema: None }))
     }
 
     /// Whether anything is left of a write which lacks its table or columns of it, when bad rows are set aside.
@@ -166,6 +162,14 @@ impl Db {
         }
         Ok(bad.is_empty() || batch.rows() > 0)
     }
+}
+
+/// A table that has what a write needs.
+pub(crate) struct Found {
+    pub(crate) table: Arc<Table>,
+    /// The schema in which it was found to have all of it: none when anything was made for that, as others may have made it otherwise. Whoever goes
+    /// on asks again then.
+    pub(crate) schema: Option<Arc<TableSchema>>,
 }
 
 /// A table as a write needs it that lacks columns of it, or all of it, before these are made.
@@ -242,7 +246,11 @@ impl<'a> Making<'a> {
             return add_columns_of(batch, &mut made.schema);
         }
         // Another write may have made it meanwhile.
-        let made = match table.or_else(|| self.engine.series_table(name).ok()) {
+        let found = match table {
+            None => self.engine.find_series(name)?,
+            found => found,
+        };
+        let made = match found {
             None => Made { table: None, schema: first_schema(name, batch)? },
             Some(table) => {
                 table.check_whole()?;

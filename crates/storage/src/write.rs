@@ -22,7 +22,7 @@ use tidefall_types::{
 
 use crate::Db;
 use crate::commit::{Commit, Done};
-use crate::options::{Ack, BadRows, Existing, Unknown, WriteOptions, WriteReport};
+use crate::options::{Ack, BadRows, Existing, FieldTypes, Unknown, WriteOptions, WriteReport};
 use crate::retype::{columns_of, columns_of_series};
 use crate::table::Change;
 
@@ -84,18 +84,28 @@ impl Db {
         batch.check()?;
         let engine = self.engine();
         engine.wait_for_memory(held_bytes(batch))?;
-        let mut bad = Vec::new();
-        let table = self.table_for(table, batch, &columns_of(batch), options, |planned| {
-            self.check_write(planned, batch, options, &mut bad)
-        })?;
         let replaced = (options.existing != Existing::Replace).then_some(0);
-        let Some(table) = table else {
-            drop(step);
-            done(Ok((WriteReport { rows: 0, replaced, bad }, None)));
-            return Ok(());
+        let mut bad = Vec::new();
+        let (table, inside) = loop {
+            bad.clear();
+            let columns = columns_of(batch);
+            let found = self.table_for(table, batch, &columns, options, |planned| {
+                self.check_write(planned, batch, options, &mut bad)
+            })?;
+            let Some(found) = found else {
+                drop(step);
+                done(Ok((WriteReport { rows: 0, replaced, bad }, None)));
+                return Ok(());
+            };
+            let inside = self.enter(&found.table, options.existing)?;
+            // Fields keep their types while somebody is inside, and may have got others before.
+            let schema = found.table.schema();
+            let is_as = |seen: Arc<TableSchema>| schema.fields.starts_with(&seen.fields);
+            if options.field_types == FieldTypes::Keep || found.schema.is_some_and(is_as) {
+                break (found.table, inside);
+            }
         };
         bad.clear();
-        let inside = self.enter(&table, options.existing)?;
         let batch = self.fit(&table, batch, options, &mut bad)?;
         let (batch, fields) = &batch;
         let report = WriteReport { rows: batch.rows(), replaced, bad };
@@ -229,9 +239,9 @@ impl Db {
     /// manifest: then it may be called where a thread must not be held up.
     pub fn is_ready_for(&self, table: &str, batch: &WriteBatch) -> bool {
         let engine = self.engine();
-        let is_known = || match engine.series_table(table) {
-            Ok(table) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
-            Err(_) => false,
+        let is_known = || match engine.find_series(table) {
+            Ok(Some(table)) => table.gate.is_open() && !lacks_columns(&table.schema(), batch),
+            _ => false,
         };
         engine.ground.memory.takes_at_once(held_bytes(batch))
             && engine.commits.takes_at_once()
@@ -271,8 +281,9 @@ impl Db {
         let came: usize = batch.series.iter().map(|series| series.time.len()).sum();
         // The rows in order, as the schema has them that the table is to get.
         let mut ordered = None;
-        let table =
-            self.table_for(table, &heads, &columns_of_series(batch), options, |planned| {
+        let columns = columns_of_series(batch);
+        let (before, of_its_own, times) = loop {
+            let found = self.table_for(table, &heads, &columns, options, |planned| {
                 let schema = planned.made.schema();
                 check_heads(&planned.made, &schema, &heads)?;
                 let (sensors, rows) = (planned.sensors(&heads)?, order_all(&schema, batch)?);
@@ -280,10 +291,8 @@ impl Db {
                 ordered = Some((schema, rows));
                 Ok(true)
             })?;
-        let table = table.ok_or_else(|| Error::internal("a load was taken for nothing"))?;
-        let (before, of_its_own, times) = loop {
-            // Another write may add fields meanwhile; this one does not have them.
-            let schema = table.schema();
+            let found = found.ok_or_else(|| Error::internal("a load was taken for nothing"))?;
+            let (table, Some(schema)) = (found.table, found.schema) else { continue };
             check_heads(&table, &schema, &heads)?;
             let sensors = find_sensors(&table, &heads)?;
             let rows = match ordered.take() {
@@ -307,7 +316,7 @@ impl Db {
                 series.iter().map(|(sensor, rows)| (*sensor, rows.times.clone())).collect();
             match self.load_series(&table, &schema, series, enter)? {
                 Loaded::Shown(before) => break (before, of_its_own, times),
-                // Fields have got other types: the rows get them, too.
+                // Fields have got other types: the rows get them, too, or others again.
                 Loaded::Outdated => {}
             }
         };

@@ -217,6 +217,10 @@ impl<S: LogState> ManifestLog<S> {
             }
         };
         let body = encode(edits)?;
+        debug_assert!(
+            serde_json::from_slice::<Vec<S::Edit>>(&body).is_ok(),
+            "edits that cannot be read again"
+        );
         // Until it is done: a panic in the middle must not be built on.
         self.failed = true;
         if let Err(error) = self.put(Kind::Delta, version, &body) {

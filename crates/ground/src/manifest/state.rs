@@ -390,6 +390,7 @@ impl State {
             tombstones: Vec::new(),
             flushed: Vec::new(),
         });
+        debug_assert_eq!(state.schema.kind, schema.kind, "a table stays of its kind");
         state.schema = schema.clone();
     }
 

@@ -100,14 +100,13 @@ impl Show {
     pub(crate) fn run(self, db: &Db) -> Result<QueryStream> {
         match self {
             Self::Tables(pattern) => {
-                let mut names = Vec::new();
+                let (mut names, mut kinds) = (Vec::new(), Vec::new());
                 for table in db.tables() {
                     if is_wanted(&pattern, &table.name)? {
                         names.push(table.name.clone());
+                        kinds.push(table.kind.name().to_owned());
                     }
                 }
-                names.sort_unstable();
-                let kinds = names.iter().map(|_| "series".to_owned()).collect();
                 texts([("name", names), ("kind", kinds)])
             }
             Self::Columns(table, pattern) => {

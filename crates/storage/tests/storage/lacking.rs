@@ -220,3 +220,18 @@ fn a_first_write_that_is_refused_leaves_no_table() {
     db.write("plant", &twice, &refuse).unwrap();
     assert_eq!(read(&db, "plant"), [(1, 1), (2, 2)]);
 }
+
+/// All were named, in order, for whoever only wanted to know whether there is one: each new table took as many steps as there were tables.
+#[test]
+fn few_of_many_tables_are_named_where_one_is_missing() {
+    let db = open(&MemDisk::new()).unwrap();
+    let tables = names(1_000);
+    let rows = row(&[("s", "a")], &["v"]);
+    db.prepare(&tables.iter().map(|name| (name.as_str(), &rows)).collect::<Vec<_>>(), &CREATE)
+        .unwrap();
+    assert_eq!(db.tables().len(), 1_000);
+    let error = db.schema("other").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let message = error.message();
+    assert!(message.contains("m0000, m0001, ") && message.ends_with("and 980 more"), "{message}");
+}

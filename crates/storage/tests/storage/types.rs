@@ -485,6 +485,32 @@ fn a_load_that_began_before_a_change_gets_the_types_behind_it() {
     assert_eq!(db.verify().unwrap().damages, Vec::new());
 }
 
+/// Between the look at the table and the gate the field has got a type that is too narrow again.
+#[test]
+fn what_comes_while_a_type_gets_narrower_widens_it_again() {
+    for is_load in [false, true] {
+        let brake = Brake::default();
+        let db = brake.open();
+        write(&db, 0, &floats(&[1.0]), FieldTypes::Keep).unwrap();
+        brake.armed.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let narrow = scope.spawn(|| retype(&db, FieldType::I64));
+            // The gate is shut, and the schema is still the one before.
+            wait_for(&brake.reached);
+            let wide = scope.spawn(|| match is_load {
+                true => load(&db, 1, &floats(&[1.5]), FieldTypes::Widen),
+                false => write(&db, 1, &floats(&[1.5]), FieldTypes::Widen),
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            brake.released.store(true, Ordering::SeqCst);
+            narrow.join().unwrap().unwrap();
+            wide.join().unwrap().unwrap();
+        });
+        assert_eq!(type_of(&db), FieldType::F64);
+        assert_eq!(read(&db).len(), 2);
+    }
+}
+
 #[test]
 fn a_change_that_is_refused_writes_nothing() {
     let db = open(&MemDisk::new());

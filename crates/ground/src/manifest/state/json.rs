@@ -10,7 +10,8 @@ use super::{Flushed, OfKind, TableState, Tombstone};
 use crate::manifest::log::Writer;
 use crate::manifest::series::{self, ObjectEntry, SensorObject};
 
-/// A [`TableState`]: what its kind alone has is beside what all have.
+/// A [`TableState`]: what its kind alone has is beside what all have. A key that a kind needs and that is missing is an error: a table without its
+/// objects would lose them to the next clean-up.
 #[derive(Deserialize)]
 pub(super) struct Table {
     schema: TableSchema,
