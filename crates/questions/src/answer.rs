@@ -37,6 +37,11 @@ pub struct Answer {
 }
 
 impl Asked {
+    /// Whether it asks for rows or bins, which may be many, and not for a value a sensor.
+    pub fn has_pieces(&self) -> bool {
+        matches!(self.ask, Ask::Frame(_) | Ask::Series | Ask::Resample(..))
+    }
+
     /// Answers it.
     ///
     /// # Errors

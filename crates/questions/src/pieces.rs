@@ -102,6 +102,13 @@ impl Iterator for Pieces {
         }
         Some(Ok(block))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self.rest {
+            None => (0, Some(0)),
+            Some(_) => (1, None),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Who is let in, and how much of the machine each gets: what a protocol asks before it does something for a client. It knows no protocol.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,13 +31,16 @@ pub(crate) struct Admission {
 /// What a query holds, about, from its first part until the last one is sent: batches that are ready, columns that they are cut of, parts on their way.
 const QUERY_BYTES: usize = 4 << 20;
 
+/// Who waits for less is only behind others that compute.
+const WAIT_UNSEEN: Duration = Duration::from_secs(1);
+
 /// Memory for answers that are longer than a part.
 #[derive(Debug)]
 pub(crate) struct Answers {
     /// One permit for each KiB.
     free: Arc<Semaphore>,
     kib_max: u32,
-    /// Those who wait for some.
+    /// Those who have waited for some for [`WAIT_UNSEEN`].
     waiting: AtomicUsize,
     /// One permit a query that has begun and waits for some: it holds rows meanwhile.
     begun: Semaphore,
@@ -150,6 +154,39 @@ impl Answers {
         }
     }
 
+    /// A share of so many bytes, or all of the memory if that is less, if that is free and nobody waits.
+    pub(crate) fn try_share(&self, bytes: usize) -> Option<Share> {
+        let kib = kib(bytes).min(self.kib_max);
+        Arc::clone(&self.free).try_acquire_many_owned(kib).ok().map(|permit| Share(Some(permit)))
+    }
+
+    /// Waits for a share of so many bytes, or for all of the memory if that is less. Who waits must hold neither a turn nor another share: those who
+    /// have one may wait for a turn.
+    pub(crate) async fn share(&self, bytes: usize) -> Share {
+        let kib = kib(bytes).min(self.kib_max);
+        let mut permit = pin!(Arc::clone(&self.free).acquire_many_owned(kib));
+        if let Ok(permit) = timeout(WAIT_UNSEEN, &mut permit).await {
+            return Share(permit.ok());
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        Share(permit.await.ok())
+    }
+
+    /// Makes a share enough for so many bytes, if what is missing is free and nobody waits.
+    pub(crate) fn top_up(&self, share: &mut Share, bytes: usize) {
+        let missing = (kib(bytes) as usize).saturating_sub(share.kib()) << 10;
+        if missing > 0
+            && let (Some(Share(Some(more))), Some(permit)) = (self.try_share(missing), &mut share.0)
+        {
+            permit.merge(more);
+        }
+    }
+
+    /// What a query holds that has begun, if that is free and nobody waits.
+    pub(crate) fn try_of_query(&self) -> Option<Share> {
+        self.try_share(QUERY_BYTES)
+    }
+
     /// Waits for what a query holds that has begun. As [`Answers::share`].
     ///
     /// # Errors
@@ -162,17 +199,7 @@ impl Answers {
         timeout(self.wait_max, self.share(QUERY_BYTES)).await.map_err(|_| busy())
     }
 
-    /// Waits for a share of so many bytes, or for all of the memory if that is less. Who waits must hold no turn: those who have a share wait for one.
-    pub(crate) async fn share(&self, bytes: usize) -> Share {
-        let kib = kib(bytes).min(self.kib_max);
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_many_owned(kib) {
-            return Share(Some(permit));
-        }
-        let _waiting = Waiting::new(&self.waiting);
-        Share(Arc::clone(&self.free).acquire_many_owned(kib).await.ok())
-    }
-
-    /// Whether somebody waits for a share.
+    /// Whether somebody has waited for a share for a while.
     pub(crate) fn are_waited_for(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -200,9 +227,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Share {
-    /// Whether there is enough for so many bytes.
-    pub(crate) fn is_enough_for(&self, bytes: usize) -> bool {
-        self.0.as_ref().is_some_and(|permit| permit.num_permits() >= kib(bytes) as usize)
+    fn kib(&self) -> usize {
+        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
     /// Takes what so many bytes need, or what is there.

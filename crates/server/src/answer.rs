@@ -7,8 +7,8 @@
 //!    reads slowly slows the query down, which gives others its turn meanwhile. An error cuts the
 //!    chunked answer off without its last chunk, which every client takes for the failure that it is.
 //!
-//! What is long has a share of the memory for answers: a query from its first part on, a piece of a frame from before it is computed until the
-//! network has it. Who waits for a share has no turn meanwhile, and `unread.rs` lets nobody wait for ever.
+//! What is long has a share of the memory for answers: a query from its first part until the network has the last, a piece of a frame from before it
+//! is computed until the network has it. Who waits for a share has no turn meanwhile, and `unread.rs` lets nobody wait for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ use crate::parts::{PART_BYTES, Parts};
 /// Of the memory budget for each value of a frame that is computed as a whole: itself, as often again while it is, and twice that for others.
 const BYTES_PER_VALUE: usize = 4 * size_of::<f64>();
 
-/// Which part of the memory budget the values of a piece of a frame may take while they are computed.
+/// Which part of the memory budget is reserved for a piece of a frame while it is computed, and about what its values take.
 const PIECES_IN_BUDGET: usize = 8;
 
 /// Parts that wait until the connection takes them.
@@ -135,7 +135,8 @@ async fn work(
     pieces: mpsc::Sender<Piece>,
 ) {
     let Job { wanted, format, permit } = job;
-    let mut rows = Rows { app: &app, turn, permit, source: None, share: None, of_query: None };
+    let (source, share, of_query) = (None, None, None);
+    let mut rows = Rows { app: &app, turn, permit, source, has_pieces: false, share, of_query };
     let (encoder, has_more) = match rows.begin(wanted, format).await {
         Ok(begun) => begun,
         Err(failure) => {
@@ -147,9 +148,15 @@ async fn work(
         let _ = head.send(Ok(Head::Whole(rows.take(encoder).0.into_whole())));
         return;
     }
-    if let Err(error) = rows.send_all((encoder, has_more), head, &pieces).await {
-        app.metrics.answer_cut_off(error.kind());
-        tracing::warn!(kind = error.kind().name(), %error, "an answer was cut off");
+    let mut head = Some(head);
+    if let Err(error) = rows.send_all((encoder, has_more), &mut head, &pieces).await {
+        match head {
+            Some(head) => drop(head.send(Err(error.into()))),
+            None => {
+                app.metrics.answer_cut_off(error.kind());
+                tracing::warn!(kind = error.kind().name(), %error, "an answer was cut off");
+            }
+        }
     }
 }
 
@@ -158,6 +165,8 @@ struct Rows<'a> {
     turn: Turn,
     permit: Permit,
     source: Option<Source>,
+    /// Whether it is of pieces that may be long.
+    has_pieces: bool,
     /// Memory for the piece of a frame that is computed next.
     share: Option<Share>,
     /// Memory of a query.
@@ -192,6 +201,7 @@ impl Rows<'_> {
                 let db = self.app.db.clone();
                 let max = db.options().memory_bytes / BYTES_PER_VALUE;
                 let sizes = Sizes { max, piece: max / PIECES_IN_BUDGET };
+                self.has_pieces = asked.has_pieces();
                 self.reserve_piece().await?;
                 let answer = move || caught(|| asked.answer(&db, sizes));
                 let Answer { schema, batches } = self.apart(answer).await??;
@@ -202,7 +212,11 @@ impl Rows<'_> {
         self.source = Some(source);
         let (encoder, has_more) = self.fill(encoder).await?;
         if has_more && matches!(self.source, Some(Source::Query(_))) {
-            self.of_query = Some(self.turn.apart(self.app.admission.answers.of_query()).await??);
+            let answers = &self.app.admission.answers;
+            self.of_query = Some(match answers.try_of_query() {
+                Some(share) => share,
+                None => self.turn.apart(answers.of_query()).await??,
+            });
         }
         Ok((encoder, has_more))
     }
@@ -211,15 +225,16 @@ impl Rows<'_> {
     async fn send_all(
         &mut self,
         (mut encoder, mut has_more): (Encoder, bool),
-        head: oneshot::Sender<std::result::Result<Head, Failure>>,
+        head: &mut Option<oneshot::Sender<std::result::Result<Head, Failure>>>,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
-        let mut head = Some(head);
         loop {
             let parts;
             (parts, encoder) = self.take(encoder);
-            let mut share = match self.of_query {
-                Some(_) => None,
+            let mut share = match &self.of_query {
+                Some(_) if has_more => None,
+                // The network has the rest when nobody else knows of it.
+                Some(_) => self.of_query.take(),
                 None => Some(self.share_of(parts.len()).await?),
             };
             for bytes in parts {
@@ -247,7 +262,9 @@ impl Rows<'_> {
                     encoder.add(next)?
                 }
                 Some(Source::Frames(mut batches)) => {
-                    self.reserve_piece().await?;
+                    if batches.size_hint().1 != Some(0) {
+                        self.reserve_piece().await?;
+                    }
                     let next = move || {
                         let has_more = caught(|| encoder.add(batches.next()));
                         (has_more, batches, encoder)
@@ -268,18 +285,25 @@ impl Rows<'_> {
 
     /// Waits for the memory that a piece of a frame takes while it is computed.
     async fn reserve_piece(&mut self) -> Result<()> {
-        if self.share.is_none() {
+        if self.has_pieces && self.share.is_none() {
             let bytes = self.app.db.options().memory_bytes / PIECES_IN_BUDGET;
-            self.share = Some(self.share_of(bytes).await?);
+            self.share = Some(self.share(bytes).await?);
         }
         Ok(())
     }
 
-    /// The memory for so many bytes, which may be reserved already.
+    /// The memory for so many bytes that are there already: what was reserved for them. If they are more, nobody waits for the rest while he has some.
     async fn share_of(&mut self, bytes: usize) -> Result<Share> {
-        match self.share.take() {
-            Some(mut share) if share.is_enough_for(bytes) => Ok(share.split(bytes)),
-            _ => self.turn.apart(self.app.admission.answers.share(bytes)).await,
+        let Some(mut share) = self.share.take() else { return self.share(bytes).await };
+        self.app.admission.answers.top_up(&mut share, bytes);
+        Ok(share.split(bytes))
+    }
+
+    async fn share(&mut self, bytes: usize) -> Result<Share> {
+        let answers = &self.app.admission.answers;
+        match answers.try_share(bytes) {
+            Some(share) => Ok(share),
+            None => self.turn.apart(answers.share(bytes)).await,
         }
     }
 

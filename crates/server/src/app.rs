@@ -34,13 +34,11 @@ impl App {
         })
     }
 
-    /// Whether answers that are not read should go: others wait for their memory, or they hold more than half of the budget, with
-    /// rows that have left memory for objects, as each holds those of its snapshot, and no writer waits for them.
+    /// Whether answers that are not read should go: others wait for their memory, or rows that have left memory for objects, as each answer holds
+    /// those of its snapshot, and no writer waits for them, take more than half of the budget.
     pub(crate) fn needs_memory_of_answers(&self) -> bool {
-        let answers = &self.admission.answers;
         let stats = self.db.stats();
-        answers.are_waited_for()
-            || stats.retained_bytes + answers.held_bytes() > stats.memory_bytes / 2
+        self.admission.answers.are_waited_for() || stats.retained_bytes > stats.memory_bytes / 2
     }
 
     /// Where queries run: apart from the connections, so that a query which keeps every core busy

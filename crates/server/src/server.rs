@@ -30,6 +30,10 @@ use crate::unread::Watched;
 /// nothing.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Bytes that the operating system holds of an answer and has not sent, about.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 << 10;
+
 /// The pause after an `accept` that failed, for instance because no file handle was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -179,6 +183,9 @@ async fn accept(
             Ok((stream, client)) => {
                 // Answers are written whole; waiting to fill a packet only delays them.
                 let _ = stream.set_nodelay(true);
+                // Or a socket that was full says for seconds that it takes nothing, while its client reads.
+                #[cfg(target_os = "linux")]
+                let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
                 return (stream, client, permit);
             }
             Err(error) => {

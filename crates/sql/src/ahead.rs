@@ -11,12 +11,10 @@
 //! Batches that are made on demand are so one by one, and never while their reader looks at the one before.
 //!
 //! So a reader that is slow, or that reads something else first, costs the memory of a few batches and no thread.
-//!
-//! No more than so many turns go at one time: what a thread has allocated and others have freed may stay with it until it allocates again.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -27,7 +25,6 @@ use datafusion::execution::RecordBatchStream;
 use futures::Stream;
 use tidefall_types::Error;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::to_datafusion;
 
@@ -64,12 +61,6 @@ impl Pace {
 /// How long a turn may take before others that wait for a thread have theirs.
 const TURN_MAX: Duration = Duration::from_millis(50);
 
-/// Turns of all readers of the process at one time: some wait for a disk.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new((2 * cores).max(16))
-});
-
 /// Makes batches one after the other, on threads that may block, not always on the same.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -94,6 +85,11 @@ struct Shared(Mutex<State>);
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the reader has gone.
+    fn is_left(&self) -> bool {
+        matches!(self.lock().maker, Maker::Done)
     }
 }
 
@@ -219,33 +215,25 @@ impl Turn {
     fn begin(shared: Arc<Shared>, batches: Batches, threads: &Handle) {
         let turn = Self { shared, batches: Some(batches) };
         let again = threads.clone();
-        if let Ok(permit) = TURNS.try_acquire() {
-            threads.spawn_blocking(move || turn.run(&again, permit));
-            return;
-        }
-        threads.spawn(async move {
-            if let Ok(permit) = TURNS.acquire().await {
-                again.clone().spawn_blocking(move || turn.run(&again, permit));
-            }
-        });
+        threads.spawn_blocking(move || turn.run(&again));
     }
 
-    fn run(mut self, threads: &Handle, permit: SemaphorePermit<'static>) {
-        let mut permit = Some(permit);
+    fn run(mut self, threads: &Handle) {
         let start = Instant::now();
         let mut made = start;
         while let Some(batches) = &mut self.batches {
+            if self.shared.is_left() {
+                self.batches = None;
+                break;
+            }
             let next = batches.next();
             let (before, is_long) = (made, start.elapsed() > TURN_MAX);
             made = Instant::now();
             self.hand_over(next, is_long || made.duration_since(before) > SOON);
             if is_long && let Some(batches) = self.batches.take() {
-                // Those that wait come first.
-                permit = None;
                 Self::begin(Arc::clone(&self.shared), batches, threads);
             }
         }
-        drop(permit);
     }
 
     /// Hands a batch over to the reader, who is woken at once if the next does not come soon.
@@ -336,5 +324,22 @@ mod tests {
         let mut on_demand = State::new(Pace::OnDemand, Maker::Done);
         on_demand.taken = 1000;
         assert_eq!(ends(&mut on_demand, 100), (1, 0));
+    }
+
+    /// Batches were made for nobody, one for each turn that waited for a thread.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn nothing_is_made_for_a_reader_that_has_gone() {
+        let asked = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&asked);
+        let batches = std::iter::repeat_with(move || {
+            *counted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            batch(1)
+        });
+        let shared = Arc::new(Shared(Mutex::new(State::new(Pace::Ahead, Maker::Working))));
+        let turn = Turn { shared: Arc::clone(&shared), batches: Some(Box::new(batches)) };
+        let schema = batch(1).map(|batch| batch.schema()).expect("a batch");
+        drop(Ahead { schema, shared, threads: Handle::current() });
+        turn.run(&Handle::current());
+        assert_eq!(*asked.lock().unwrap_or_else(PoisonError::into_inner), 0);
     }
 }

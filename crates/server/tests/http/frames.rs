@@ -1,6 +1,7 @@
 //! What data frames ask, over HTTP.
 
 use std::io::Cursor;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -101,4 +102,26 @@ fn what_would_take_too_much_memory_is_refused() {
     let pieces = batches(&ask(&server, &frame));
     let rows = pieces.iter().map(|piece| piece.column(1).as_list::<i64>().value(0).len());
     assert_eq!((pieces.len() > 1, rows.sum::<usize>()), (true, 30_000));
+}
+
+/// It waited for more memory than was left beside what was reserved for it, for ever.
+#[test]
+fn a_long_series_needs_no_more_memory_than_there_is() {
+    const ROWS: u64 = 1_800_000;
+    const ROWS_AT_ONCE: u64 = 300_000;
+    let dir = tempfile::tempdir().unwrap();
+    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let time = Duration::from_secs(20);
+    let options = ServerOptions { request_time_max: time, ..ServerOptions::default() };
+    let server = TestServer::of(db, dir, options);
+    for first in (0..ROWS).step_by(ROWS_AT_ONCE as usize) {
+        let lines = first..first + ROWS_AT_ONCE;
+        let lines: String = lines.map(|at| format!("m v={at} {}\n", at * 1_000_000)).collect();
+        assert_eq!(server.write(lines).status, 204);
+    }
+    let question = json!({"table": "m", "field": "v", "ask": "series"});
+    let series = batches(&ask(&server, &question));
+    let rows = series.iter().map(|batch| batch.column(0).as_list::<i64>().value(0).len());
+    assert_eq!(rows.sum::<usize>(), ROWS as usize);
 }

@@ -133,6 +133,29 @@ fn long_answers_share_half_of_the_memory_and_those_that_are_not_read_go() {
     assert_eq!(answers_bytes(&server), 0);
 }
 
+/// Whether it needs any or not.
+#[test]
+fn a_small_question_waits_for_no_memory_of_long_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let server = TestServer::of(db, dir, ServerOptions::default());
+    assert_eq!(server.write("m v=1 1").status, 204);
+    let long = "SELECT value, value * 2 FROM generate_series(1, 300000000)";
+    let _unread: Vec<TcpStream> = (0..8).map(|_| ask(&server, long)).collect();
+    let start = Instant::now();
+    while answers_bytes(&server) < MEMORY_BYTES_MIN / 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", answers_bytes(&server));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let latest = br#"{"table": "m", "field": "v", "ask": "latest"}"#;
+    assert_eq!(server.send("POST", "/api/v1/frames", "", latest).status, 200);
+    // Nobody had to go for that.
+    assert_eq!(answers_bytes(&server), MEMORY_BYTES_MIN / 2);
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tidefall_answers_cut_off_total 0"), "{metrics}");
+}
+
 #[test]
 fn a_body_that_drips_gives_its_memory_back() {
     let options = ServerOptions {
