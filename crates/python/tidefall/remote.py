@@ -232,7 +232,7 @@ class Stream:
             except BaseException as error:
                 self.close()
                 if isinstance(error, (pyarrow.ArrowException, http.client.HTTPException, OSError)):
-                    raise _tidefall.IoError("the server ended the answer early; its log tells why") from error
+                    raise _tidefall.IoError("the server ended the answer early: for an error, which its log tells, or because it was not read for a while and others needed the memory") from error
                 raise
 
     def table(self) -> pyarrow.Table:
