@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tidefall_server::{Server, ServerOptions};
-use tidefall_storage::{Db, DbOptions};
+use tidefall_storage::{Db, DbOptions, MEMORY_BYTES_MIN};
 use tidefall_types::Result;
 use tokio::sync::oneshot;
 
@@ -29,6 +29,14 @@ impl TestServer {
         let dir = tempfile::tempdir().unwrap();
         let db = open(&dir);
         Self::of(db, dir, options)
+    }
+
+    /// A server over an empty database with the least memory budget that one may have.
+    pub fn of_least_memory(options: ServerOptions) -> (Db, Self) {
+        let dir = tempfile::tempdir().unwrap();
+        let least = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
+        let db = Db::open(dir.path(), least).unwrap();
+        (db.clone(), Self::of(db, dir, options))
     }
 
     /// A server of a database that lies in `dir`, or somewhere else.
@@ -76,6 +84,13 @@ impl TestServer {
 
     pub fn write(&self, body: impl AsRef<[u8]>) -> Reply {
         self.send("POST", "/write?db=x", "", body.as_ref())
+    }
+
+    /// A figure of `/metrics` that has no labels.
+    pub fn metric(&self, name: &str) -> usize {
+        let page = self.get("/metrics").text();
+        let mut lines = page.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(found, _)| *found == name).unwrap().1.parse().unwrap()
     }
 
     /// The rows of an answer in JSON.

@@ -9,7 +9,6 @@ use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_ipc::reader::StreamReader;
 use serde_json::{Value, json};
 use tidefall_server::ServerOptions;
-use tidefall_storage::{Db, DbOptions, MEMORY_BYTES_MIN};
 
 use crate::client::{Reply, TestServer};
 
@@ -81,10 +80,7 @@ fn questions_are_answered_in_columns() {
 /// Bins of sensors whose clocks differ are side by side as many as all of them have together: memory went with it.
 #[test]
 fn what_would_take_too_much_memory_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
-    let db = Db::open(dir.path(), options).unwrap();
-    let server = TestServer::of(db, dir, ServerOptions::default());
+    let (_, server) = TestServer::of_least_memory(ServerOptions::default());
     const SENSORS: u64 = 300;
     let line = |at: u64| format!("m,s={} v=1 {}\n", at % SENSORS, at * 1_000_000_000);
     let lines: String = (0..100 * SENSORS).map(line).collect();
@@ -109,12 +105,9 @@ fn what_would_take_too_much_memory_is_refused() {
 fn a_long_series_needs_no_more_memory_than_there_is() {
     const ROWS: u64 = 1_800_000;
     const ROWS_AT_ONCE: u64 = 300_000;
-    let dir = tempfile::tempdir().unwrap();
-    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
-    let db = Db::open(dir.path(), options).unwrap();
     let time = Duration::from_secs(20);
     let options = ServerOptions { request_time_max: time, ..ServerOptions::default() };
-    let server = TestServer::of(db, dir, options);
+    let (_, server) = TestServer::of_least_memory(options);
     for first in (0..ROWS).step_by(ROWS_AT_ONCE as usize) {
         let lines = first..first + ROWS_AT_ONCE;
         let lines: String = lines.map(|at| format!("m v={at} {}\n", at * 1_000_000)).collect();

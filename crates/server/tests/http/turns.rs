@@ -73,10 +73,7 @@ fn answers_that_are_not_read_hold_no_more_than_half_of_the_memory() {
     const ROWS: i64 = 150_000;
     const ROUNDS: i64 = 12;
     const HALF: u64 = MEMORY_BYTES_MIN as u64 / 2;
-    let dir = tempfile::tempdir().unwrap();
-    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
-    let db = Db::open(dir.path(), options).unwrap();
-    let server = TestServer::of(db.clone(), dir, ServerOptions::default());
+    let (db, server) = TestServer::of_least_memory(ServerOptions::default());
     let most = || db.stats().retained_bytes;
     let mut unread = Vec::new();
     for round in 0..ROUNDS {
@@ -95,65 +92,52 @@ fn answers_that_are_not_read_hold_no_more_than_half_of_the_memory() {
     assert_eq!(server.sql("SELECT count(*) FROM m"), json!([[ROWS * ROUNDS]]));
 }
 
-/// The bytes of answers that are computed or on their way, as `/metrics` has them.
-fn answers_bytes(server: &TestServer) -> usize {
-    let page = server.get("/metrics").text();
-    let line = page.lines().find_map(|line| line.strip_prefix("tidefall_memory_answers_bytes "));
-    line.unwrap().parse().unwrap()
-}
+/// The bytes of answers that are computed or on their way.
+const ANSWERS_BYTES: &str = "tidefall_memory_answers_bytes";
+const CUT_OFF: &str = "tidefall_answers_cut_off_total";
 
 /// Each that nobody read was there for as long as its client was.
 #[test]
 fn long_answers_share_half_of_the_memory_and_those_that_are_not_read_go() {
     const CLIENTS: usize = 40;
     const HALF: usize = MEMORY_BYTES_MIN / 2;
-    let dir = tempfile::tempdir().unwrap();
-    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
-    let db = Db::open(dir.path(), options).unwrap();
-    let server = TestServer::of(db, dir, ServerOptions::default());
+    let (_, server) = TestServer::of_least_memory(ServerOptions::default());
     let long = "SELECT value, value * 2 FROM generate_series(1, 300000000)";
     let unread: Vec<TcpStream> = (0..CLIENTS).map(|_| ask(&server, long)).collect();
     let start = Instant::now();
     let mut cut_off = 0;
     // As many as have no share, and were not told to come back, wait for those that do not read.
     while cut_off < CLIENTS / 8 && start.elapsed() < Duration::from_secs(60) {
-        assert!(answers_bytes(&server) <= HALF);
+        assert!(server.metric(ANSWERS_BYTES) <= HALF);
         assert_eq!(server.sql("SELECT 1"), json!([[1]]));
-        let page = server.get("/metrics").text();
-        let line =
-            page.lines().find_map(|line| line.strip_prefix("tidefall_answers_cut_off_total "));
-        cut_off = line.unwrap().parse().unwrap();
+        cut_off = server.metric(CUT_OFF);
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(cut_off >= CLIENTS / 8, "{cut_off} were cut off");
     drop(unread);
-    while answers_bytes(&server) > 0 && start.elapsed() < Duration::from_secs(60) {
+    while server.metric(ANSWERS_BYTES) > 0 && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(answers_bytes(&server), 0);
+    assert_eq!(server.metric(ANSWERS_BYTES), 0);
 }
 
 /// Whether it needs any or not.
 #[test]
 fn a_small_question_waits_for_no_memory_of_long_answers() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = DbOptions { memory_bytes: MEMORY_BYTES_MIN, ..DbOptions::default() };
-    let db = Db::open(dir.path(), options).unwrap();
-    let server = TestServer::of(db, dir, ServerOptions::default());
+    let (_, server) = TestServer::of_least_memory(ServerOptions::default());
     assert_eq!(server.write("m v=1 1").status, 204);
     let long = "SELECT value, value * 2 FROM generate_series(1, 300000000)";
     let _unread: Vec<TcpStream> = (0..8).map(|_| ask(&server, long)).collect();
     let start = Instant::now();
-    while answers_bytes(&server) < MEMORY_BYTES_MIN / 2 {
-        assert!(start.elapsed() < Duration::from_secs(60), "{}", answers_bytes(&server));
+    while server.metric(ANSWERS_BYTES) < MEMORY_BYTES_MIN / 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", server.metric(ANSWERS_BYTES));
         std::thread::sleep(Duration::from_millis(20));
     }
     let latest = br#"{"table": "m", "field": "v", "ask": "latest"}"#;
     assert_eq!(server.send("POST", "/api/v1/frames", "", latest).status, 200);
     // Nobody had to go for that.
-    assert_eq!(answers_bytes(&server), MEMORY_BYTES_MIN / 2);
-    let metrics = server.get("/metrics").text();
-    assert!(metrics.contains("tidefall_answers_cut_off_total 0"), "{metrics}");
+    assert_eq!(server.metric(ANSWERS_BYTES), MEMORY_BYTES_MIN / 2);
+    assert_eq!(server.metric(CUT_OFF), 0);
 }
 
 #[test]
