@@ -142,7 +142,7 @@ def test_answers_are_read_and_data_is_written_as_in_this_process(folder):
         check_times(db)
         check_written(db)
         check_labels(db)
-        with pytest.raises(tidefall.IoError, match="its log tells why"):
+        with pytest.raises(tidefall.IoError, match="for an error, which its log tells"):
             db.sql("SELECT 1 / (value::BIGINT - 90000) AS v FROM large").to_arrow()
         plant = db.table("plant")
     finally:
