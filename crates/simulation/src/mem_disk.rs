@@ -67,6 +67,12 @@ impl MemDisk {
         self.lock().power_ends_at = None;
     }
 
+    /// Forgets to write what was not made durable, as a system does whose fsync has failed: it can be read for as long as the power is there, and no later
+    /// fsync makes it durable.
+    pub fn forget_unsynced(&self) {
+        self.lock().nodes.values_mut().for_each(|node| node.pending.clear());
+    }
+
     /// The disk as it is found when the power is back: all that is durable, and an arbitrary part,
     /// chosen by `seed`, of what is not.
     #[must_use]
@@ -147,16 +153,23 @@ impl State {
 }
 
 impl Node {
+    /// All that is durable, or will be with the next fsync.
+    fn all(&self) -> Vec<u8> {
+        let mut all = self.durable.clone();
+        self.pending.iter().for_each(|change| change.apply(&mut all));
+        all
+    }
+
     fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
-        let mut data = self.durable.clone();
+        let (mut data, all) = (self.durable.clone(), self.all());
         match random.below(4) {
             // All arrived, though nobody waited for it.
-            0 => return self.data.clone(),
+            0 => return all,
             1 => return data,
             // The tail is torn at a byte.
-            2 if self.data.starts_with(&self.durable) => {
-                let tail = self.data.len() - self.durable.len();
-                data.extend_from_slice(&self.data[self.durable.len()..][..random.below(tail + 1)]);
+            2 if all.starts_with(&self.durable) => {
+                let tail = &all[self.durable.len()..];
+                data.extend_from_slice(&tail[..random.below(tail.len() + 1)]);
                 return data;
             }
             _ => {}
@@ -326,7 +339,7 @@ impl DiskFile for MemFile {
         let mut state = self.disk.lock();
         state.step(&self.name)?;
         if let Some(node) = state.nodes.get_mut(&self.node) {
-            node.durable = node.data.clone();
+            node.durable = node.all();
             node.pending.clear();
         }
         Ok(())

@@ -26,6 +26,7 @@ mod salvage;
 mod scan;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_store::names;
@@ -52,6 +53,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A group is written, though not synced, when it has this many bytes, to bound its memory.
 const GROUP_BYTES_MAX: usize = PIECE_BYTES_MAX;
+
+/// So many bytes at once are written again.
+const AGAIN_BYTES: u64 = 1 << 20;
 
 /// The log of one database, for its one writer.
 #[derive(Debug)]
@@ -498,8 +502,17 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<Option<Active>> {
         );
         file.truncate(tail.end)?;
     }
-    // A process that was killed leaves bytes and names that can be seen but are not durable. They
-    // must be before anyone reads them, and before there is a next file.
+    // A process that was killed, or an fsync that failed, leaves bytes and names that can be seen but are not durable. They
+    // must be before anyone reads them, and before there is a next file. The system takes those of a failed fsync for written: so they are
+    // written again.
+    // Behind a header that was made durable there is a frame.
+    let from = if tail.end > HEADER_BYTES as u64 { tail.synced } else { 0 };
+    match write_again(&*file, from..tail.end) {
+        Err(error) if error.kind() == ErrorKind::Full => {
+            tracing::warn!(file = name, "the disk is too full to write the end of the log again");
+        }
+        written => written?,
+    }
     file.sync()?;
     disk.sync_dir(names::WAL_DIR)?;
     if tail.sealed {
@@ -515,6 +528,19 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<Option<Active>> {
         }
         written => written.and_then(|()| active.sync()).map(|()| None),
     }
+}
+
+// Writes what a file has once more.
+fn write_again(file: &dyn DiskFile, mut range: Range<u64>) -> Result<()> {
+    let mut bytes = Vec::new();
+    while range.start < range.end {
+        let count = (range.end - range.start).min(AGAIN_BYTES);
+        bytes.resize(count as usize, 0);
+        file.read_at(range.start, &mut bytes)?;
+        file.write_at(range.start, &bytes)?;
+        range.start += count;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -74,6 +74,8 @@ pub(super) struct Tail {
     pub(super) end: u64,
     /// Whether that frame is a seal.
     pub(super) sealed: bool,
+    /// The bytes that were durable when the frames up to there were written, as they say.
+    pub(super) synced: u64,
     /// Behind the last record.
     pub(super) next_seq: Seq,
     /// A checksum of all valid frames up to the end.
@@ -186,9 +188,10 @@ fn open_file(disk: &dyn Disk, number: u64, is_last: bool) -> Result<Option<LogFi
 /// follows must not be thrown away. A record of which not all pieces are there is torn as a whole.
 fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
     let mut frames = FrameReader::new(disk, log, log.size)?;
-    let mut tail =
-        Tail { end: HEADER_BYTES as u64, sealed: false, next_seq: log.header.first_seq, crc: 0 };
-    let mut crc = 0;
+    let start = HEADER_BYTES as u64;
+    let next_seq = log.header.first_seq;
+    let mut tail = Tail { end: start, sealed: false, synced: start, next_seq, crc: 0 };
+    let (mut crc, mut synced) = (0, start);
     let mut records = RecordCursor::new(tail.next_seq);
     let mut body = Vec::new();
     while !tail.sealed {
@@ -196,6 +199,7 @@ fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
             Some(Frame::Valid { head, offset }) => {
                 records.enter(&frames.name, &head, offset)?;
                 crc = crc32c::crc32c_append(crc, &head.body_crc.to_le_bytes());
+                synced = synced.max(head.synced);
                 let mut rest = &body[..];
                 while !rest.is_empty() {
                     (_, rest) = records.next(&frames.name, rest)?;
@@ -204,6 +208,7 @@ fn find_tail(disk: &dyn Disk, log: &LogFile) -> Result<Tail> {
                     tail = Tail {
                         end: frames.offset,
                         sealed: head.is_seal(),
+                        synced,
                         next_seq: records.next_seq,
                         crc,
                     };

@@ -258,6 +258,38 @@ fn a_kill_followed_by_power_loss_keeps_what_was_found() {
     }
 }
 
+/// What had been written by an fsync that failed was read again, and no later fsync made it durable: what names of sensors were in it, later records did
+/// not repeat.
+#[test]
+fn what_is_found_after_a_failed_fsync_is_durable() {
+    let (mut failed, mut kept) = (0, 0);
+    for seed in 0..12 {
+        for skip in 0.. {
+            let disk = MemDisk::new();
+            let faulty = FaultDisk::new(Arc::new(disk.clone()), skip);
+            faulty.arm(Fault::SyncError, skip, Times::Once);
+            let history = work(&faulty, seed);
+            if faulty.fired() == 0 {
+                break;
+            }
+            failed += 1;
+            disk.forget_unsynced();
+            let (mut wal, mut found) = open(&disk, history.2).unwrap();
+            check_found(&found, &history);
+            kept += usize::from(found.len() + history.2 as usize - 1 > history.0);
+            let on = Record { seq: wal.next_seq(), kind: 7, payload: vec![1; 600] };
+            append(&mut wal, &on).unwrap();
+            wal.sync().unwrap();
+            found.push(on);
+            for crash in 0..4 {
+                let (_, again) = open(&disk.crash(crash), history.2).unwrap();
+                assert!(again == found, "seed {seed}, skip {skip}, crash {crash}");
+            }
+        }
+    }
+    assert!(failed > 50 && kept > 20, "{failed} failed, of which {kept} left something");
+}
+
 #[test]
 fn power_loss_during_repair_loses_nothing() {
     let disk = MemDisk::new();
