@@ -33,13 +33,13 @@ impl Claims {
         let ids: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
         let mut claimed = self.lock();
         if ids.iter().any(|object| claimed.contains(object)) {
-            self.was_refused.store(true, Ordering::Relaxed);
+            self.refuse();
             return None;
         }
         let live = live();
         if !objects.iter().all(|object| live.objects.have(object)) {
             // They have become others, which may be due as these were.
-            self.was_refused.store(true, Ordering::Relaxed);
+            self.refuse();
             return None;
         }
         claimed.extend(&ids);
@@ -52,9 +52,19 @@ impl Claims {
         self.lock().contains(&object.entry.id)
     }
 
+    /// Notes that somebody has left what is due to a later look.
+    pub fn refuse(&self) {
+        self.was_refused.store(true, Ordering::Relaxed);
+    }
+
     /// Whether somebody has done without objects that others had since this was asked last: what was due may be due still.
     pub fn take_refused(&self) -> bool {
         self.was_refused.swap(false, Ordering::Relaxed)
+    }
+
+    /// As [`Claims::take_refused`], and it can be asked again.
+    pub fn is_refused(&self) -> bool {
+        self.was_refused.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {

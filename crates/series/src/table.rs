@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use tidefall_ground::gate::Gate;
 use tidefall_ground::held::{Held, RowBytes};
+use tidefall_ground::turns::TableLock;
 use tidefall_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, Result, Seq, TableId, TableSchema, TimeRange};
@@ -33,6 +34,8 @@ const APART_MAX: usize = 64;
 pub struct Table {
     /// Its number, which no other table has or had.
     pub id: TableId,
+    /// Who moves what it has.
+    pub lock: TableLock,
     /// What writers pass.
     pub gate: Arc<Gate>,
     /// Held by whoever gives fields other types, who waits for all else while he does.
@@ -114,6 +117,7 @@ impl Table {
         sensors.add_tags(schema.tags.len());
         Self {
             id: schema.id,
+            lock: TableLock::default(),
             gate: Arc::default(),
             retyping: Mutex::default(),
             sensors: RwLock::new(sensors),
@@ -140,6 +144,15 @@ impl Table {
     /// That with which it was found when the database was opened.
     pub fn check_whole(&self) -> Result<()> {
         self.damage.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether somebody waits until nothing of it is moved. What is due meanwhile is then looked for again soon.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let is_waited_for = self.lock.is_waited_for();
+        if is_waited_for {
+            self.claims.refuse();
+        }
+        is_waited_for
     }
 
     /// What it has at present.

@@ -36,7 +36,7 @@ fn boundaries(context: &Context, table: &Table) -> Boundaries {
 }
 
 /// Moves the readings of a table to the next model, and takes those away that are too old to keep: each step, whatever became of the others, unless
-/// the disk is full or writes have ended. Whoever calls holds the turn of maintenance.
+/// the disk is full or writes have ended. Whoever calls holds the turn of maintenance and the lock of the table.
 ///
 /// # Errors
 /// The first one.
@@ -84,6 +84,9 @@ pub fn retire_deletes(context: &Context, table: &Table) -> Result<()> {
     let ground = &context.ground;
     // A load that has its number, but is not to be seen yet, may be older than a delete that hides nothing else.
     let _flushing = ground.turns.flush();
+    if table.live().is_dropped {
+        return Ok(());
+    }
     let _alone = ground.install_alone();
     // A delete in the log must not be forgotten before the log is cut behind it.
     let from = ground.manifest().state().wal_from;

@@ -7,7 +7,6 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::{CascadeReport, DbOptions};
 use tidefall_ground::steps::Step;
 use tidefall_ground::wal::Wal;
-use tidefall_series::cascade::{Effort, Look};
 use tidefall_series::ingest::record::{LogRecord, encode_delete};
 use tidefall_series::read::{LiveTombstone, TableSnapshot};
 use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, Readers, names};
@@ -25,8 +24,8 @@ use crate::options::{CascadeRequest, IfExists};
 use crate::recovery::{delete_strays, load_tables, open_manifest, replay, seq_behind};
 use crate::table::{Change, Snapshot, Table};
 use crate::upkeep::{
-    close_log, flush, flush_at_last, flush_some, for_all, forget, may_pass, spawn_committer,
-    spawn_compactor, spawn_flusher, spawn_maintenance, spend_log,
+    cascade_all, close_log, flush, flush_at_last, flush_some, for_all, forget, may_pass,
+    spawn_committer, spawn_compactor, spawn_flusher, spawn_maintenance, spend_log,
 };
 
 /// An open database. Clones share it; it closes when the last one is dropped, or by
@@ -60,9 +59,6 @@ struct Shared {
     /// How the close ended.
     closed: Mutex<Option<Result<()>>>,
 }
-
-/// Rounds in which a cascade that is asked for looks again for what others had, before nobody else may have anything.
-const ROUNDS_BESIDE: usize = 4;
 
 impl Db {
     /// Opens the database in `dir` for reading and writing, and creates it if it is missing.
@@ -253,15 +249,21 @@ impl Db {
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _step = self.begin()?;
         let engine = self.engine();
-        let _turns = (engine.maintain()?, engine.compact()?, engine.begin_flush()?);
-        let table = engine.table(name)?;
-        // Until it is known who reads its objects.
-        let _alone = engine.ground.install_alone();
-        // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
-        let mut manifest = engine.ground.manifest();
-        engine.ground.commit(&mut manifest, &[Edit::DropTable(table.id())])?;
-        engine.hide_table(&table);
-        Ok(())
+        loop {
+            let table = engine.table(name)?;
+            let _turns = (engine.alone_with(table.lock())?, engine.begin_flush()?);
+            if table.is_dropped() {
+                // Another one may have its name.
+                continue;
+            }
+            // Until it is known who reads its objects.
+            let _alone = engine.ground.install_alone();
+            // Held until it is gone here, too: nobody must give columns to a table that the manifest has lost.
+            let mut manifest = engine.ground.manifest();
+            engine.ground.commit(&mut manifest, &[Edit::DropTable(table.id())])?;
+            engine.hide_table(&table);
+            return Ok(());
+        }
     }
 
     // ---- readings ----
@@ -387,39 +389,7 @@ impl Db {
         if let Err(error) = engine.delete_replaced() {
             tracing::warn!(%error, "what was replaced stays for now");
         }
-        let report = for_all(&tables, |table| {
-            table.forget_failures();
-            table.take_refused();
-            let cascade = |look| table.cascade(&engine.kinds, request.target, Effort::All, look);
-            // This may take hours. Meanwhile run files are laid together, of all tables, ...
-            let mut moved = cascade(Look::First);
-            let cascade_again = |moved: Result<CascadeReport>| {
-                let ends_all =
-                    |error: &Error| matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
-                if moved.as_ref().is_err_and(ends_all) {
-                    return moved;
-                }
-                // Also what was left after a failure; the first one counts.
-                let again = cascade(Look::Again);
-                let mut report = moved?;
-                report += again?;
-                Ok(report)
-            };
-            for _ in 0..ROUNDS_BESIDE {
-                if table.take_refused() {
-                    moved = cascade_again(moved);
-                }
-            }
-            let _turn = engine.compact()?;
-            // ... and what others had each time is done behind it.
-            if table.take_refused() {
-                moved = cascade_again(moved);
-            }
-            let compacted = table.check_whole().and_then(|()| table.compact(&engine.kinds));
-            let mut report = moved?;
-            report += compacted?;
-            Ok(report)
-        });
+        let report = for_all(&tables, |table| cascade_all(engine, table, request.target));
         caught(|| forget(engine))?;
         report
     }

@@ -8,13 +8,13 @@ use tidefall_ground::manifest::log::ManifestLog;
 use tidefall_ground::manifest::reached::Reached;
 use tidefall_ground::manifest::{Edit, State};
 use tidefall_ground::obsolete::Elsewhere;
-use tidefall_ground::options::DbOptions;
-use tidefall_ground::turns::Turn;
+use tidefall_ground::options::{CascadeReport, DbOptions};
+use tidefall_ground::turns::{Alone, Moving, TableLock, Turn};
 use tidefall_ground::wal::Wal;
 use tidefall_series::Table as SeriesTable;
 use tidefall_store::{ObjectIo, Readers, names};
 use tidefall_sync::atomic::AtomicBool;
-use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use tidefall_sync::{Arc, Instant, Mutex, OnceLock, PoisonError, RwLock};
 use tidefall_types::{Error, ObjectId, Result, Seq, TableId};
 
 use crate::commit::CommitQueue;
@@ -26,6 +26,8 @@ use crate::table::{Kinds, Table};
 const LOG_SHARE: f64 = if cfg!(debug_assertions) { 0.0005 } else { 2.0 };
 /// Replaced objects that are deleted at once while readers are kept out.
 const DELETED_AT_ONCE: usize = 16;
+/// Readers are kept out for as long, or for one object if that takes longer: they wait for some seconds.
+const KEPT_OUT_MAX: Duration = Duration::from_millis(50);
 /// How long readers are let in before more are deleted.
 const READERS_TURN: Duration = Duration::from_millis(2);
 /// Of the memory budget: rows for days that are in objects already, which stay while others leave.
@@ -111,7 +113,57 @@ impl Engine {
         self.ground.steps.check().map(|()| turn)
     }
 
-    /// Waits until nobody else takes rows out of memory; whoever holds one of the other two may do so. It goes on while the database
+    /// Moves something of a table, unless it has been dropped. Whoever is alone with it is waited for.
+    ///
+    /// # Errors
+    /// `Closed` when the database closes meanwhile, and those of `act`.
+    pub(crate) fn moving(
+        &self,
+        table: &Table,
+        act: impl FnOnce(&Table) -> Result<CascadeReport>,
+    ) -> Result<CascadeReport> {
+        self.moving_under(table.lock().moving(), table, act)
+    }
+
+    /// As [`Engine::moving`]; where it would wait nothing is done, and the table looked at again soon.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn try_moving(
+        &self,
+        table: &Table,
+        act: impl FnOnce(&Table) -> Result<CascadeReport>,
+    ) -> Result<CascadeReport> {
+        match table.lock().try_moving() {
+            Some(moving) => self.moving_under(moving, table, act),
+            None => {
+                table.refuse();
+                Ok(CascadeReport::default())
+            }
+        }
+    }
+
+    fn moving_under(
+        &self,
+        _moving: Moving<'_>,
+        table: &Table,
+        act: impl FnOnce(&Table) -> Result<CascadeReport>,
+    ) -> Result<CascadeReport> {
+        self.ground.steps.check()?;
+        if table.is_dropped() { Ok(CascadeReport::default()) } else { act(table) }
+    }
+
+    /// Waits until nobody moves anything of a table any more: for what is done to it now, not to others.
+    ///
+    /// # Errors
+    /// As [`Engine::maintain`].
+    pub(crate) fn alone_with<'a>(&self, table: &'a TableLock) -> Result<Alone<'a>> {
+        self.commits.check_may_wait()?;
+        let alone = table.alone();
+        self.ground.steps.check().map(|()| alone)
+    }
+
+    /// Waits until nobody else takes rows out of memory; whoever holds one of the others may do so. It goes on while the database
     /// closes.
     ///
     /// # Errors
@@ -328,9 +380,14 @@ impl Engine {
             let elsewhere = if kept_out.is_some() { Elsewhere::Nobody } else { Elsewhere::Anybody };
             let mut due = self.ground.obsolete.due(self.ground.now_ns(), elsewhere, &last);
             drop(alone);
-            // Readers do not wait for more.
+            let are_all = due.len() <= DELETED_AT_ONCE;
+            // Readers do not wait for more, nor for longer.
             due.truncate(DELETED_AT_ONCE);
+            let (start, mut tried) = (Instant::now(), 0);
             for name in &due {
+                if tried > 0 && start.elapsed() > KEPT_OUT_MAX {
+                    break;
+                }
                 if let Some(id) = names::parse_object(name) {
                     self.kinds.forget(|other| other == id);
                 }
@@ -338,16 +395,16 @@ impl Engine {
                     self.ground.io.delete(name).map(|()| self.ground.obsolete.forget(name));
                 // One that cannot go keeps no other.
                 outcome = outcome.and(deleted);
+                tried += 1;
             }
             drop(kept_out);
-            if due.len() == DELETED_AT_ONCE {
-                // Whoever begins to read looks for its turn each millisecond.
-                tidefall_sync::thread::sleep(READERS_TURN);
+            if tried == due.len() && are_all {
+                return outcome;
             }
-            match due.pop() {
-                Some(name) => last = name,
-                None => return outcome,
-            }
+            // Whoever begins to read looks for its turn each millisecond.
+            tidefall_sync::thread::sleep(READERS_TURN);
+            due.truncate(tried);
+            last = due.pop().unwrap_or_default();
         }
     }
 }

@@ -88,7 +88,7 @@ impl Db {
         table.check_whole()?;
         // One after the other: each would find objects that another has, and types that another has changed.
         let _alone = table.retyping.lock().unwrap_or_else(PoisonError::into_inner);
-        caught(|| {
+        let done = caught(|| {
             let Some(mut retyping) = Retyping::new(engine, table, changes()?) else {
                 return Ok(());
             };
@@ -97,12 +97,15 @@ impl Db {
             }
             retyping.check_memory()?;
             retyping.write_most_anew()?;
-            let _turns = (engine.maintain()?, engine.compact()?);
+            let _alone = engine.alone_with(&table.lock)?;
             // What others had is left now, or has become something else. From here on only flushes and loads bring more.
             retyping.write_most_anew()?;
             let _shut = table.gate.shut();
             retyping.end()
-        })
+        });
+        // What was passed over meanwhile.
+        engine.ground.alarms.raise(|alarm| alarm.is_tended = true);
+        done
     }
 }
 

@@ -3,12 +3,13 @@
 //! Whoever adds a kind adds it here, and then does what does not compile.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use tidefall_ground::Ground;
 use tidefall_ground::manifest::{Edit, OfKind, State, TableState};
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, VerifyReport};
+use tidefall_ground::turns::TableLock;
 use tidefall_ground::wal::Wal;
 use tidefall_ground::written::Written;
 use tidefall_series::cascade::{
@@ -173,6 +174,20 @@ impl Table {
         }
     }
 
+    /// Who moves what it has.
+    pub(crate) fn lock(&self) -> &TableLock {
+        match self {
+            Self::Series(table) => &table.lock,
+        }
+    }
+
+    /// Whether it is no table any more.
+    pub(crate) fn is_dropped(&self) -> bool {
+        match self {
+            Self::Series(table) => table.live().is_dropped,
+        }
+    }
+
     /// The first record of the log that it needs.
     pub(crate) fn oldest_seq(&self) -> Option<Seq> {
         match self {
@@ -230,7 +245,7 @@ impl Table {
         }
     }
 
-    /// Moves what is due to the next model. Whoever calls holds the turn of maintenance.
+    /// Moves what is due to the next model. Whoever calls holds the turn of maintenance and the lock of the table.
     ///
     /// # Errors
     /// The first one of all steps.
@@ -260,7 +275,30 @@ impl Table {
         }
     }
 
-    /// Lays together what has piled up. Whoever calls holds the turn of compaction.
+    /// Notes that what is due was left to a later look.
+    pub(crate) fn refuse(&self) {
+        match self {
+            Self::Series(table) => table.claims.refuse(),
+        }
+    }
+
+    /// As [`Table::take_refused`], and it can be asked again.
+    pub(crate) fn is_refused(&self) -> bool {
+        match self {
+            Self::Series(table) => table.claims.is_refused(),
+        }
+    }
+
+    /// Waits until nobody gives its fields other types, for which objects are taken long before they are needed alone.
+    pub(crate) fn wait_for_retyping(&self) {
+        match self {
+            Self::Series(table) => {
+                drop(table.retyping.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    /// Lays together what has piled up. Whoever calls holds the turn of compaction and the lock of the table.
     ///
     /// # Errors
     /// The first one of all groups.
@@ -276,7 +314,6 @@ impl Table {
     /// As there.
     pub(crate) fn compact_once(&self, kinds: &Kinds) -> Result<CascadeReport> {
         match self {
-            Self::Series(table) if table.live().is_dropped => Ok(CascadeReport::default()),
             Self::Series(table) => compact_once(&kinds.series, table),
         }
     }

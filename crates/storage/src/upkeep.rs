@@ -107,6 +107,61 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
+/// Rounds in which a cascade that is asked for looks again for what others had, before nobody else may have anything, and behind that. Those in which it
+/// was ended for somebody who waited do not count.
+const ROUNDS: usize = 4;
+
+/// Moves all readings of a table that may move, for somebody who waits for it. Whoever calls holds the turn of maintenance.
+pub(crate) fn cascade_all(engine: &Engine, table: &Table, target: Target) -> Result<CascadeReport> {
+    table.forget_failures();
+    table.take_refused();
+    // Whoever waits to be alone with the table is so between these.
+    let cascade = |look| {
+        engine.moving(table, |table| table.cascade(&engine.kinds, target, Effort::All, look))
+    };
+    // Also what was left after a failure; the first one counts.
+    let cascade_again = |moved| both(moved, || cascade(Look::Again));
+    // This may take hours. Meanwhile run files are laid together, of all tables, ...
+    let mut moved = cascade(Look::First);
+    let mut rounds = ROUNDS;
+    while rounds > 0 && table.take_refused() {
+        rounds -= usize::from(!table.lock().take_left());
+        moved = cascade_again(moved);
+    }
+    let (mut rounds, mut is_due) = (ROUNDS, true);
+    while rounds > 0 && is_due {
+        table.wait_for_retyping();
+        let _turn = engine.compact()?;
+        // ... and what others had each time is done behind it.
+        if table.take_refused() {
+            moved = cascade_again(moved);
+        }
+        moved = both(moved, || {
+            engine.moving(table, |table| {
+                table.check_whole().and_then(|()| table.compact(&engine.kinds))
+            })
+        });
+        is_due = table.is_refused();
+        rounds -= usize::from(!table.lock().take_left());
+    }
+    moved
+}
+
+/// What was done and what is done behind it, unless nothing more can be; the first error counts.
+fn both(
+    done: Result<CascadeReport>,
+    act: impl FnOnce() -> Result<CascadeReport>,
+) -> Result<CascadeReport> {
+    let ends_all = |error: &Error| matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed);
+    if done.as_ref().is_err_and(ends_all) {
+        return done;
+    }
+    let more = act();
+    let mut report = done?;
+    report += more?;
+    Ok(report)
+}
+
 /// Forgets what is not needed any more after readings have moved: the log of what is in objects, and deletes that
 /// hide nothing.
 pub(crate) fn forget(engine: &Engine) -> Result<()> {
@@ -120,9 +175,10 @@ pub(crate) fn forget(engine: &Engine) -> Result<()> {
 /// they are of the future or come of age late, and all that was logged behind them would stay with them.
 fn release_log(engine: &Engine) -> Result<()> {
     let Some(place) = engine.place_to_cut() else { return Ok(()) };
+    // Held first of all: none of them is dropped meanwhile.
+    let _flushing = engine.begin_flush()?;
     let keeps_it = |table: &Table| table.oldest_seq().is_some_and(|seq| seq < place);
     let keepers: Vec<_> = engine.tables().into_iter().filter(keeps_it).collect();
-    let _flushing = engine.begin_flush()?;
     let flush = |table: &Table| {
         engine.ground.steps.check().and_then(|()| table.flush(&engine.kinds, Take::All))
     };
@@ -200,7 +256,7 @@ fn tidy(engine: &Engine) -> Result<()> {
     let dropped = for_all(&engine.tables(), |table| {
         let _turn = engine.compact()?;
         match table.damage() {
-            None => table.drop_old(&engine.kinds),
+            None => engine.try_moving(table, |table| table.drop_old(&engine.kinds)),
             Some(_) => Ok(CascadeReport::default()),
         }
     });
@@ -230,6 +286,8 @@ pub(crate) fn spawn_maintenance(engine: &Arc<Engine>) -> Result<JoinHandle<()>> 
                 };
                 in_a_step(engine, again, warn);
             }
+            // A cascade that is asked for goes by the same signs.
+            let _maintenance = engine.ground.turns.maintain();
             left = engine.tables();
             left.retain(|table| table.take_refused());
         }
@@ -343,7 +401,7 @@ fn compact_until(engine: &Engine, until: Instant) -> Result<bool> {
             let _turn = engine.compact()?;
             // On a full disk it would only take more of it.
             match table.damage().is_none() && engine.ground.memory.blocked().is_none() {
-                true => table.compact_once(&engine.kinds),
+                true => engine.try_moving(table, |table| table.compact_once(&engine.kinds)),
                 false => Ok(CascadeReport::default()),
             }
         });
@@ -360,13 +418,17 @@ fn compact_until(engine: &Engine, until: Instant) -> Result<bool> {
 fn free_disk(engine: &Engine) {
     let Some(_maintenance) = engine.ground.turns.try_to_maintain() else { return };
     let warn = |done: Result<()>| {
-        if let Err(error) = done {
+        if let Err(error) = done
+            && error.kind() != ErrorKind::Closed
+        {
             tracing::warn!(%error, "room on the disk could not be freed");
         }
     };
     warn(engine.sweep());
     for table in engine.tables() {
-        warn(caught(|| table.drop_old(&engine.kinds)).map(drop));
+        // Who is alone with it may wait for room.
+        let dropped = caught(|| engine.try_moving(&table, |table| table.drop_old(&engine.kinds)));
+        warn(dropped.map(drop));
     }
 }
 
@@ -417,5 +479,6 @@ fn tend(engine: &Engine) -> Result<()> {
 
 fn cascade_tables(engine: &Engine, tables: &[Table], look: Look) -> Result<()> {
     let cascade = |table: &Table| table.cascade(&engine.kinds, Target::ByAge, Effort::Some, look);
-    for_all(tables, cascade).map(drop)
+    // Of one table at a time: whoever needs one for himself waits for no other, and keeps none from being tended.
+    for_all(tables, |table| engine.try_moving(table, cascade)).map(drop)
 }

@@ -13,7 +13,10 @@ pub use shuttle;
 pub use std::sync::{Arc, PoisonError, TryLockError, Weak};
 #[cfg(not(tidefall_shuttle))]
 pub use std::{
-    sync::{Condvar, Mutex, MutexGuard, OnceLock, RwLock, atomic, mpsc},
+    sync::{
+        Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+        mpsc,
+    },
     thread,
     time::Instant,
 };

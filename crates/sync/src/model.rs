@@ -11,7 +11,9 @@ use std::ops::Add;
 use std::sync::LockResult;
 use std::time::Duration;
 
-pub use shuttle::sync::{Mutex, MutexGuard, RwLock, atomic, mpsc};
+pub use shuttle::sync::{
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc,
+};
 
 use self::atomic::{AtomicBool, Ordering};
 

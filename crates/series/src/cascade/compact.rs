@@ -29,7 +29,7 @@ const AGED_MAX: usize = 2 * FAN_IN;
 /// Objects of so many bytes, or of the size that begins with it, stay as they are until they come of age.
 const LARGE_BYTES: u64 = 128 << 20;
 
-/// Lays together what has piled up, one group of objects after the other. Whoever calls holds the turn of compaction.
+/// Lays together what has piled up, one group of objects after the other. Whoever calls holds the turn of compaction and the lock of the table.
 ///
 /// # Errors
 /// The first error; groups that can be read are laid together all the same.

@@ -79,7 +79,7 @@ pub fn look_again(table: &Table) {
 }
 
 /// Has a group of objects written anew if that is wanted: as a whole, or the parts of it that may become one around what cannot be read and around
-/// what was written between them.
+/// what was written between them. Nothing while somebody waits for all such steps to end.
 pub(super) fn write_group(
     table: &Table,
     group: &[Arc<LiveObject>],
@@ -103,6 +103,9 @@ pub(super) fn write_group(
         for part in parts_around(readable, &failed) {
             if !is_wanted(&part) {
                 continue;
+            }
+            if table.is_waited_for() {
+                return Ok(());
             }
             // Others may be laying it together already.
             let Some(_claim) = table.claim(&part) else { continue };

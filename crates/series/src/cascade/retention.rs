@@ -30,6 +30,9 @@ pub fn retain(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> {
     let is_any_cut = !straddling.is_empty();
     for object in straddling {
         context.ground.steps.check()?;
+        if table.is_waited_for() {
+            break;
+        }
         let kept = TimeRange::new(limit_ns, i64::MAX);
         let model = object.entry.model;
         let done = write_alone(table, &object, || {

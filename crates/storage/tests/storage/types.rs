@@ -1,8 +1,8 @@
 //! Fields that get other types.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -418,7 +418,9 @@ fn open_with(hook: impl Fn(Does, &str) + Send + Sync + 'static) -> Db {
 }
 
 fn wait_for(flag: &AtomicBool) {
+    let start = Instant::now();
     while !flag.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -649,51 +651,44 @@ fn a_field_that_comes_while_another_changes_keeps_its_values() {
 /// What a cascade had when the change began was written anew while writers waited.
 #[test]
 fn writers_go_on_while_what_others_had_is_written_anew() {
-    // One after the other, the first time to learn how many objects the cascade makes.
-    let mut of_cascade = usize::MAX;
-    for is_beside in [false, true] {
-        let (cascades, changes) = (Brake::default(), Brake::default());
-        let made = Arc::new(AtomicUsize::new(0));
-        let (first, then, count) = (cascades.clone(), changes.clone(), Arc::clone(&made));
-        let db = open_with(move |does, name| {
-            if does != Does::Create || !name.starts_with("objects/") {
-                return;
-            }
-            match count.fetch_add(1, Ordering::SeqCst) {
-                0 => first.hold(),
-                number if number == of_cascade => then.hold(),
+    const CASCADE: &str = "cascade";
+    const CHANGE: &str = "change";
+    let (cascades, changes) = (Brake::default(), Brake::default());
+    let (first, then) = (cascades.clone(), changes.clone());
+    let db = open_with(move |does, name| {
+        if does == Does::Create && name.starts_with("objects/") {
+            match std::thread::current().name() {
+                Some(CASCADE) => first.hold(),
+                Some(CHANGE) => then.hold(),
                 _ => {}
             }
-        });
-        for part in 0..2 {
-            write(&db, part * 150_000, &noise(150_000), FieldTypes::Keep).unwrap();
-            db.flush().unwrap();
         }
-        made.store(0, Ordering::SeqCst);
-        for brake in [&cascades, &changes] {
-            brake.armed.store(true, Ordering::SeqCst);
-        }
-        std::thread::scope(|scope| {
-            let db = &db;
-            let request = CascadeRequest { table: Some(TABLE.into()), target: Target::Long };
-            let cascade = scope.spawn(move || db.cascade(&request));
-            wait_for(&cascades.reached);
-            let change = is_beside.then(|| scope.spawn(|| retype(db, FieldType::F64)));
-            // It finds nothing that is free, and waits for the cascade.
-            std::thread::sleep(Duration::from_millis(100));
-            cascades.released.store(true, Ordering::SeqCst);
-            assert!(cascade.join().unwrap().is_ok());
-            let Some(change) = change else {
-                of_cascade = made.load(Ordering::SeqCst);
-                return;
-            };
-            wait_for(&changes.reached);
-            write(db, 1_000_000, &ints(&[5]), FieldTypes::Keep).unwrap();
-            changes.released.store(true, Ordering::SeqCst);
-            change.join().unwrap().unwrap();
-            assert_eq!((type_of(db), read(db).len()), (FieldType::F64, 300_001));
-        });
+    });
+    for part in 0..2 {
+        write(&db, part * 150_000, &noise(150_000), FieldTypes::Keep).unwrap();
+        db.flush().unwrap();
     }
+    for brake in [&cascades, &changes] {
+        brake.armed.store(true, Ordering::SeqCst);
+    }
+    std::thread::scope(|scope| {
+        let db = &db;
+        let named = |name: &str| std::thread::Builder::new().name(name.into());
+        let request = CascadeRequest { table: Some(TABLE.into()), target: Target::Long };
+        let cascade = named(CASCADE).spawn_scoped(scope, move || db.cascade(&request)).unwrap();
+        wait_for(&cascades.reached);
+        let change = named(CHANGE).spawn_scoped(scope, || retype(db, FieldType::F64)).unwrap();
+        // It finds nothing that is free, and waits for the cascade, which lets it go first once its step has ended.
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!changes.reached.load(Ordering::SeqCst));
+        cascades.released.store(true, Ordering::SeqCst);
+        wait_for(&changes.reached);
+        write(db, 1_000_000, &ints(&[5]), FieldTypes::Keep).unwrap();
+        changes.released.store(true, Ordering::SeqCst);
+        change.join().unwrap().unwrap();
+        cascade.join().unwrap().unwrap();
+        assert_eq!((type_of(db), read(db).len()), (FieldType::F64, 300_001));
+    });
 }
 
 /// Of two first writes of a table or a field, the second one was refused where it wanted the wider type.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array};
@@ -12,11 +13,12 @@ use rand::{Rng, SeedableRng};
 use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::store::{Disk, DiskEntry};
 use tidefall_storage::{
-    Ack, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Target, Unknown, WriteOptions,
+    Ack, CascadeReport, CascadeRequest, Db, DbOptions, IfExists, MEMORY_BYTES_MIN, Rewriting,
+    Target, Unknown, WriteOptions,
 };
 use tidefall_types::{
     Clock, ErrorKind, FieldColumn, FieldType, ManualClock, Month, NS_PER_DAY, NS_PER_HOUR,
-    NS_PER_MINUTE, NS_PER_SECOND, TableId, TableSchema, WriteBatch,
+    NS_PER_MINUTE, NS_PER_SECOND, Result, TableId, TableSchema, WriteBatch,
 };
 
 use crate::hooks::{Does, Gate, HookDisk, within_a_minute};
@@ -95,6 +97,36 @@ fn table_that_forgets(db: &Db) {
     write(db, "yard", &[(NOW_NS - 20 * NS_PER_DAY, 1)]);
     db.flush().unwrap();
     assert_eq!(live_objects(db, "yard"), 1);
+}
+
+/// A disk on which a cascade goes through a gate before it makes an object.
+fn disk_with_a_gate() -> (HookDisk, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let before = Arc::clone(&gate);
+    let hooked = HookDisk::new(MemDisk::new(), move |does, _| {
+        if does == Does::Create && std::thread::current().name() == Some(CASCADE) {
+            before.pass();
+        }
+    });
+    (hooked, gate)
+}
+
+/// The thread of a cascade that stands in front of a gate.
+const CASCADE: &str = "cascade";
+
+/// Begins to move the readings of the plant, up to the gate, which is shut.
+fn cascade_up_to_the_gate(
+    db: &Db,
+    gate: &Gate,
+    target: Target,
+) -> JoinHandle<Result<CascadeReport>> {
+    gate.shut();
+    let cascading = db.clone();
+    let request = CascadeRequest { table: Some("plant".into()), target };
+    let cascade = std::thread::Builder::new().name(CASCADE.into());
+    let cascade = cascade.spawn(move || cascading.cascade(&request)).unwrap();
+    gate.wait_for_one();
+    cascade
 }
 
 /// Writes from memory until the disk is found full.
@@ -239,24 +271,13 @@ fn a_long_cascade_keeps_nothing_from_being_laid_together() {
 /// What was too old stayed for as long as a cascade took, of any table.
 #[test]
 fn a_long_cascade_keeps_nothing_that_is_too_old() {
-    let gate = Arc::new(Gate::default());
-    let before = Arc::clone(&gate);
-    let hooked = HookDisk::new(MemDisk::new(), move |does, _| {
-        if does == Does::Create && std::thread::current().name() == Some("cascade") {
-            before.pass();
-        }
-    });
+    let (disk, gate) = disk_with_a_gate();
     let clock = clock();
-    let db = open(hooked, &clock, Duration::from_millis(50));
+    let db = open(disk, &clock, Duration::from_millis(50));
     table_that_forgets(&db);
     write(&db, "plant", &[(NOW_NS - 10 * NS_PER_DAY, 1)]);
     db.flush().unwrap();
-    gate.shut();
-    let cascading = db.clone();
-    let request = CascadeRequest { table: Some("plant".into()), target: Target::Long };
-    let cascade = std::thread::Builder::new().name("cascade".into());
-    let cascade = cascade.spawn(move || cascading.cascade(&request)).unwrap();
-    gate.wait_for_one();
+    let cascade = cascade_up_to_the_gate(&db, &gate, Target::Long);
     clock.set(NOW_NS + 60 * NS_PER_DAY);
     let waiting = db.clone();
     within_a_minute("retention", move || {
@@ -266,6 +287,76 @@ fn a_long_cascade_keeps_nothing_that_is_too_old() {
     });
     gate.open();
     cascade.join().unwrap().unwrap();
+}
+
+/// Whoever dropped a table, or gave its fields other types, waited for the readings of all tables to be moved.
+#[test]
+fn a_long_cascade_holds_up_nobody_who_wants_to_be_alone_with_another_table() {
+    let (disk, gate) = disk_with_a_gate();
+    let db = open(disk, &clock(), LONG);
+    for table in ["plant", "yard", "roof"] {
+        write(&db, table, &[(NOW_NS - 10 * NS_PER_DAY, 1)]);
+    }
+    db.flush().unwrap();
+    let cascade = cascade_up_to_the_gate(&db, &gate, Target::Long);
+    let others = db.clone();
+    within_a_minute("a drop and another type", move || {
+        others.drop_table("yard").unwrap();
+        let types = [("value".to_owned(), FieldType::I32)];
+        others.retype("roof", &types, Rewriting::All).unwrap();
+    });
+    gate.open();
+    assert_eq!(cascade.join().unwrap().unwrap().rows, 1);
+    assert_eq!(read(&db, "plant"), [(NOW_NS - 10 * NS_PER_DAY, 1)]);
+}
+
+/// It waits for one step, which ends, and not for all of them.
+#[test]
+fn a_table_is_dropped_between_the_steps_of_its_cascade() {
+    let (db, gate, days) = days_in_two_parts();
+    let cascade = cascade_up_to_the_gate(&db, &gate, Target::ByAge);
+    let dropping = db.clone();
+    let drop = std::thread::spawn(move || dropping.drop_table("plant"));
+    // Until it waits, for which there is no sign.
+    std::thread::sleep(Duration::from_millis(200));
+    gate.open();
+    let moved = cascade.join().unwrap().unwrap();
+    drop.join().unwrap().unwrap();
+    assert!(moved.steps < days, "{} steps", moved.steps);
+    assert_eq!(db.drop_table("plant").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// Whoever asks for a cascade gets all of it, though others were alone with the table between its steps.
+#[test]
+fn what_a_cascade_leaves_for_who_waits_it_does_behind_him() {
+    let (db, gate, days) = days_in_two_parts();
+    let cascade = cascade_up_to_the_gate(&db, &gate, Target::ByAge);
+    let retyping = db.clone();
+    let retype = std::thread::spawn(move || {
+        for ty in [FieldType::I32, FieldType::I64, FieldType::I16, FieldType::I64] {
+            retyping.retype("plant", &[("value".to_owned(), ty)], Rewriting::All).unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    gate.open();
+    cascade.join().unwrap().unwrap();
+    retype.join().unwrap();
+    assert_eq!(live_objects(&db, "plant") as u64, days);
+    assert_eq!(read(&db, "plant").len() as u64, 2 * days);
+}
+
+/// A table of ten days, each in two parts, and the gate in front of a cascade that makes them one; and how many they are.
+fn days_in_two_parts() -> (Db, Arc<Gate>, u64) {
+    const DAYS: i64 = 10;
+    let (disk, gate) = disk_with_a_gate();
+    let db = open(disk, &clock(), LONG);
+    for part in 0..2 {
+        let day = |day| (NOW_NS - (5 + day) * NS_PER_DAY + part, day);
+        write(&db, "plant", &(0..DAYS).map(day).collect::<Vec<_>>());
+        db.flush().unwrap();
+    }
+    assert_eq!(live_objects(&db, "plant") as i64, 2 * DAYS);
+    (db, gate, DAYS as u64)
 }
 
 /// A late reading of an old month and one of a young month were one object, with which all months between them were written anew.
