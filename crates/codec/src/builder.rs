@@ -207,13 +207,18 @@ impl Texts {
         if self.bytes.len() + bytes.len() > i32::MAX as usize {
             return Err(Error::limit("a text column of more than 2 GiB; read fewer rows at once"));
         }
-        let mut end = self.bytes.len() as i32;
+        self.note(lengths);
         self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes note of where texts of these lengths end.
+    fn note(&mut self, lengths: &[i32]) {
+        let mut end = self.offsets.last().copied().unwrap_or_default();
         self.offsets.extend(lengths.iter().map(|length| {
             end += length;
             end
         }));
-        Ok(())
     }
 
     fn append_page(
@@ -227,6 +232,12 @@ impl Texts {
         if let Some(nulls) = &nulls {
             text.lengths.resize(info.rows, 0);
             spread(&mut text.lengths, nulls, 0);
+        }
+        if self.bytes.is_empty() && rows.len() == info.rows {
+            // They stay where they are.
+            self.bytes = std::mem::take(&mut text.bytes);
+            self.note(&text.lengths);
+            return Ok(nulls);
         }
         let sum = |lengths: &[i32]| lengths.iter().map(|&length| length as usize).sum::<usize>();
         let start = sum(&text.lengths[..rows.start]);

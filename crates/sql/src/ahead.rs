@@ -11,8 +11,12 @@
 //! Batches that are made on demand are so one by one, and never while their reader looks at the one before.
 //!
 //! So a reader that is slow, or that reads something else first, costs the memory of a few batches and no thread.
+//!
+//! Of all readers of a session a few turns are taken at once ([`Turns`]), the others one after the other in the order in which they begin. More would
+//! take no less time, and an allocator keeps for each thread what others have freed of its memory.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -34,7 +38,7 @@ const READY_FIRST: usize = 2;
 const TAKEN_PER_MORE: usize = 4;
 /// up to this number,
 const READY_MAX: usize = 16;
-/// and while they have fewer bytes than this, as nobody counts their memory.
+/// and while they have fewer bytes than this, as nobody counts their memory. One that has more by itself is enough.
 const READY_BYTES_MAX: usize = 1 << 20;
 
 /// A batch that took less is soon followed by the next.
@@ -68,15 +72,95 @@ pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 pub(crate) struct Ahead {
     schema: SchemaRef,
     shared: Arc<Shared>,
+    turns: Arc<Turns>,
     threads: Handle,
 }
 
 impl Ahead {
     /// A stream of `batches`, which have `schema`. Must be called inside a tokio runtime.
-    pub(crate) fn new(schema: SchemaRef, batches: Batches, pace: Pace) -> Self {
+    pub(crate) fn new(schema: SchemaRef, batches: Batches, pace: Pace, turns: Arc<Turns>) -> Self {
         let state = State::new(pace, Maker::Resting(batches));
         let shared = Arc::new(Shared(Mutex::new(state)));
-        Self { schema, shared, threads: Handle::current() }
+        Self { schema, shared, turns, threads: Handle::current() }
+    }
+}
+
+/// The turns of a session.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    at_once: usize,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Threads that take turns.
+    threads: usize,
+    waiting: VecDeque<Turn>,
+}
+
+impl Turns {
+    /// For so many threads.
+    pub(crate) fn new(at_once: usize) -> Self {
+        Self { at_once: at_once.max(1), queue: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a turn taken, behind those that wait.
+    fn begin(self: &Arc<Self>, turn: Turn, threads: &Handle) {
+        let mut queue = self.lock();
+        queue.waiting.push_back(turn);
+        if queue.threads >= self.at_once {
+            return;
+        }
+        queue.threads += 1;
+        drop(queue);
+        let thread = TurnThread { turns: Arc::clone(self), has_begun: false };
+        threads.spawn_blocking(move || thread.run());
+    }
+}
+
+/// A thread that takes turns as long as some wait.
+struct TurnThread {
+    turns: Arc<Turns>,
+    has_begun: bool,
+}
+
+impl TurnThread {
+    fn run(mut self) {
+        self.has_begun = true;
+        let mut again = None;
+        loop {
+            let mut queue = self.turns.lock();
+            queue.waiting.extend(again.take());
+            let Some(turn) = queue.waiting.pop_front() else {
+                queue.threads -= 1;
+                return;
+            };
+            drop(queue);
+            // A panic is told to the reader as the turn is dropped.
+            again = catch_unwind(AssertUnwindSafe(|| turn.run())).ok().flatten();
+        }
+    }
+}
+
+impl Drop for TurnThread {
+    /// One that never begins, as its runtime ends, must not leave readers waiting.
+    fn drop(&mut self) {
+        if self.has_begun {
+            return;
+        }
+        let mut queue = self.turns.lock();
+        queue.threads -= 1;
+        let left = match queue.threads {
+            0 => std::mem::take(&mut queue.waiting),
+            _ => VecDeque::new(),
+        };
+        drop(queue);
+        drop(left);
     }
 }
 
@@ -140,15 +224,14 @@ impl State {
 
     /// Whether a turn should end.
     fn is_full(&self) -> bool {
-        let count = self.ready.len();
-        count >= self.ready_max() || (count >= READY_FIRST && self.ready_bytes >= READY_BYTES_MAX)
+        self.ready.len() >= self.ready_max() || self.ready_bytes >= READY_BYTES_MAX
     }
 
     /// Whether the next turn should begin.
     fn is_half_empty(&self) -> bool {
         let count = self.ready.len();
-        count <= self.ready_max() / 2
-            && (count < READY_FIRST || self.ready_bytes <= READY_BYTES_MAX / 2)
+        let bytes_max = if count < READY_FIRST { READY_BYTES_MAX - 1 } else { READY_BYTES_MAX / 2 };
+        count <= self.ready_max() / 2 && self.ready_bytes <= bytes_max
     }
 
     /// The maker, if the next turn should begin.
@@ -182,7 +265,8 @@ impl Stream for Ahead {
         };
         drop(state);
         if let Some(batches) = resting {
-            Turn::begin(Arc::clone(&self.shared), batches, &self.threads);
+            let turn = Turn { shared: Arc::clone(&self.shared), batches: Some(batches) };
+            self.turns.begin(turn, &self.threads);
         }
         next
     }
@@ -211,14 +295,15 @@ struct Turn {
     batches: Option<Batches>,
 }
 
-impl Turn {
-    fn begin(shared: Arc<Shared>, batches: Batches, threads: &Handle) {
-        let turn = Self { shared, batches: Some(batches) };
-        let again = threads.clone();
-        threads.spawn_blocking(move || turn.run(&again));
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
     }
+}
 
-    fn run(mut self, threads: &Handle) {
+impl Turn {
+    /// Makes batches until there are enough. Where that takes long, returns what is to be made behind the turns of others.
+    fn run(mut self) -> Option<Self> {
         let start = Instant::now();
         let mut made = start;
         while let Some(batches) = &mut self.batches {
@@ -230,10 +315,11 @@ impl Turn {
             let (before, is_long) = (made, start.elapsed() > TURN_MAX);
             made = Instant::now();
             self.hand_over(next, is_long || made.duration_since(before) > SOON);
-            if is_long && let Some(batches) = self.batches.take() {
-                Self::begin(Arc::clone(&self.shared), batches, threads);
+            if is_long && self.batches.is_some() {
+                return Some(self);
             }
         }
+        None
     }
 
     /// Hands a batch over to the reader, who is woken at once if the next does not come soon.
@@ -279,8 +365,12 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use datafusion::arrow::array::Int64Array;
     use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use futures::StreamExt;
+    use futures::future::join_all;
 
     use super::*;
 
@@ -320,7 +410,7 @@ mod tests {
         assert_eq!(ends(&mut large, 30_000), (5, 2));
         let mut huge = state();
         huge.taken = 1000;
-        assert_eq!(ends(&mut huge, 1 << 18), (2, 1));
+        assert_eq!(ends(&mut huge, 1 << 18), (1, 0));
         let mut on_demand = State::new(Pace::OnDemand, Maker::Done);
         on_demand.taken = 1000;
         assert_eq!(ends(&mut on_demand, 100), (1, 0));
@@ -338,8 +428,46 @@ mod tests {
         let shared = Arc::new(Shared(Mutex::new(State::new(Pace::Ahead, Maker::Working))));
         let turn = Turn { shared: Arc::clone(&shared), batches: Some(Box::new(batches)) };
         let schema = batch(1).map(|batch| batch.schema()).expect("a batch");
-        drop(Ahead { schema, shared, threads: Handle::current() });
-        turn.run(&Handle::current());
+        let turns = Arc::new(Turns::new(1));
+        drop(Ahead { schema, shared, turns, threads: Handle::current() });
+        assert!(turn.run().is_none());
         assert_eq!(*asked.lock().unwrap_or_else(PoisonError::into_inner), 0);
+    }
+
+    /// Each had a thread, hundreds where many read at once, and an allocator kept megabytes for each.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_few_turns_are_taken_at_once_and_all_in_the_end() {
+        const READERS: usize = 24;
+        const BATCHES: usize = 30;
+        const AT_ONCE: usize = 2;
+        let schema = batch(1).map(|batch| batch.schema()).expect("a batch");
+        let turns = Arc::new(Turns::new(AT_ONCE));
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let streams = (0..READERS).map(|reader| {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let batches = (0..BATCHES).map(move |number| {
+                assert!((reader, number) != (7, 9), "the turn of this reader panics");
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_micros(300));
+                now.fetch_sub(1, Ordering::SeqCst);
+                batch(10)
+            });
+            let schema = Arc::clone(&schema);
+            let ahead = Ahead::new(schema, Box::new(batches), Pace::Ahead, Arc::clone(&turns));
+            tokio::spawn(ahead.collect::<Vec<_>>())
+        });
+        for (reader, found) in join_all(streams).await.into_iter().enumerate() {
+            let found = found.expect("a reader");
+            match reader {
+                7 => assert!(found.last().is_some_and(Result::is_err)),
+                _ => assert_eq!(found.iter().filter(|batch| batch.is_ok()).count(), BATCHES),
+            }
+        }
+        assert_eq!(most.load(Ordering::SeqCst), AT_ONCE);
+        let start = Instant::now();
+        while turns.lock().threads > 0 && start.elapsed() < Duration::from_secs(60) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(turns.lock().threads, 0);
     }
 }

@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use tidefall_storage::{Db, DbOptions};
 use tidefall_types::{Clock, Error, ErrorKind, Result};
 
+use crate::ahead::Turns;
 use crate::bounds::with_bounded_batches;
 use crate::catalog::Catalog;
 use crate::dialect::TidefallDialect;
@@ -323,6 +324,9 @@ impl Session {
     }
 }
 
+/// Batches are made for so many readers at once, for each thread of the database: some wait for the disk.
+const TURNS_PER_THREAD: usize = 2;
+
 /// The memory that all queries of a session have.
 const fn query_bytes(options: &DbOptions) -> usize {
     options.memory_bytes / MEMORY_SHARE
@@ -337,7 +341,8 @@ fn config(options: &DbOptions) -> SessionConfig {
         .with_target_partitions(options.threads.max(1))
         // Scans come in as many partitions as there are cores already, and in order.
         .with_round_robin_repartition(false)
-        .with_option_extension(Settings::default());
+        .with_option_extension(Settings::default())
+        .with_extension(Arc::new(Turns::new(TURNS_PER_THREAD * options.threads)));
     let set = config.options_mut();
     set.optimizer.hash_join_single_partition_threshold = query_bytes(options) / WHOLE_SIDE_SHARE;
     // LIMIT, windows and aggregates around a subquery may look at its order.

@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
 use tidefall_storage::{BATCH_ROWS, TimeOrder};
 use tidefall_types::text_bytes;
 
-use crate::ahead::{Ahead, Batches, Pace};
+use crate::ahead::{Ahead, Batches, Pace, Turns};
 use crate::live::Live;
 use crate::reads::{self, Reads, Tally};
 
@@ -332,7 +332,11 @@ impl ExecutionPlan for SourceNode {
             batch_rows: context.session_config().batch_size().max(1),
             rest: None,
         };
-        Ok(Box::pin(cooperative(Ahead::new(self.schema(), Box::new(part), self.pace))))
+        let turns = context.session_config().get_extension::<Turns>();
+        // Every session has some.
+        let turns = turns.unwrap_or_else(|| Arc::new(Turns::new(1)));
+        let ahead = Ahead::new(self.schema(), Box::new(part), self.pace, turns);
+        Ok(Box::pin(cooperative(ahead)))
     }
 }
 

@@ -21,9 +21,11 @@ pub struct Fetched {
     chunks: Option<(Arc<IndexBlock>, Range<usize>)>,
 }
 
-/// Bytes read ahead at once: large enough that a read's fixed cost vanishes, small enough that a
-/// scan keeps to its share of the memory.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
+/// Bytes read ahead at once: large enough that a read's fixed cost vanishes, small enough that many scans at a time keep to their
+/// share of the memory.
+const READ_AHEAD_BYTES: u64 = 1 << 20;
+/// As [`READ_AHEAD_BYTES`], on a store on which a read takes long.
+const READ_AHEAD_SLOW_BYTES: u64 = 4 << 20;
 /// Unwanted bytes that are read along rather than starting another read.
 const READ_GAP_BYTES: u64 = 64 << 10;
 
@@ -63,13 +65,15 @@ pub(super) fn pages_of(
 
 /// What is read at once of some chunks from the first one on: the wanted pages of as many as are a read, and the end of these.
 fn next_read(
+    segment: &Segment,
     index: &IndexBlock,
     chunks: Range<usize>,
     places: &[Option<usize>],
 ) -> (Vec<Range<u64>>, usize) {
+    let bytes_max = if segment.is_slow() { READ_AHEAD_SLOW_BYTES } else { READ_AHEAD_BYTES };
     let Range { start, mut end } = chunks;
     let mut wanted = pages_of(index, start..end, places);
-    while total(&wanted) > READ_AHEAD_BYTES && end > start + 1 {
+    while total(&wanted) > bytes_max && end > start + 1 {
         end = start + (end - start) / 2;
         wanted = pages_of(index, start..end, places);
     }
@@ -85,7 +89,7 @@ pub(super) fn announce(
 ) -> u64 {
     let (mut bytes, mut start) = (0, chunks.start);
     while start < chunks.end {
-        let (wanted, end) = next_read(index, start..chunks.end, places);
+        let (wanted, end) = next_read(segment, index, start..chunks.end, places);
         bytes += total(&wanted);
         wanted.into_iter().for_each(|range| segment.will_read(range));
         start = end;
@@ -115,7 +119,7 @@ impl Fetched {
             ReadStats::add(&stats.objects, 1);
         }
         let position = wanted.start;
-        let (alone, end_alone) = next_read(index, wanted, places);
+        let (alone, end_alone) = next_read(segment, index, wanted, places);
         let (mut wanted, mut end) = (alone.clone(), end_alone);
         // In growing steps, as nobody knows how many will be wanted. On a slow store they are announced.
         if let Some((block, before)) = &self.chunks
@@ -155,6 +159,8 @@ impl Fetched {
             segment.read_to(range.clone(), &mut bytes)?;
             self.buffers.push((range.start, bytes));
         }
+        // A scan that reads little from here on keeps no memory of what it has read.
+        self.spare.clear();
         Ok(())
     }
 
