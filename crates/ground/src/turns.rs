@@ -1,4 +1,4 @@
-//! Who does what with the tables of a database, one at a time.
+//! Who does what with the tables of a database, one at a time, and who has one of them for himself.
 
 use tidefall_sync::atomic::{AtomicBool, Ordering};
 use tidefall_sync::{
@@ -24,7 +24,11 @@ impl Turns {
 
     /// As [`Turns::maintain`], if nobody does.
     pub fn try_to_maintain(&self) -> Option<Turn<'_>> {
-        try_take(&self.maintenance)
+        match self.maintenance.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Held by whoever lays run files or parts of a day together, a group at a time, and by whoever wants nobody to.
@@ -40,14 +44,6 @@ impl Turns {
 
 fn take(turns: &Mutex<()>) -> Turn<'_> {
     turns.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn try_take(turns: &Mutex<()>) -> Option<Turn<'_>> {
-    match turns.try_lock() {
-        Ok(turn) => Some(turn),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 /// Whether the objects of a table may be moved: many do at the same time, each for a while, or one keeps all of them from it.

@@ -107,8 +107,8 @@ pub(crate) fn for_all(
     failure.map_or(Ok(report), Err)
 }
 
-/// Rounds in which a cascade that is asked for looks again for what others had, before nobody else may have anything, and behind that. Those in which it
-/// was ended for somebody who waited do not count.
+/// Rounds in which a cascade that is asked for looks again for what others had: so many before nobody else may have anything, and so many behind
+/// that. Those in which it was ended for somebody who waited do not count.
 const ROUNDS: usize = 4;
 
 /// Moves all readings of a table that may move, for somebody who waits for it. Whoever calls holds the turn of maintenance.
