@@ -16,8 +16,8 @@ use crate::table::Table;
 pub struct Stats {
     /// Bytes of rows in memory.
     pub kv_bytes: u64,
-    /// Bytes of rows that have left memory for objects and that readers who began before still hold. No writer waits
-    /// for them.
+    /// Bytes of rows that have left memory for objects and that readers who began before still hold. Writers are
+    /// slowed earlier for them, and never stopped.
     pub retained_bytes: u64,
     /// The memory budget.
     pub memory_bytes: u64,
