@@ -67,7 +67,7 @@ impl Memory {
     /// Bytes of rows beyond which writers wait now. What readers hold counts, but half of what comes during a flush may come in any case: a reader
     /// that never ends stops no writer.
     fn bytes_max_now(&self) -> usize {
-        let during_flush = self.bytes_max().saturating_sub(self.flush_bytes());
+        let during_flush = self.bytes_max() - self.flush_bytes();
         self.bytes_max() - self.retained_bytes().min(during_flush / 2)
     }
 

@@ -34,8 +34,8 @@ impl App {
         })
     }
 
-    /// Whether answers that are not read should go: others wait for their memory, or rows that have left memory for objects, as each answer holds
-    /// those of its snapshot, take more than half of the budget: these stop no writer.
+    /// Whether answers that are not read should go: others wait for their memory, or the rows that answers hold for their snapshots, and that have left
+    /// memory for objects, take more than half of the budget. Writers are slowed for these, but not stopped.
     pub(crate) fn needs_memory_of_answers(&self) -> bool {
         let stats = self.db.stats();
         self.admission.answers.are_waited_for() || stats.retained_bytes > stats.memory_bytes / 2
