@@ -26,7 +26,6 @@ mod salvage;
 mod scan;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use tidefall_store::names;
@@ -44,7 +43,7 @@ use format::{
     Content, FRAME_HEAD_BYTES, FileHeader, FrameStart, HEADER_BYTES, PIECE_BYTES_MAX, Part,
     RECORD_HEAD_BYTES, finish_frame, push_record_head,
 };
-use scan::{Survey, survey};
+use scan::{Frame, FrameReader, LogFile, Survey, Tail, survey};
 
 /// A file is sealed when it has this many bytes. Larger files would be deleted later, smaller ones
 /// cost more fsyncs; a scan of the last file at open takes a small part of a second. The group that passes the
@@ -53,9 +52,6 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A group is written, though not synced, when it has this many bytes, to bound its memory.
 const GROUP_BYTES_MAX: usize = PIECE_BYTES_MAX;
-
-/// So many bytes at once are written again.
-const AGAIN_BYTES: u64 = 1 << 20;
 
 /// The log of one database, for its one writer.
 #[derive(Debug)]
@@ -96,8 +92,17 @@ struct Active {
     // Behind the last record in `written`, and in `synced`.
     end_seq: Seq,
     synced_seq: Seq,
-    // Left by another process, which may have died: it gets its seal and nothing else.
-    is_ended: bool,
+    // What is to be done to a file that was found: it gets that and nothing else.
+    found: Option<FoundFile>,
+}
+
+/// A file that another process has left, which may have died.
+#[derive(Debug)]
+struct FoundFile {
+    log: LogFile,
+    tail: Tail,
+    /// Whether all of it is durable.
+    is_durable: bool,
 }
 
 impl Wal {
@@ -268,7 +273,7 @@ impl Wal {
 
     /// Whether nothing was written since it was opened on a disk that was too full for the seal of the last file.
     pub fn is_as_found(&self) -> bool {
-        self.active.as_ref().is_some_and(|active| active.is_ended)
+        self.active.as_ref().is_some_and(|active| active.found.is_some())
     }
 
     fn check_open(&self) -> Result<()> {
@@ -351,7 +356,7 @@ impl Wal {
     /// that all pieces of a record, and all that is acknowledged together, lie in one.
     fn write_frame(&mut self, content: Content) -> Result<()> {
         let is_full = |active: &Active| {
-            active.is_ended
+            active.found.is_some()
                 || (active.written >= self.file_bytes_max && active.written == active.synced)
         };
         if self.active.as_ref().is_some_and(is_full) {
@@ -379,8 +384,7 @@ impl Wal {
 
     fn seal_active(&mut self) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
-        active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
-        active.sync()?;
+        active.seal(&*self.disk)?;
         if let Some(active) = self.active.take() {
             self.leave(&active);
         }
@@ -406,8 +410,21 @@ impl Active {
             synced: bytes,
             end_seq,
             synced_seq: end_seq,
-            is_ended: false,
+            found: None,
         }
+    }
+
+    /// Ends the file.
+    fn seal(&mut self, disk: &dyn Disk) -> Result<()> {
+        if let Some(found) = &mut self.found {
+            // The seal says of all before it that it is durable.
+            found.make_durable(disk, &*self.file)?;
+            if found.tail.sealed {
+                return Ok(());
+            }
+        }
+        self.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL)?;
+        self.sync()
     }
 
     fn write_frame(&mut self, frame: &mut [u8], content: Content) -> Result<()> {
@@ -477,8 +494,7 @@ fn confirm(disk: &dyn Disk, from: Seq, first: &Survey) -> Result<()> {
     if (second.tail, second.unborn) == (first.tail, first.unborn) {
         return Ok(());
     }
-    let two_answers = std::io::Error::other("it gave two answers; the disk or the memory fails");
-    Err(Error::io("reading the log twice", &two_answers))
+    Err(two_answers())
 }
 
 // Ends the last file where its valid part ends, and seals it. When the disk is too full for a seal the file is returned.
@@ -502,45 +518,55 @@ fn repair(disk: &dyn Disk, survey: &Survey) -> Result<Option<Active>> {
         );
         file.truncate(tail.end)?;
     }
-    // A process that was killed, or an fsync that failed, leaves bytes and names that can be seen but are not durable. They
-    // must be before anyone reads them, and before there is a next file. The system takes those of a failed fsync for written: so they are
-    // written again.
-    // Behind a header that was made durable there is a frame.
-    let from = if tail.end > HEADER_BYTES as u64 { tail.synced } else { 0 };
-    match write_again(&*file, from..tail.end) {
-        Err(error) if error.kind() == ErrorKind::Full => {
-            tracing::warn!(file = name, "the disk is too full to write the end of the log again");
-        }
-        written => written?,
-    }
-    file.sync()?;
-    disk.sync_dir(names::WAL_DIR)?;
-    if tail.sealed {
-        return Ok(None);
-    }
+    let found = FoundFile { log: last.clone(), tail, is_durable: false };
     let active = Active::new(file, last.header, tail.end, tail.next_seq);
-    let mut active = Active { is_ended: true, ..active };
-    match active.write_frame(&mut [0; FRAME_HEAD_BYTES], Content::SEAL) {
+    let mut active = Active { found: Some(found), ..active };
+    let sealed = active.seal(disk);
+    // Its name may not be durable either, and must be before there is a next file.
+    disk.sync_dir(names::WAL_DIR)?;
+    match sealed {
         Err(error) if error.kind() == ErrorKind::Full => {
             tracing::warn!(file = name, "the disk is full: the log is sealed with the first write");
             active.take_back()?;
             Ok(Some(active))
         }
-        written => written.and_then(|()| active.sync()).map(|()| None),
+        sealed => sealed.map(|()| None),
     }
 }
 
-// Writes what a file has once more.
-fn write_again(file: &dyn DiskFile, mut range: Range<u64>) -> Result<()> {
-    let mut bytes = Vec::new();
-    while range.start < range.end {
-        let count = (range.end - range.start).min(AGAIN_BYTES);
-        bytes.resize(count as usize, 0);
-        file.read_at(range.start, &mut bytes)?;
-        file.write_at(range.start, &bytes)?;
-        range.start += count;
+impl FoundFile {
+    /// Writes once more what may not be durable, and waits for the disk. A process that was killed, or an fsync that failed, leaves
+    /// bytes that can be seen but are not durable. They must be before later records count on them. The system takes those of a failed fsync
+    /// for written: so they are written again, each frame only as its checksum says that it is.
+    fn make_durable(&mut self, disk: &dyn Disk, file: &dyn DiskFile) -> Result<()> {
+        if self.is_durable {
+            return Ok(());
+        }
+        let mut frames = FrameReader::new(disk, &self.log, self.tail.end)?;
+        if self.tail.end == HEADER_BYTES as u64 {
+            // Behind a header that was made durable there is a frame.
+            file.write_at(0, &frames.read_header(&self.log.header)?)?;
+        }
+        frames.offset = self.tail.synced;
+        let mut body = Vec::new();
+        while let Some(read) = frames.next_frame(&mut body)? {
+            let Frame::Valid { head, offset } = read else { return Err(two_answers()) };
+            let mut frame = vec![0; FRAME_HEAD_BYTES];
+            frame.extend_from_slice(&body);
+            let content = Content { records: head.records, part: head.part };
+            let start = FrameStart { salt: self.log.header.salt, offset };
+            finish_frame(&mut frame, content, head.synced, start);
+            file.write_at(offset, &frame)?;
+        }
+        file.sync().map_err(final_error)?;
+        self.is_durable = true;
+        Ok(())
     }
-    Ok(())
+}
+
+fn two_answers() -> Error {
+    let why = std::io::Error::other("it gave two answers; the disk or the memory fails");
+    Error::io("reading the log twice", &why)
 }
 
 #[cfg(test)]
