@@ -180,6 +180,32 @@ def test_a_forked_process_leaves_the_database_alone(tmp_path):
         assert db.table("plant").rows().time.astype(int).tolist() == [1, 3]
 
 
+WIDE = """
+    import resource, sys
+    import tidefall
+    with tidefall.open(sys.argv[1], memory_mib=64) as db:
+        # No two sensors have a time in common: 1.7 GB side by side.
+        times = list(range(600 * 600))
+        db.write("plant", {"time": times, "sensor": [str(time % 600) for time in times], "value": [1.0] * len(times)}, time="time", tags="sensor")
+        plant = db.table("plant")
+        pages = int(open("/proc/self/statm").read().split()[0])
+        room = pages * resource.getpagesize() + 2**30
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+        try:
+            plant.rows()
+        except tidefall.LimitError as error:
+            print(error)
+        print(plant.rows("7").values.size)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the memory of a process is bounded otherwise here")
+def test_a_frame_for_which_there_is_no_memory_is_refused(tmp_path):
+    done = run(WIDE, str(tmp_path / "db"))
+    assert done.returncode == 0, done.stderr
+    assert "360000 rows and 600 columns is too large" in done.stdout and done.stdout.endswith("\n600\n"), done.stdout
+
+
 INTERRUPT = """
     import os, signal, sys, threading, time
     import tidefall

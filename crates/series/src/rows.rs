@@ -110,6 +110,11 @@ pub(crate) fn compact(column: ArrayRef) -> Result<ArrayRef> {
     arrow_select::concat::concat(&[&*nothing, &*column]).map_err(arrow_error)
 }
 
+/// The value of one row, without the memory of the others.
+pub(crate) fn alone(column: &dyn Array, row: usize) -> Result<ArrayRef> {
+    gather(column, &UInt32Array::from(vec![row as u32]))
+}
+
 /// As [`compact`], for times.
 pub(crate) fn compact_times(times: ScalarBuffer<i64>) -> ScalarBuffer<i64> {
     match keeps_too_much(size_of_val(&times[..]), times.inner().capacity()) {

@@ -3,19 +3,20 @@
 use tidefall_codec::PageValue;
 use tidefall_types::Result;
 
-use super::frame::{Frame, check_size};
+use super::frame::{Frame, memory_for};
 
 impl<T: PageValue> Frame<T> {
     /// Lays columns side by side, each of them given by ascending times and a value for each. Of these values
     /// `missing` stand for none.
     ///
     /// # Errors
-    /// When the frame would be larger than any machine's memory.
+    /// `Limit` when the frame would be larger than the memory of the machine.
     pub fn side_by_side(columns: &[(&[i64], &[T])], missing: usize) -> Result<Self> {
         let lists: Vec<&[i64]> = columns.iter().map(|(times, _)| *times).collect();
         let union = union_of_times(&lists);
         let rows = union.len();
-        let mut aligned = vec![T::NULL; check_size::<T>(rows, columns.len())?];
+        let (mut aligned, count) = memory_for(rows, columns.len())?;
+        aligned.resize(count, T::NULL);
         for (out, (times, values)) in aligned.chunks_mut(rows.max(1)).zip(columns) {
             if times.len() == rows {
                 out.copy_from_slice(values);

@@ -26,9 +26,8 @@ pub(super) struct BufferColumn<'a, T> {
 }
 
 impl<T: PageValue> Buffer<T> {
-    /// Memory for so many values.
-    pub(super) fn new(count: usize) -> Self {
-        let mut values = Vec::with_capacity(count);
+    /// So many values in empty memory that has room for them.
+    pub(super) fn new(mut values: Vec<T>, count: usize) -> Self {
         prefer_huge_pages(&mut values.spare_capacity_mut()[..count]);
         Self { values, count, closed: AtomicUsize::new(0) }
     }
@@ -44,7 +43,7 @@ impl<T: PageValue> Buffer<T> {
     /// All values. Every column must have been closed.
     pub(super) fn finish(mut self) -> Vec<T> {
         assert_eq!(*self.closed.get_mut(), self.count, "a column was not closed");
-        // SAFETY: the memory of `count` values was asked for in `new`. A column adds its length to
+        // SAFETY: `new` has seen that there is room for `count` values behind none. A column adds its length to
         // `closed` once, when it is consumed, and has then initialised all of its places; columns do
         // not overlap, so when the lengths add up to `count` every value is initialised.
         unsafe { self.values.set_len(self.count) };
@@ -83,7 +82,7 @@ mod tests {
 
     #[test]
     fn columns_hold_what_was_written_and_zeros() {
-        let mut buffer = Buffer::<i64>::new(6);
+        let mut buffer = Buffer::<i64>::new(Vec::with_capacity(6), 6);
         let mut columns = buffer.columns(3);
         let mut first = columns.next().unwrap();
         let (second, mut none) = (columns.next().unwrap(), columns.next().unwrap());
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a column was not closed")]
     fn an_open_column_is_noticed() {
-        let mut buffer = Buffer::<f64>::new(4);
+        let mut buffer = Buffer::<f64>::new(Vec::with_capacity(4), 4);
         let columns: Vec<_> = buffer.columns(2).take(2).collect();
         columns.into_iter().next().unwrap().close();
         buffer.finish();

@@ -55,7 +55,7 @@ impl Keep {
     }
 }
 
-/// What a frame may take at most; more than the memory of any machine that this is made for.
+/// What a frame may take at most; more than the memory of any machine that this is made for, though some would promise it.
 const FRAME_BYTES_MAX: usize = 1 << 38;
 
 /// A sensor's column as it was read; its values stand elsewhere.
@@ -104,7 +104,8 @@ fn announce(streams: &[SensorStream]) -> Result<()> {
 
 fn read_all<T: PageValue>(streams: Vec<SensorStream>, time: &TimeRange) -> Result<Frame<T>> {
     let rows_max = streams.iter().map(|stream| stream.rows_within(time)).max().unwrap_or(0);
-    let mut buffer = Buffer::new(check_size::<T>(rows_max, streams.len())?);
+    let (memory, count) = memory_for(rows_max, streams.len())?;
+    let mut buffer = Buffer::new(memory, count);
     let threads = threads_for(rows_max * streams.len());
     let work = streams.into_iter().zip(buffer.columns(rows_max)).collect();
     let read = |(stream, out): (SensorStream, BufferColumn<'_, T>), fetched: &mut Fetched| {
@@ -143,15 +144,23 @@ fn read_some<T: PageValue>(
     Ok(Frame { time, values, missing: 0 })
 }
 
-/// How many values a frame has, if that can be.
-pub(super) fn check_size<T>(rows: usize, columns: usize) -> Result<usize> {
-    let count = rows.checked_mul(columns);
-    count.filter(|count| *count <= FRAME_BYTES_MAX / size_of::<T>()).ok_or_else(|| {
+/// Memory for a frame, and how many values that has.
+///
+/// # Errors
+/// `Limit` when there is not as much.
+pub(super) fn memory_for<T>(rows: usize, columns: usize) -> Result<(Vec<T>, usize)> {
+    let too_large = || {
         Error::limit(format!(
             "a frame of {rows} rows and {columns} columns is too large; ask for fewer sensors or a \
              shorter time"
         ))
-    })
+    };
+    let count = rows.checked_mul(columns);
+    let count = count.filter(|count| *count <= FRAME_BYTES_MAX / size_of::<T>());
+    let count = count.ok_or_else(too_large)?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| too_large())?;
+    Ok((values, count))
 }
 
 fn read_column<T: PageValue>(

@@ -19,7 +19,7 @@ use super::merge::SensorStream;
 use super::parts::{self, AHEAD_BYTES, Near, Sources, Wanted};
 use super::request::{AggregateRequest, ReadStats};
 use crate::kv::Run;
-use crate::rows::{arrow_error, compact};
+use crate::rows::{alone, arrow_error};
 
 /// With fewer sensors to look up a second thread costs more than it saves.
 const SENSORS_PER_THREAD_MIN: usize = 16;
@@ -323,8 +323,8 @@ impl Lookup<'_> {
                 Some(before_ns) if last.is_none() => range.last_ns = before_ns,
                 _ => {
                     let Some((time_ns, values, row)) = last else { return Ok(None) };
-                    // Not all that was read with it is kept until all sensors are looked up.
-                    return Ok(Some((time_ns, compact(values.slice(row, 1))?, 0)));
+                    // Nothing that was read with it is kept until all sensors are looked up.
+                    return Ok(Some((time_ns, alone(&values, row)?, 0)));
                 }
             }
         }

@@ -84,16 +84,17 @@ fn whole(request: &AggregateRequest, time: TimeRange) -> Share<'_> {
 /// Cuts the stretch of time in which rows will be read. Blocks that lie across a cut are read as rows by both sides.
 fn by_time(request: &AggregateRequest, time: TimeRange, threads: usize) -> Vec<Share<'_>> {
     let span_ns = i128::from(time.last_ns) - i128::from(time.first_ns);
-    let cut_ns = |cut: usize| {
-        let offset_ns = span_ns * cut as i128 / threads as i128;
-        (i128::from(time.first_ns) + offset_ns) as i64
-    };
+    let cut_ns = |cut: usize| i128::from(time.first_ns) + span_ns * cut as i128 / threads as i128;
     let share = |at: usize| {
-        let first_ns = if at == 0 { request.time.first_ns } else { cut_ns(at) };
-        let last_ns = if at + 1 == threads { request.time.last_ns } else { cut_ns(at + 1) - 1 };
-        whole(request, TimeRange::new(first_ns, last_ns))
+        let (first_ns, last_ns) = (request.time.first_ns, request.time.last_ns);
+        let first_ns = if at == 0 { first_ns } else { cut_ns(at) as i64 };
+        // A stretch that is shorter than they are many leaves nothing to some, even before the first nanosecond.
+        let last_ns =
+            if at + 1 == threads { last_ns } else { i64::try_from(cut_ns(at + 1) - 1).ok()? };
+        let time = TimeRange::new(first_ns, last_ns);
+        (!time.is_empty()).then(|| whole(request, time))
     };
-    (0..threads).map(share).collect()
+    (0..threads).filter_map(share).collect()
 }
 
 /// Whether there is something within the time of the question whose blocks do not fit its bins, or that has none: a
@@ -135,4 +136,41 @@ fn rows_to_read(
         (*time, *all_rows) = (time.union(&sensor_time), *all_rows + rows);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_time_are_all_of_it_once() {
+        const ENDS: [i64; 9] =
+            [i64::MIN, i64::MIN + 1, i64::MIN + 5, -3, 0, 2, i64::MAX - 4, i64::MAX - 1, i64::MAX];
+        let ranges =
+            || ENDS.iter().flat_map(|first| ENDS.iter().map(|last| TimeRange::new(*first, *last)));
+        for all in ranges().filter(|range| !range.is_empty()) {
+            let request = AggregateRequest {
+                sensors: vec![1].into(),
+                groups: Vec::new(),
+                group_count: 1,
+                time: all,
+                bin: None,
+                fields: Vec::new(),
+                deviations: false,
+                extremes: false,
+                ends: false,
+            };
+            for read in ranges().filter(|range| !range.is_empty() && all.covers(range)) {
+                for threads in 1..5 {
+                    let mut next = Some(all.first_ns);
+                    for share in by_time(&request, read, threads) {
+                        assert_eq!(next, Some(share.time.first_ns), "{read} of {all}");
+                        assert!(!share.time.is_empty(), "{read} of {all}");
+                        next = share.time.last_ns.checked_add(1);
+                    }
+                    assert_eq!(next, all.last_ns.checked_add(1), "{read} of {all}");
+                }
+            }
+        }
+    }
 }
