@@ -78,7 +78,7 @@ fn replay(kind: u8, payload: &[u8]) -> Result<()> {
 }
 
 fn take_rows(table: &Table, frame: &[u8]) -> Result<()> {
-    let rows = decode_rows(&table.schema(), frame)?;
+    let rows = decode_rows(&table.schema(), frame, Err)?;
     if rows.sensor.iter().any(|sensor| *sensor >= SENSORS) {
         return Ok(());
     }

@@ -61,7 +61,7 @@ fn take_rows(
     if stored.is_some_and(|stored| stored.has_flushed(seq)) {
         return Ok(0);
     }
-    let rows = decode_rows(&table.schema(), frame)?;
+    let rows = decode_rows(&table.schema(), frame, Err)?;
     let count = table.sensors.read().unwrap_or_else(PoisonError::into_inner).count();
     if rows.sensor.iter().any(|sensor| *sensor >= count) {
         return Err(Error::corrupt("a row belongs to a sensor that does not exist"));

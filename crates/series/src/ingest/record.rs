@@ -193,21 +193,32 @@ pub fn encode_rows(rows: &Prepared) -> Result<Vec<u8>> {
     frame.finish()
 }
 
-/// The rows of a frame, of a table with this schema.
+/// The rows of a frame, of a table with this schema. `unfit` is told of each field that the schema does not have so, and gives the error if rows
+/// must not do without it.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged.
-pub fn decode_rows(schema: &TableSchema, frame: &[u8]) -> Result<Prepared> {
+/// That, and `Corrupt` when all of it is damaged.
+pub fn decode_rows(
+    schema: &TableSchema,
+    frame: &[u8],
+    mut unfit: impl FnMut(Error) -> Result<()>,
+) -> Result<Prepared> {
     let mut frame = FrameReader::new(frame)?;
     let sensor = frame.take_column(FieldType::U32)?;
     let sensor = sensor.as_primitive::<UInt32Type>().values().clone();
     let time = frame.take_i64s()?;
     let mut fields = vec![None; schema.fields.len()];
     for id in frame.take_i64s()? {
-        let wrong = || Error::corrupt("a record of the log names a field that does not exist");
-        let id = usize::try_from(id).map_err(|_| wrong())?;
-        let field = schema.fields.get(id).ok_or_else(wrong)?;
-        fields[id] = Some(frame.take_column(field.ty)?);
+        let known = usize::try_from(id).ok().and_then(|id| Some((id, schema.fields.get(id)?)));
+        let Some((id, field)) = known else {
+            unfit(Error::corrupt("a record of the log names a field that does not exist"))?;
+            frame.pass_over(1)?;
+            continue;
+        };
+        match frame.take_column(field.ty) {
+            Ok(column) => fields[id] = Some(column),
+            Err(error) => unfit(error.context(format_args!("field {}", field.name)))?,
+        }
     }
     let same = fields.iter().flatten().all(|column| column.len() == time.len());
     if sensor.len() != time.len() || !same {

@@ -103,8 +103,23 @@ impl Mended {
     /// The rows whose sensors are known.
     fn rows(&self, frame: &[u8], kept: &mut Kept) -> Result<LogRecord> {
         let schema = self.table.schema();
-        let rows = decode_rows(&schema, frame)
-            .map_err(|error| error.context(format_args!("rows of table {}", schema.name)))?;
+        let mut unfit = Vec::new();
+        let rows = decode_rows(&schema, frame, |error| {
+            unfit.push(error);
+            Ok(())
+        });
+        let rows = match rows {
+            Ok(rows) if !unfit.is_empty() && rows.fields.iter().all(Option::is_none) => {
+                Err(unfit.remove(0))
+            }
+            rows => rows,
+        };
+        let rows =
+            rows.map_err(|error| error.context(format_args!("rows of table {}", schema.name)))?;
+        kept.lost.extend(unfit.iter().map(|error| {
+            let rows = rows.time.len();
+            format!("the values of a field in {rows} rows of table {}: {error}", schema.name)
+        }));
         let renamed: Vec<Option<u32>> =
             rows.sensor.iter().map(|sensor| self.renamed(*sensor)).collect();
         let lost: Vec<i64> = renamed

@@ -126,7 +126,8 @@ fn sensor_tag(keys: impl Iterator<Item = u8>) -> TagColumn {
     TagColumn { name: "sensor".into(), values, keys: keys.map(u32::from).collect() }
 }
 
-fn batch(rows: &Rows) -> WriteBatch {
+/// Rows as a write has them.
+pub fn batch(rows: &Rows) -> WriteBatch {
     let [float, int] = columns(&rows.values().collect::<Vec<_>>());
     WriteBatch {
         time: rows.keys().map(|(_, time)| *time).collect(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tidefall_simulation::{Fault, FaultDisk, MemDisk, Times};
 use tidefall_storage::store::{Disk, DiskEntry};
-use tidefall_storage::{Ack, Db, Repair, Target};
-use tidefall_types::{Error, ErrorKind, ManualClock};
+use tidefall_storage::{Ack, Db, Repair, Target, Unknown, WriteOptions};
+use tidefall_types::{Error, ErrorKind, FieldColumn, ManualClock};
 
-use crate::asking::{ask, open, options, read};
+use crate::asking::{ask, batch, open, options, read};
 use crate::history::{Op, Rows, START_NS};
 
 const PLANT: &str = "plant";
@@ -156,6 +156,28 @@ fn a_repair_takes_what_is_left_of_a_manifest_and_keeps_what_it_does_not_name() {
         }
         assert_eq!(look(Repair::Look).losses, [], "{last}");
     }
+}
+
+/// A whole record of the log was given up for a field of which nothing else knew any more.
+#[test]
+fn rows_are_kept_without_a_field_that_the_manifest_has_lost() {
+    let disk = MemDisk::new();
+    let db = open(disk.clone(), &clock()).unwrap();
+    put(&db, &Op::Write(PLANT, rows(0), Ack::Durable));
+    let last = newest(&files(&disk));
+    let mut more = batch(&rows(ROWS));
+    let values = Arc::clone(&more.fields[0].values);
+    more.fields.push(FieldColumn { name: "more".into(), values });
+    let options_of_write =
+        WriteOptions { unknown: Unknown::Create, ack: Ack::Durable, ..WriteOptions::default() };
+    db.write(PLANT, &more, &options_of_write).unwrap();
+    let found = upto(&files(&disk), last);
+    let report = Db::repair_on(Arc::new(found.clone()), options(&clock()), Repair::Mend).unwrap();
+    let is_told = |what: &str| report.losses.iter().any(|loss| loss.what.contains(what));
+    assert!(is_told("the values of a field in 100 rows of table plant"), "{report:?}");
+    let mut wanted = rows(0);
+    wanted.extend(rows(ROWS));
+    assert_eq!(read(&open(found, &clock()).unwrap(), PLANT).unwrap(), wanted);
 }
 
 #[test]
