@@ -542,19 +542,21 @@ impl FoundFile {
         if self.is_durable {
             return Ok(());
         }
-        let mut frames = FrameReader::new(disk, &self.log, self.tail.end)?;
+        let header = &self.log.header;
         if self.tail.end == HEADER_BYTES as u64 {
             // Behind a header that was made durable there is a frame.
-            file.write_at(0, &frames.read_header(&self.log.header)?)?;
+            file.write_at(0, &header.encode())?;
         }
+        let mut frames = FrameReader::new(disk, &self.log, self.tail.end)?;
         frames.offset = self.tail.synced;
-        let mut body = Vec::new();
+        let (mut body, mut frame) = (Vec::new(), Vec::new());
         while let Some(read) = frames.next_frame(&mut body)? {
             let Frame::Valid { head, offset } = read else { return Err(two_answers()) };
-            let mut frame = vec![0; FRAME_HEAD_BYTES];
+            frame.clear();
+            frame.resize(FRAME_HEAD_BYTES, 0);
             frame.extend_from_slice(&body);
             let content = Content { records: head.records, part: head.part };
-            let start = FrameStart { salt: self.log.header.salt, offset };
+            let start = FrameStart { salt: header.salt, offset };
             finish_frame(&mut frame, content, head.synced, start);
             file.write_at(offset, &frame)?;
         }

@@ -373,20 +373,6 @@ impl FrameReader {
         Ok(Some(Frame::Valid { head, offset }))
     }
 
-    /// The bytes of the header, which must be this one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is another one by now.
-    pub(super) fn read_header(&self, header: &FileHeader) -> Result<[u8; HEADER_BYTES]> {
-        let mut bytes = [0; HEADER_BYTES];
-        self.file.read_at(0, &mut bytes)?;
-        match FileHeader::decode(&bytes, header.number) {
-            Ok(found) if found == *header => Ok(bytes),
-            Ok(_) => Err(damaged(&self.name, 0, "its header changes")),
-            Err(error) => Err(damaged(&self.name, 0, error.message())),
-        }
-    }
-
     /// How many bytes were durable by the word of a frame behind `offset`, if that is more than
     /// `offset`. The head of a frame is enough: it is true also when its body is torn.
     pub(super) fn durable_claim_behind(&self, offset: u64) -> Result<Option<u64>> {

@@ -103,19 +103,18 @@ impl Mended {
     /// The rows whose sensors are known.
     fn rows(&self, frame: &[u8], kept: &mut Kept) -> Result<LogRecord> {
         let schema = self.table.schema();
+        let of_table = |error: Error| error.context(format_args!("rows of table {}", schema.name));
         let mut unfit = Vec::new();
         let rows = decode_rows(&schema, frame, |error| {
             unfit.push(error);
             Ok(())
         });
-        let rows = match rows {
-            Ok(rows) if !unfit.is_empty() && rows.fields.iter().all(Option::is_none) => {
-                Err(unfit.remove(0))
-            }
-            rows => rows,
-        };
-        let rows =
-            rows.map_err(|error| error.context(format_args!("rows of table {}", schema.name)))?;
+        let rows = rows.map_err(of_table)?;
+        if rows.fields.iter().all(Option::is_none)
+            && let Some(error) = unfit.pop()
+        {
+            return Err(of_table(error));
+        }
         kept.lost.extend(unfit.iter().map(|error| {
             let rows = rows.time.len();
             format!("the values of a field in {rows} rows of table {}: {error}", schema.name)

@@ -78,6 +78,13 @@ fn written(disk: &MemDisk) -> Db {
     db
 }
 
+/// A database with rows in the log, and the newest version of its manifest.
+fn logged(disk: &MemDisk) -> (Db, u64) {
+    let db = open(disk.clone(), &clock()).unwrap();
+    put(&db, &Op::Write(PLANT, rows(0), Ack::Durable));
+    (db, newest(&files(disk)))
+}
+
 fn count(db: &Db) -> usize {
     if db.schema(PLANT).is_err() { 0 } else { read(db, PLANT).unwrap().len() }
 }
@@ -162,16 +169,14 @@ fn a_repair_takes_what_is_left_of_a_manifest_and_keeps_what_it_does_not_name() {
 #[test]
 fn rows_are_kept_without_a_field_that_the_manifest_has_lost() {
     let disk = MemDisk::new();
-    let db = open(disk.clone(), &clock()).unwrap();
-    put(&db, &Op::Write(PLANT, rows(0), Ack::Durable));
-    let last = newest(&files(&disk));
+    let (db, known) = logged(&disk);
     let mut more = batch(&rows(ROWS));
     let values = Arc::clone(&more.fields[0].values);
     more.fields.push(FieldColumn { name: "more".into(), values });
     let options_of_write =
         WriteOptions { unknown: Unknown::Create, ack: Ack::Durable, ..WriteOptions::default() };
     db.write(PLANT, &more, &options_of_write).unwrap();
-    let found = upto(&files(&disk), last);
+    let found = upto(&files(&disk), known);
     let report = Db::repair_on(Arc::new(found.clone()), options(&clock()), Repair::Mend).unwrap();
     let is_told = |what: &str| report.losses.iter().any(|loss| loss.what.contains(what));
     assert!(is_told("the values of a field in 100 rows of table plant"), "{report:?}");
@@ -273,9 +278,7 @@ fn what_a_crash_leaves_behind_is_deleted() {
 #[test]
 fn rows_of_a_table_that_the_manifest_does_not_know_are_no_rows_of_a_dropped_one() {
     let disk = MemDisk::new();
-    let db = open(disk.clone(), &clock()).unwrap();
-    put(&db, &Op::Write(PLANT, rows(0), Ack::Durable));
-    let known = newest(&files(&disk));
+    let (db, known) = logged(&disk);
     put(&db, &Op::Write(OTHER, rows(0), Ack::Durable));
     let all = files(&disk);
     drop(db);
