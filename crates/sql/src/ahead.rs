@@ -13,7 +13,8 @@
 //! So a reader that is slow, or that reads something else first, costs the memory of a few batches and no thread.
 //!
 //! Of all readers of a session a few turns are taken at once ([`Turns`]), the others one after the other in the order in which they begin. More would
-//! take no less time, and an allocator keeps for each thread what others have freed of its memory.
+//! take no less time, and an allocator keeps for each thread what others have freed of its memory. A turn whose reader has gone counts no more: it
+//! ends with the batch that it makes, and that may take a minute.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +66,9 @@ impl Pace {
 /// How long a turn may take before others that wait for a thread have theirs.
 const TURN_MAX: Duration = Duration::from_millis(50);
 
+/// For each turn that is taken at once, so many may go on whose readers have gone before they count as others do.
+const LEFT_PER_TURN: usize = 8;
+
 /// Makes batches one after the other, on threads that may block, not always on the same.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -96,7 +100,16 @@ pub(crate) struct Turns {
 struct Queue {
     /// Threads that take turns.
     threads: usize,
+    /// Those of them whose readers have gone.
+    left: usize,
     waiting: VecDeque<Turn>,
+}
+
+impl Queue {
+    /// The threads whose turns somebody waits for, or that look for one.
+    fn counted(&self) -> usize {
+        self.threads - self.left
+    }
 }
 
 impl Turns {
@@ -113,7 +126,23 @@ impl Turns {
     fn begin(self: &Arc<Self>, turn: Turn, threads: &Handle) {
         let mut queue = self.lock();
         queue.waiting.push_back(turn);
-        if queue.threads >= self.at_once {
+        self.add_thread(queue, threads);
+    }
+
+    /// Takes note that the reader of a turn that is taken has gone. Returns whether the turn counts no more.
+    fn leave(self: &Arc<Self>, threads: &Handle) -> bool {
+        let mut queue = self.lock();
+        if queue.left >= LEFT_PER_TURN * self.at_once {
+            return false;
+        }
+        queue.left += 1;
+        self.add_thread(queue, threads);
+        true
+    }
+
+    /// One more thread, if turns wait and one may take them.
+    fn add_thread(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>, threads: &Handle) {
+        if queue.waiting.is_empty() || queue.counted() >= self.at_once {
             return;
         }
         queue.threads += 1;
@@ -136,13 +165,23 @@ impl TurnThread {
         loop {
             let mut queue = self.turns.lock();
             queue.waiting.extend(again.take());
-            let Some(turn) = queue.waiting.pop_front() else {
+            // Another one has begun while this one was at work for nobody.
+            let is_needed = queue.counted() <= self.turns.at_once;
+            let turn = if is_needed { queue.waiting.pop_front() } else { None };
+            let Some(turn) = turn else {
                 queue.threads -= 1;
                 return;
             };
             drop(queue);
+            let shared = Arc::clone(&turn.shared);
+            shared.lock().is_taken = true;
             // A panic is told to the reader as the turn is dropped.
             again = catch_unwind(AssertUnwindSafe(|| turn.run())).ok().flatten();
+            let mut state = shared.lock();
+            state.is_taken = false;
+            if std::mem::take(&mut state.is_uncounted) {
+                self.turns.lock().left -= 1;
+            }
         }
     }
 }
@@ -186,6 +225,10 @@ struct State {
     maker: Maker,
     /// Woken when there is something new.
     reader: Option<Waker>,
+    /// Whether a thread is at a turn of it.
+    is_taken: bool,
+    /// Whether that turn counts no more among those of the session.
+    is_uncounted: bool,
 }
 
 enum Maker {
@@ -203,7 +246,8 @@ fn bytes_of(batch: &Result<RecordBatch>) -> usize {
 impl State {
     fn new(pace: Pace, maker: Maker) -> Self {
         let ready = VecDeque::new();
-        Self { pace, ready, ready_bytes: 0, taken: 0, maker, reader: None }
+        let (is_taken, is_uncounted) = (false, false);
+        Self { pace, ready, ready_bytes: 0, taken: 0, maker, reader: None, is_taken, is_uncounted }
     }
 
     fn ready_max(&self) -> usize {
@@ -283,6 +327,8 @@ impl Drop for Ahead {
         let mut state = self.shared.lock();
         let left =
             (std::mem::take(&mut state.ready), std::mem::replace(&mut state.maker, Maker::Done));
+        // Nobody locks a state while it holds the queue.
+        state.is_uncounted = state.is_taken && self.turns.leave(&self.threads);
         drop(state);
         drop(left);
     }
@@ -469,5 +515,40 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(turns.lock().threads, 0);
+    }
+
+    /// Readers that had gone kept the threads from all others for as long as a batch of theirs took.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_has_gone_keeps_no_turn_from_others() {
+        let turns = Arc::new(Turns::new(2));
+        let schema = batch(1).map(|batch| batch.schema()).expect("a batch");
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (ended, begun) = (Arc::new(Mutex::new(ended)), Arc::new(AtomicUsize::new(0)));
+        for readers in 1..=2 {
+            let (ended, counted) = (Arc::clone(&ended), Arc::clone(&begun));
+            let batches = std::iter::once_with(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                // Until nobody can send any more.
+                let _ = ended.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                batch(1)
+            });
+            let schema = Arc::clone(&schema);
+            let mut gone = Ahead::new(schema, Box::new(batches), Pace::Ahead, Arc::clone(&turns));
+            assert!(futures::poll!(gone.next()).is_pending());
+            while begun.load(Ordering::SeqCst) < readers {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        let batches = std::iter::repeat_with(|| batch(10)).take(40);
+        let stays = Ahead::new(schema, Box::new(batches), Pace::Ahead, Arc::clone(&turns));
+        let found = tokio::time::timeout(Duration::from_secs(20), stays.collect::<Vec<_>>()).await;
+        assert_eq!(found.map(|batches| batches.len()).ok(), Some(40));
+        drop(end);
+        let start = Instant::now();
+        while turns.lock().threads > 0 && start.elapsed() < Duration::from_secs(60) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let queue = turns.lock();
+        assert_eq!((queue.threads, queue.left), (0, 0));
     }
 }
