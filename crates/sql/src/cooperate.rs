@@ -1,8 +1,8 @@
-//! Joins that can be stopped, and recursions that come to an end.
+//! Queries that can be stopped, and recursions that come to an end.
 //!
 //! A stream that is computed without waiting gives other tasks, and whoever wants to stop it, a turn only
-//! where it says so. The leaves of a plan do. A join may make millions of batches of one that a leaf
-//! gave, and says so here; so does a recursion, which has a limit, too: without a condition it has no end.
+//! where it says so. Our leaves of a plan do (`source.rs`). A join or an `unnest` may make millions of batches of one that a leaf
+//! gave, and a series of DataFusion's knows no time: they say so here; so does a recursion, which has a limit, too: without a condition it has no end.
 //!
 //! A join that finds nothing gives no batches on which it could say so, and works through the pairs of one batch of its
 //! probe side with all rows of its build side in one go. `pace` cuts these batches.
@@ -10,11 +10,13 @@
 //! A join of all with all makes a batch for each row of one side. Small ones become one, as some of what is above them takes long for each batch:
 //! `array_agg` counts what it has so far.
 //!
-//! A task may go on for 128 steps at a time. DataFusion's `CooperativeExec` takes one on the way down, so that of more
+//! A task may go on for 128 steps at a time, and for 10 ms and the batch that it is at, as what is made of one may take long (`step.rs`): the third of two clients who have left a sum of
+//! edit distances had to wait for a minute. DataFusion's `CooperativeExec` takes one on the way down, so that of more
 //! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
 //! left waits where it is.
 
 mod pace;
+mod step;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
 use self::pace::{Kept, PaceExec};
+pub(crate) use self::step::Steps;
 use crate::error::to_datafusion;
 use crate::passing::{PassesRows, passes_rows_on};
 use crate::tree::Tree;
@@ -45,7 +48,7 @@ const RECURSION_BATCHES_MAX: usize = 100_000;
 const GATHERED_ROWS: usize = 4_096;
 const GATHERED_BYTES: usize = 1 << 20;
 
-/// Lets every join and every recursion give others a turn.
+/// Lets every join, every recursion and whatever else makes many batches give others a turn.
 #[derive(Debug)]
 pub(crate) struct CooperativeJoins;
 
@@ -59,6 +62,8 @@ impl PhysicalOptimizerRule for CooperativeJoins {
             let left = match plan.name() {
                 "RecursiveQueryExec" => RECURSION_BATCHES_MAX,
                 name if name.ends_with("JoinExec") => usize::MAX,
+                // Many batches of one, and many of none.
+                "UnnestExec" | "LazyMemoryExec" => usize::MAX,
                 _ => return Ok(Transformed::no(plan)),
             };
             let kept = Arc::new(Kept::new(plan.output_partitioning().partition_count()));
@@ -123,7 +128,8 @@ impl PassesRows for TurnsExec {
         let input = self.input.execute(partition, context)?.fuse();
         let kept = Arc::clone(&self.kept);
         let gathered = self.gathers.then(Gathered::default);
-        Ok(Box::pin(Turns { input, waiting: None, left: self.left, kept, partition, gathered }))
+        let (waiting, steps) = (None, Steps::begin());
+        Ok(Box::pin(Turns { input, waiting, left: self.left, kept, partition, gathered, steps }))
     }
 }
 
@@ -138,6 +144,7 @@ struct Turns {
     kept: Arc<Kept>,
     partition: usize,
     gathered: Option<Gathered>,
+    steps: Steps,
 }
 
 /// Small batches that will become one.
@@ -198,16 +205,20 @@ impl Stream for Turns {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = match self.waiting.take() {
             Some(batch) => batch,
-            None => match ready!(self.poll_input(cx)) {
-                Some(_) if self.left == 0 => Err(endless()),
-                Some(batch) => {
+            None => match self.poll_input(cx) {
+                Poll::Ready(Some(_)) if self.left == 0 => Err(endless()),
+                Poll::Ready(Some(batch)) => {
                     self.left -= 1;
                     batch
                 }
-                None => return Poll::Ready(None),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    self.steps.rest();
+                    return Poll::Pending;
+                }
             },
         };
-        match tokio::task::coop::poll_proceed(cx) {
+        match self.steps.poll_step(cx) {
             Poll::Ready(step) => {
                 step.made_progress();
                 Poll::Ready(Some(batch))

@@ -190,7 +190,9 @@ impl Known<'_> {
         let start = message.strip_suffix(LISTS_TABLES)?;
         let name = start.strip_prefix("there is no table \"")?.strip_suffix("\"; ")?;
         let tables = (self.tables)();
-        let asked = did_you_mean(&nearest(name, tables.iter().map(String::as_str)))?;
+        // One that has come since it was missed is none that was meant instead.
+        let others = tables.iter().map(String::as_str).filter(|other| *other != name);
+        let asked = did_you_mean(&nearest(name, others))?;
         Some(format!("{start}{asked}"))
     }
 

@@ -2,18 +2,19 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_expr_common::physical_expr::format_physical_expr_list;
-use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
@@ -25,10 +26,12 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, Statistics,
 };
+use futures::{Stream, StreamExt};
 use tidefall_storage::{BATCH_ROWS, TimeOrder};
 use tidefall_types::text_bytes;
 
 use crate::ahead::{Ahead, Batches, Pace, Turns};
+use crate::cooperate::Steps;
 use crate::live::Live;
 use crate::reads::{self, Reads, Tally};
 
@@ -335,8 +338,34 @@ impl ExecutionPlan for SourceNode {
         let turns = context.session_config().get_extension::<Turns>();
         // Every session has some.
         let turns = turns.unwrap_or_else(|| Arc::new(Turns::new(1)));
-        let ahead = Ahead::new(self.schema(), Box::new(part), self.pace, turns);
-        Ok(Box::pin(cooperative(ahead)))
+        let batches = Ahead::new(self.schema(), Box::new(part), self.pace, turns);
+        Ok(Box::pin(InSteps { batches, steps: Steps::begin() }))
+    }
+}
+
+/// The batches of a source, between which others have a turn.
+struct InSteps {
+    batches: Ahead,
+    steps: Steps,
+}
+
+impl Stream for InSteps {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let step = ready!(self.steps.poll_step(cx));
+        let next = self.batches.poll_next_unpin(cx);
+        match next.is_ready() {
+            true => step.made_progress(),
+            false => self.steps.rest(),
+        }
+        next
+    }
+}
+
+impl RecordBatchStream for InSteps {
+    fn schema(&self) -> SchemaRef {
+        self.batches.schema()
     }
 }
 

@@ -76,3 +76,41 @@ fn readers_that_pause_hold_up_nobody() {
         }
     });
 }
+
+/// Two tasks that took long for each batch, or made many batches of one, kept both threads for a minute, also after whoever waited had left.
+#[test]
+fn what_takes_long_for_each_batch_gives_others_a_turn() {
+    with_few_threads(async {
+        let test_db = TestDb::new();
+        test_db.text(FILLED).await;
+        for sql in [
+            "SELECT sum(x) FROM (SELECT unnest(range(0, 2000)) AS x FROM t)",
+            "SELECT sum(x) FROM (SELECT unnest(range(0, 2000)) AS x FROM generate_series(1, 200000))",
+            "SELECT sum(levenshtein(a, repeat('evt 12', 2000))) FROM t",
+            "SELECT sum(levenshtein(value::TEXT, repeat('evt 12', 2000))) FROM generate_series(1, 200000)",
+        ] {
+            let heavy: Vec<_> = (0..2)
+                .map(|_| {
+                    let (session, sql) = (test_db.session.fork(), sql.to_owned());
+                    tokio::spawn(async move { session.collect(&sql).await.map(drop) })
+                })
+                .collect();
+            // The thread of the test is none of those that compute.
+            std::thread::sleep(Duration::from_millis(500));
+            let session = test_db.session.fork();
+            let start = std::time::Instant::now();
+            let small = tokio::spawn(async move { session.collect("SELECT 1").await.map(drop) });
+            small.await.expect("a task").expect("an answer");
+            let waited = start.elapsed();
+            assert!(heavy.iter().all(|task| !task.is_finished()), "{sql}: it is too quick to tell");
+            assert!(waited < Duration::from_secs(3), "{sql}: {waited:?}");
+            heavy.iter().for_each(tokio::task::JoinHandle::abort);
+            let start = std::time::Instant::now();
+            for task in heavy {
+                assert!(task.await.is_err(), "{sql}: it has ended");
+            }
+            let ended = start.elapsed();
+            assert!(ended < Duration::from_secs(3), "{sql}: it went on for {ended:?}");
+        }
+    });
+}
