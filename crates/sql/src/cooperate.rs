@@ -10,8 +10,8 @@
 //! A join of all with all makes a batch for each row of one side. Small ones become one, as some of what is above them takes long for each batch:
 //! `array_agg` counts what it has so far.
 //!
-//! A task may go on for 128 steps at a time, and for 10 ms and the batch that it is at, as what is made of one may take long (`step.rs`): the third of two clients who have left a sum of
-//! edit distances had to wait for a minute. DataFusion's `CooperativeExec` takes one on the way down, so that of more
+//! A task may go on for 128 steps at a time, and for 10 ms and the batch that it is at, as what is made of one may take long (`step.rs`): behind
+//! two clients who had left a sum of edit distances a third one waited for a minute. DataFusion's `CooperativeExec` takes a step on the way down, so that of more
 //! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
 //! left waits where it is.
 
@@ -50,9 +50,9 @@ const GATHERED_BYTES: usize = 1 << 20;
 
 /// Lets every join, every recursion and whatever else makes many batches give others a turn.
 #[derive(Debug)]
-pub(crate) struct CooperativeJoins;
+pub(crate) struct Cooperation;
 
-impl PhysicalOptimizerRule for CooperativeJoins {
+impl PhysicalOptimizerRule for Cooperation {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -75,7 +75,7 @@ impl PhysicalOptimizerRule for CooperativeJoins {
     }
 
     fn name(&self) -> &str {
-        "tidefall_cooperative_joins"
+        "tidefall_cooperation"
     }
 
     fn schema_check(&self) -> bool {

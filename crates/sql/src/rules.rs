@@ -17,7 +17,7 @@ use crate::amend::{AmendAfter, AmendBefore};
 use crate::asof::{AsOfFilters, AsOfJoins};
 use crate::by_time::ReadByTime;
 use crate::claims::{ModestFilters, ModestNodes};
-use crate::cooperate::CooperativeJoins;
+use crate::cooperate::Cooperation;
 use crate::correlated::CorrelatedSubqueries;
 use crate::expansion::CheckExpansion;
 use crate::filters::PushFilters;
@@ -93,7 +93,7 @@ pub(crate) fn physical(query_bytes: usize) -> Vec<PhysicalRule> {
     insert_before(&mut rules, &last, GroupedJoins);
     insert_before(&mut rules, &last, Groupwise::default());
     insert_before(&mut rules, &last, BoundedRepeats);
-    insert_before(&mut rules, &last, CooperativeJoins);
+    insert_before(&mut rules, &last, Cooperation);
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
 }
 
@@ -184,7 +184,7 @@ mod tests {
             GroupedJoins.name(),
             groupwise.name(),
             BoundedRepeats.name(),
-            CooperativeJoins.name(),
+            Cooperation.name(),
             last.name(),
         ];
         for neighbours in [

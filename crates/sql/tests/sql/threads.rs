@@ -1,6 +1,6 @@
 //! Readers that wait hold no thread.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use tidefall_sql::QueryStream;
@@ -31,6 +31,12 @@ fn with_few_threads(test: impl Future<Output = ()>) {
     ended.expect("it waits for itself");
 }
 
+async fn filled() -> TestDb {
+    let test_db = TestDb::new();
+    test_db.text(FILLED).await;
+    test_db
+}
+
 async fn rows(mut stream: QueryStream) -> usize {
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
@@ -42,8 +48,7 @@ async fn rows(mut stream: QueryStream) -> usize {
 #[test]
 fn an_ordered_union_has_more_branches_than_threads() {
     with_few_threads(async {
-        let test_db = TestDb::new();
-        test_db.text(FILLED).await;
+        let test_db = filled().await;
         for one in [
             "SELECT time FROM t WHERE a = 'a0'",
             "SELECT time FROM rows('t', sensors => ['a0'])",
@@ -61,8 +66,7 @@ fn an_ordered_union_has_more_branches_than_threads() {
 #[test]
 fn readers_that_pause_hold_up_nobody() {
     with_few_threads(async {
-        let test_db = TestDb::new();
-        test_db.text(FILLED).await;
+        let test_db = filled().await;
         let mut paused = Vec::new();
         for _ in 0..BRANCHES {
             let stream = test_db.session.query("SELECT * FROM t").await;
@@ -81,8 +85,7 @@ fn readers_that_pause_hold_up_nobody() {
 #[test]
 fn what_takes_long_for_each_batch_gives_others_a_turn() {
     with_few_threads(async {
-        let test_db = TestDb::new();
-        test_db.text(FILLED).await;
+        let test_db = filled().await;
         for sql in [
             "SELECT sum(x) FROM (SELECT unnest(range(0, 2000)) AS x FROM t)",
             "SELECT sum(x) FROM (SELECT unnest(range(0, 2000)) AS x FROM generate_series(1, 200000))",
@@ -98,14 +101,14 @@ fn what_takes_long_for_each_batch_gives_others_a_turn() {
             // The thread of the test is none of those that compute.
             std::thread::sleep(Duration::from_millis(500));
             let session = test_db.session.fork();
-            let start = std::time::Instant::now();
+            let start = Instant::now();
             let small = tokio::spawn(async move { session.collect("SELECT 1").await.map(drop) });
             small.await.expect("a task").expect("an answer");
             let waited = start.elapsed();
             assert!(heavy.iter().all(|task| !task.is_finished()), "{sql}: it is too quick to tell");
             assert!(waited < Duration::from_secs(3), "{sql}: {waited:?}");
             heavy.iter().for_each(tokio::task::JoinHandle::abort);
-            let start = std::time::Instant::now();
+            let start = Instant::now();
             for task in heavy {
                 assert!(task.await.is_err(), "{sql}: it has ended");
             }
