@@ -174,12 +174,11 @@ impl TurnThread {
             };
             drop(queue);
             let shared = Arc::clone(&turn.shared);
-            shared.lock().is_taken = true;
+            let number = shared.lock().take_turn();
             // A panic is told to the reader as the turn is dropped.
             again = catch_unwind(AssertUnwindSafe(|| turn.run())).ok().flatten();
-            let mut state = shared.lock();
-            state.is_taken = false;
-            if std::mem::take(&mut state.is_uncounted) {
+            let was_uncounted = shared.lock().end_turn(number);
+            if was_uncounted {
                 self.turns.lock().left -= 1;
             }
         }
@@ -225,7 +224,9 @@ struct State {
     maker: Maker,
     /// Woken when there is something new.
     reader: Option<Waker>,
-    /// Whether a thread is at a turn of it.
+    /// The number of the turn that was taken last. When that lays down the batches, the next may be taken before its thread looks here again.
+    turn: u64,
+    /// Whether a thread is at that turn.
     is_taken: bool,
     /// Whether that turn counts no more among those of the session.
     is_uncounted: bool,
@@ -247,7 +248,24 @@ impl State {
     fn new(pace: Pace, maker: Maker) -> Self {
         let ready = VecDeque::new();
         let (is_taken, is_uncounted) = (false, false);
-        Self { pace, ready, ready_bytes: 0, taken: 0, maker, reader: None, is_taken, is_uncounted }
+        let (ready_bytes, taken, turn, reader) = (0, 0, 0, None);
+        Self { pace, ready, ready_bytes, taken, maker, reader, turn, is_taken, is_uncounted }
+    }
+
+    /// A thread takes the next turn. Returns its number.
+    fn take_turn(&mut self) -> u64 {
+        self.is_taken = true;
+        self.turn += 1;
+        self.turn
+    }
+
+    /// The turn of a number has ended. Returns whether it counted no more.
+    fn end_turn(&mut self, number: u64) -> bool {
+        if number != self.turn {
+            return false;
+        }
+        self.is_taken = false;
+        std::mem::take(&mut self.is_uncounted)
     }
 
     fn ready_max(&self) -> usize {
@@ -386,7 +404,9 @@ impl Turn {
         {
             state.maker = Maker::Resting(batches);
         }
-        let wakes = at_once || self.batches.is_none() || !state.is_half_empty();
+        // The first one may be all that is wanted, however long the next takes.
+        let is_first = state.taken == 0;
+        let wakes = at_once || is_first || self.batches.is_none() || !state.is_half_empty();
         let reader = if wakes { state.reader.take() } else { None };
         drop(state);
         drop(done);
@@ -550,5 +570,41 @@ mod tests {
         }
         let queue = turns.lock();
         assert_eq!((queue.threads, queue.left), (0, 0));
+    }
+
+    /// The thread of a turn that had laid down its batches took those of the next one for its own, which then counted for as long as it took though its
+    /// reader had gone.
+    #[test]
+    fn a_turn_that_ends_leaves_the_next_one_alone() {
+        let mut state = State::new(Pace::Ahead, Maker::Working);
+        let first = state.take_turn();
+        let second = state.take_turn();
+        assert!(!state.end_turn(first));
+        assert!(state.is_taken, "the second turn goes on");
+        state.is_uncounted = true;
+        assert!(!state.end_turn(first));
+        assert!(state.end_turn(second));
+        assert!(!state.is_taken && !state.is_uncounted);
+    }
+
+    /// A first batch that came at once was told with the second, which may take a minute.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn the_first_batch_comes_before_the_next_is_made() {
+        let schema = batch(1).map(|batch| batch.schema()).expect("a batch");
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let mut number = 0;
+        let batches = std::iter::repeat_with(move || {
+            number += 1;
+            if number == 2 {
+                // Until nobody can send any more.
+                let _ = ended.recv();
+            }
+            batch(1)
+        });
+        let turns = Arc::new(Turns::new(1));
+        let mut stream = Ahead::new(schema, Box::new(batches), Pace::Ahead, turns);
+        let first = tokio::time::timeout(Duration::from_secs(20), stream.next()).await;
+        assert!(matches!(first, Ok(Some(Ok(_)))));
+        drop(end);
     }
 }

@@ -10,11 +10,15 @@
 //! A join of all with all makes a batch for each row of one side. Small ones become one, as some of what is above them takes long for each batch:
 //! `array_agg` counts what it has so far.
 //!
+//! What has taken all of its rows, such as a grouping or a sort, gives out batches without waiting, too. Where functions are computed of these, they
+//! give others a turn between them (`calls.rs`): a sum of edit distances of some million groups could not be stopped.
+//!
 //! A task may go on for 128 steps at a time, and for 10 ms and the batch that it is at, as what is made of one may take long (`step.rs`): behind
 //! two clients who had left a sum of edit distances a third one waited for a minute. DataFusion's `CooperativeExec` takes a step on the way down, so that of more
 //! joins within each other than that none would ever move. Here a step is a batch on its way up: one for which none is
 //! left waits where it is.
 
+mod calls;
 mod pace;
 mod step;
 
@@ -36,6 +40,7 @@ use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
 use tidefall_types::Error;
 
+use self::calls::{calls_functions, gives_turns};
 use self::pace::{Kept, PaceExec};
 pub(crate) use self::step::Steps;
 use crate::error::to_datafusion;
@@ -64,6 +69,7 @@ impl PhysicalOptimizerRule for Cooperation {
                 name if name.ends_with("JoinExec") => usize::MAX,
                 // Many batches of one, and many of none.
                 "UnnestExec" | "LazyMemoryExec" => usize::MAX,
+                _ if calls_functions(&plan)? => return plan.map_children(between_batches),
                 _ => return Ok(Transformed::no(plan)),
             };
             let kept = Arc::new(Kept::new(plan.output_partitioning().partition_count()));
@@ -81,6 +87,16 @@ impl PhysicalOptimizerRule for Cooperation {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// A plan that gives others a turn between its batches.
+fn between_batches(input: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if gives_turns(&input) {
+        return Ok(Transformed::no(input));
+    }
+    let kept = Arc::new(Kept::new(input.output_partitioning().partition_count()));
+    let turns = TurnsExec { input, kept, left: usize::MAX, gathers: false };
+    Ok(Transformed::yes(Arc::new(turns) as _))
 }
 
 /// A join whose probe side comes in batches that it works through in time.

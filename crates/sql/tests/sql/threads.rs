@@ -91,6 +91,10 @@ fn what_takes_long_for_each_batch_gives_others_a_turn() {
             "SELECT sum(x) FROM (SELECT unnest(range(0, 2000)) AS x FROM generate_series(1, 200000))",
             "SELECT sum(levenshtein(a, repeat('evt 12', 2000))) FROM t",
             "SELECT sum(levenshtein(value::TEXT, repeat('evt 12', 2000))) FROM generate_series(1, 200000)",
+            // What holds its rows gives out all batches in one go.
+            "SELECT sum(levenshtein(k, repeat('evt 12', 500))) FROM (SELECT a || time::TEXT AS k FROM t GROUP BY 1)",
+            "SELECT sum(levenshtein(k, repeat('evt 12', 500)))
+             FROM (SELECT a || time::TEXT AS k FROM t ORDER BY v, time LIMIT 190000)",
         ] {
             let heavy: Vec<_> = (0..2)
                 .map(|_| {
