@@ -16,7 +16,7 @@ pub(crate) struct Crate {
 }
 
 /// All of them, each below those that it knows.
-pub(crate) const CRATES: [Crate; 17] = [
+pub(crate) const CRATES: [Crate; 18] = [
     Crate { name: "types", knows: &[] },
     Crate { name: "sync", knows: &[] },
     Crate { name: "codec", knows: &["types"] },
@@ -24,11 +24,12 @@ pub(crate) const CRATES: [Crate; 17] = [
     Crate { name: "simulation", knows: &["types", "sync", "store"] },
     Crate { name: "ground", knows: &["types", "sync", "codec", "store"] },
     Crate { name: "series", knows: &["types", "sync", "codec", "store", "ground"] },
+    Crate { name: "records", knows: &["types", "sync", "codec", "store", "ground"] },
     Crate {
         name: "fuzzing",
-        knows: &["types", "codec", "store", "ground", "series", "simulation"],
+        knows: &["types", "codec", "store", "ground", "series", "records", "simulation"],
     },
-    Crate { name: "storage", knows: &["types", "sync", "store", "ground", "series"] },
+    Crate { name: "storage", knows: &["types", "sync", "store", "ground", "series", "records"] },
     Crate { name: "questions", knows: &["types", "storage"] },
     Crate { name: "import", knows: &["types"] },
     Crate { name: "plans", knows: &[] },

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use tidefall_ground::frames::{Content, HEADER_BYTES};
-use tidefall_series::segment::{Fence, IndexBlock, MAGIC, TAIL_BYTES, decode_footer};
+use tidefall_ground::frames::{Content, HEADER_BYTES, TAIL_BYTES};
+use tidefall_series::segment::{Fence, IndexBlock, decode_footer};
 use tidefall_types::TableId;
 
 /// Repairs header, tail, footer, index, metrics and pages of a segment, as far as each can be found
@@ -14,7 +14,7 @@ pub fn repair_segment(bytes: &mut [u8]) {
     let Some(tail) = bytes.len().checked_sub(TAIL_BYTES) else { return };
     let crc = crc32c::crc32c(&bytes[tail..tail + 12]);
     put_u32(bytes, tail + 12, crc);
-    bytes[tail + 16..].copy_from_slice(MAGIC);
+    bytes[tail + 16..].copy_from_slice(Content::Segment.magic());
     let mut offset = [0; 8];
     offset.copy_from_slice(&bytes[tail..tail + 8]);
     let offset = u64::from_le_bytes(offset);
@@ -83,7 +83,7 @@ fn repair_bytes(part: &mut [u8]) {
     put_u32(part, end, crc);
 }
 
-fn repair_column(mut part: &mut [u8]) {
+pub(super) fn repair_column(mut part: &mut [u8]) {
     while let Some((length, rest)) = part.split_first_chunk_mut::<4>() {
         let length = u32::from_le_bytes(*length) as usize;
         let Some((page, behind)) = rest.split_at_mut_checked(length) else { return };
@@ -98,6 +98,6 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(number)
 }
 
-fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
+pub(super) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }

@@ -4,8 +4,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use tidefall_codec::{Profile, page_info};
-use tidefall_ground::frames::{FrameReader, FrameWriter};
-use tidefall_series::segment::{Fence, MAGIC, TAIL_BYTES, decode_footer};
+use tidefall_ground::frames::{Content, FrameReader, FrameWriter, TAIL_BYTES, encode_tail};
+use tidefall_series::segment::{Fence, decode_footer};
 use tidefall_types::{Error, FieldType, Result, TableId};
 
 /// A number in the place of another.
@@ -87,12 +87,9 @@ pub fn forge_segment(segment: &[u8], lies: &[Lie]) -> Result<Vec<u8>> {
         Fence::encode(&filters, &mut frame)?;
     }
     let frame = forge_frame(&frame.finish()?, 2, of_frame(number).collect())?;
-    let mut tail = (out.len() as u64).to_le_bytes().to_vec();
-    tail.extend_from_slice(&(frame.len() as u32).to_le_bytes());
-    tail.extend_from_slice(&crc32c::crc32c(&tail).to_le_bytes());
+    let tail = encode_tail(Content::Segment, out.len() as u64, frame.len())?;
     out.extend_from_slice(&frame);
     out.extend_from_slice(&tail);
-    out.extend_from_slice(MAGIC);
     Ok(out)
 }
 

@@ -11,6 +11,7 @@ mod forged;
 mod log;
 mod objects;
 mod records;
+mod segments;
 
 use tidefall_types::{Error, ErrorKind};
 
@@ -18,15 +19,17 @@ pub use forged::forged;
 pub use log::{manifest, wal};
 pub use objects::{segment, sensors};
 pub use records::{record, record_seeds};
+pub use segments::records;
 
 /// A function that takes arbitrary bytes.
 pub type Target = fn(&[u8]);
 
 /// All of them, with their names.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("forged", forged),
     ("manifest", manifest),
     ("record", record),
+    ("records", records),
     ("segment", segment),
     ("sensors", sensors),
     ("wal", wal),

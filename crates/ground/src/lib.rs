@@ -6,18 +6,22 @@
 
 pub mod alarms;
 pub mod cache;
+pub mod claims;
+pub mod convert;
 mod drawn;
 pub mod failure;
 pub mod frames;
 pub mod gate;
 pub mod ground;
 pub mod held;
+pub mod kept;
 pub mod manifest;
 pub mod memory;
 pub mod obsolete;
 pub mod options;
 pub mod pace;
 pub mod parallel;
+pub mod report;
 pub mod search;
 pub mod steps;
 pub mod texts;

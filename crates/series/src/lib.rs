@@ -22,7 +22,6 @@
 pub mod cascade;
 pub mod catalog;
 pub mod change;
-pub mod claims;
 pub mod context;
 pub mod failed;
 pub mod ingest;

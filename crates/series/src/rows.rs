@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::take::take;
+use tidefall_ground::kept::{arrow_error, keeps_too_much};
 use tidefall_ground::texts::{all_text_bytes, text_bytes};
-use tidefall_types::{Error, Result};
+use tidefall_types::Result;
 
 /// The readings of one sensor, ordered by time without repeats.
 #[derive(Debug, Clone)]
@@ -84,32 +85,6 @@ impl SeriesSet for Vec<(u32, SensorRows)> {
     }
 }
 
-/// The bytes that the rows of a column take. A slice counts as what it shows: all slices of a column together are
-/// then as much as the column.
-pub fn size_bytes(column: &dyn Array) -> usize {
-    let data = column.to_data();
-    data.get_slice_memory_size().unwrap_or_else(|_| column.get_buffer_memory_size())
-}
-
-/// A column that shows less than one part in so many of the memory that it keeps is copied before it is kept.
-const KEPT_MAX: usize = 2;
-/// So little may always be kept in vain: buffers are made in steps of some size.
-const KEPT_BYTES_MIN: usize = 4 << 10;
-
-fn keeps_too_much(bytes: usize, kept_bytes: usize) -> bool {
-    kept_bytes > KEPT_MAX * bytes + KEPT_BYTES_MIN
-}
-
-/// A column without the memory of a larger one of which it is a slice.
-pub(crate) fn compact(column: ArrayRef) -> Result<ArrayRef> {
-    if !keeps_too_much(size_bytes(&column), column.get_buffer_memory_size()) {
-        return Ok(column);
-    }
-    // A single array would come back as it is.
-    let nothing = column.slice(0, 0);
-    arrow_select::concat::concat(&[&*nothing, &*column]).map_err(arrow_error)
-}
-
 /// The value of one row, without the memory of the others.
 pub(crate) fn alone(column: &dyn Array, row: usize) -> Result<ArrayRef> {
     gather(column, &UInt32Array::from(vec![row as u32]))
@@ -121,11 +96,6 @@ pub(crate) fn compact_times(times: ScalarBuffer<i64>) -> ScalarBuffer<i64> {
         true => times.to_vec().into(),
         false => times,
     }
-}
-
-/// An error of Arrow's kernels, which only a bug or exhausted offsets can cause here.
-pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
-    Error::limit(format!("columns cannot be put together: {error}"))
 }
 
 /// The rows of a column at `rows`.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use tidefall_ground::claims::{Claim, Claims};
 use tidefall_ground::gate::Gate;
 use tidefall_ground::held::{Held, RowBytes};
 use tidefall_ground::turns::TableLock;
@@ -11,7 +12,6 @@ use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidefall_types::{Error, Result, Seq, TableId, TableSchema, TimeRange};
 
 use crate::catalog::SensorDictionary;
-use crate::claims::{Claim, Claims};
 use crate::failed::Failed;
 use crate::kv::{Newest, Run, Settling, is_sparse};
 use crate::read::{LiveObject, Sources, Version};
@@ -190,7 +190,11 @@ impl Table {
 
     /// Claims objects, all or none: none if somebody has one of them, or if it is not live any more.
     pub fn claim(&self, objects: &[Arc<LiveObject>]) -> Option<Claim<'_>> {
-        self.claims.claim(objects, || self.version())
+        let ids = objects.iter().map(|object| object.entry.id).collect();
+        self.claims.claim(ids, || {
+            let version = self.version();
+            objects.iter().all(|object| version.objects.have(object))
+        })
     }
 
     /// Everything that readers may see now.

@@ -218,14 +218,22 @@ fn render_database(page: &mut Page, db: &Db) {
     let in_memory = tables.iter().map(|table| table.rows_in_memory).sum();
     page.gauge("tidefall_memory_rows", "Rows in memory.", in_memory);
     let mut models: Vec<(String, [u64; 3])> = Vec::new();
-    for report in tables.iter().flat_map(|table| &table.models) {
-        let name = format!("{:?}", report.model).to_lowercase();
+    let of_series = tables.iter().flat_map(|table| &table.models).map(|report| {
+        let name = report.model.name();
+        (name, [report.objects, report.rows, report.bytes])
+    });
+    let of_records = tables
+        .iter()
+        .filter_map(|table| table.segments)
+        .map(|report| ("records", [report.objects, report.rows, report.bytes]));
+    for (name, figures) in of_series.chain(of_records) {
+        let name = name.to_owned();
         let at = models.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
             models.push((name, [0; 3]));
             models.len() - 1
         });
         let sums = &mut models[at].1;
-        for (sum, more) in sums.iter_mut().zip([report.objects, report.rows, report.bytes]) {
+        for (sum, more) in sums.iter_mut().zip(figures) {
             *sum += more;
         }
     }

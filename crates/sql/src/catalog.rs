@@ -12,6 +12,7 @@ use tidefall_types::ErrorKind;
 
 use crate::error::to_datafusion;
 use crate::layers::{Layer, LayerSchema};
+use crate::records::RecordsTable;
 use crate::schemas::READINGS;
 use crate::snapshots::snapshot_of_any;
 use crate::table::Table;
@@ -62,6 +63,14 @@ impl fmt::Debug for Readings {
     }
 }
 
+/// A table of whichever kind as DataFusion sees it.
+pub(crate) fn provider(db: &Db, snapshot: Snapshot) -> Arc<dyn TableProvider> {
+    match snapshot {
+        Snapshot::Series(snapshot) => Arc::new(Table::new(db.clone(), snapshot)),
+        Snapshot::Records(snapshot) => Arc::new(RecordsTable::new(db.clone(), snapshot)),
+    }
+}
+
 #[async_trait]
 impl SchemaProvider for Readings {
     fn table_names(&self) -> Vec<String> {
@@ -71,9 +80,7 @@ impl SchemaProvider for Readings {
     /// Every scan of the table in a statement sees the same readings.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match snapshot_of_any(&self.db, name) {
-            Ok(Snapshot::Series(snapshot)) => {
-                Ok(Some(Arc::new(Table::new(self.db.clone(), snapshot))))
-            }
+            Ok(snapshot) => Ok(Some(provider(&self.db, snapshot))),
             // It may be the name of a table function.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(to_datafusion(error)),

@@ -63,6 +63,7 @@ mod pushdown;
 mod quantified;
 mod query_stream;
 mod reads;
+mod records;
 mod regroup;
 mod relations;
 mod repeat;

@@ -15,12 +15,15 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use tidefall_storage::{Db, Existing, WriteOptions};
-use tidefall_types::{ColumnKind, FieldColumn, NO_TAG, TagColumn, WriteBatch, text_bytes};
+use tidefall_types::{
+    ColumnKind, Error, FieldColumn, NO_TAG, TableKind, TableSchema, TagColumn, WriteBatch,
+    text_bytes,
+};
 
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Slot, fit};
 use crate::over::bytes_of;
-use crate::view::View;
+use crate::view::slots_of;
 
 /// Rows that one write takes at most. All rows of an `INSERT ... VALUES` up to here are written
 /// whole or not at all; an `INSERT ... SELECT` of more is written in pieces of this size, so that
@@ -59,23 +62,28 @@ impl AddAssign for Inserted {
 /// Where inserted rows go.
 pub(crate) struct Sink {
     db: Db,
-    view: Arc<View>,
+    schema: Arc<TableSchema>,
     slots: Vec<Slot>,
     /// The columns, of which all may be null until the rows are looked at.
     arrow: SchemaRef,
 }
 
 impl Sink {
-    /// A sink into the table of `view`.
-    pub(crate) fn new(db: Db, view: Arc<View>) -> Self {
-        let slots = view.slots();
+    /// A sink into a table.
+    pub(crate) fn new(db: Db, schema: Arc<TableSchema>) -> Self {
+        let slots = slots_of(&schema);
         let field = |slot: &Slot| Field::new(&slot.column, slot.data_type.clone(), true);
         let arrow = Arc::new(Schema::new(slots.iter().map(field).collect::<Vec<_>>()));
-        Self { db, view, slots, arrow }
+        Self { db, schema, slots, arrow }
     }
 
     /// The rows of a batch in the types of the columns; the first of them is `row`.
     fn fit(&self, batch: &RecordBatch, row: usize) -> tidefall_types::Result<RecordBatch> {
+        if batch.num_columns() != self.slots.len() {
+            return Err(Error::conflict(
+                "it has got columns since the statement was planned; run it again",
+            ));
+        }
         let mut columns = Vec::with_capacity(self.slots.len());
         for (values, slot) in batch.columns().iter().zip(&self.slots) {
             columns.push(fit(values, slot, row)?);
@@ -86,14 +94,19 @@ impl Sink {
 
     /// The table that it goes into.
     pub(crate) fn table(&self) -> &str {
-        &self.view.schema().name
+        &self.schema.name
     }
 
     async fn write(&self, batches: Vec<Rows>) -> Result<Inserted> {
         let write = self.write_batch(&batches)?;
         drop(batches);
-        let (db, table) = (self.db.clone(), self.view.schema().name.clone());
+        let (db, table) = (self.db.clone(), self.schema.name.clone());
+        let kind = self.schema.kind;
         let written = tokio::task::spawn_blocking(move || {
+            if kind == TableKind::Records {
+                let report = db.write_records(&table, &write.fields, &WriteOptions::default())?;
+                return Ok(Inserted { rows: report.rows as u64, replaced: Some(0) });
+            }
             let options = WriteOptions { existing: Existing::Count, ..WriteOptions::default() };
             let mut inserted = Inserted::NOTHING;
             // A batch may have many long texts alone.
@@ -112,9 +125,13 @@ impl Sink {
     /// All rows of some batches. A field of which none of them says anything needs no column.
     fn write_batch(&self, batches: &[Rows]) -> Result<WriteBatch> {
         let mut write = WriteBatch::default();
-        for (place, column) in self.view.schema().columns.iter().enumerate() {
+        for (place, column) in self.schema.columns.iter().enumerate() {
             let is_told = batches.iter().any(|batch| batch.columns[place].is_some());
-            if !is_told && matches!(column.kind, ColumnKind::Field(_)) {
+            let may_lack = match column.kind {
+                ColumnKind::Field(id) => !self.schema.dimensions.contains(&id),
+                ColumnKind::Time | ColumnKind::Tag(_) => false,
+            };
+            if !is_told && may_lack {
                 continue;
             }
             let data_type = &self.slots[place].data_type;
@@ -141,7 +158,7 @@ impl Sink {
 
 impl std::fmt::Debug for Sink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sink").field("view", &self.view).finish_non_exhaustive()
+        f.debug_struct("Sink").field("table", &self.schema.name).finish_non_exhaustive()
     }
 }
 
@@ -157,7 +174,7 @@ impl Sink {
         let mut written = Inserted::NOTHING;
         while let Some(batch) = data.next().await.transpose()? {
             let fitted = self.fit(&batch, row).map_err(|error| {
-                to_datafusion(error.context(format_args!("table {}", self.view.schema().name)))
+                to_datafusion(error.context(format_args!("table {}", self.schema.name)))
             })?;
             row += batch.num_rows();
             let more = Rows::of(&fitted);

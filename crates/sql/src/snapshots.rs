@@ -39,6 +39,7 @@ pub(crate) fn snapshot_of_any(db: &Db, table: &str) -> Result<Snapshot> {
 pub(crate) fn snapshot(db: &Db, table: &str) -> Result<TableSnapshot> {
     match snapshot_of_any(db, table)? {
         Snapshot::Series(snapshot) => Ok(snapshot),
+        Snapshot::Records(_) => db.snapshot(table),
     }
 }
 

@@ -95,7 +95,8 @@ impl TableProvider for Table {
             )));
         }
         // Replacing is what every insert does: a later write of the same identity wins.
-        let sink = Sink::new(self.db.clone(), Arc::clone(&self.view));
+        let schema = Arc::new(self.view.schema().clone());
+        let sink = Sink::new(self.db.clone(), schema);
         Ok(Arc::new(InsertNode::new(input, Arc::new(sink))))
     }
 }

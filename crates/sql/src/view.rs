@@ -177,18 +177,6 @@ impl View {
         &self.arrow
     }
 
-    /// The columns as those that take values, in the order of declaration.
-    pub(crate) fn slots(&self) -> Vec<Slot> {
-        let schema = self.schema();
-        let slot = |column: &Column| Slot {
-            column: column.name.clone(),
-            type_name: schema.sql_type(column),
-            data_type: schema.arrow_type(column.kind),
-            is_time: column.kind == ColumnKind::Time,
-        };
-        schema.columns.iter().map(slot).collect()
-    }
-
     /// The snapshot.
     pub(crate) fn snapshot(&self) -> &TableSnapshot {
         &self.snapshot
@@ -210,6 +198,17 @@ impl View {
     pub(crate) fn tag(&self, tag: TagId) -> TagView<'_> {
         TagView { tag: self.snapshot.tag(tag) }
     }
+}
+
+/// The columns of a table as those that take values, in the order of declaration.
+pub(crate) fn slots_of(schema: &TableSchema) -> Vec<Slot> {
+    let slot = |column: &Column| Slot {
+        column: column.name.clone(),
+        type_name: schema.sql_type(column),
+        data_type: schema.arrow_type(column.kind),
+        is_time: column.kind == ColumnKind::Time,
+    };
+    schema.columns.iter().map(slot).collect()
 }
 
 /// A time range as `EXPLAIN` shows it.

@@ -13,7 +13,7 @@ use tidefall_store::{DirLock, Disk, GuardedDisk, LocalDisk, LocalIo, ObjectIo, R
 use tidefall_sync::atomic::Ordering;
 use tidefall_sync::thread::JoinHandle;
 use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
-use tidefall_types::{Error, ErrorKind, Result, TableSchema, TimeRange, caught};
+use tidefall_types::{Error, ErrorKind, Result, TableKind, TableSchema, TimeRange, caught};
 
 use crate::TagFilter;
 use crate::begin::{Beginning, LogPlace};
@@ -225,6 +225,10 @@ impl Db {
         if schema.options.block_ns <= 0 {
             return Err(Error::invalid("a block interval must be above 0"));
         }
+        if schema.kind == TableKind::Records && schema.dimensions.is_empty() {
+            let name = &schema.name;
+            return Err(Error::invalid(format!("table {name}: records need a dimension at least")));
+        }
         let mut manifest = engine.ground.manifest();
         if engine.find(&schema.name).is_some() {
             return match if_exists {
@@ -325,6 +329,7 @@ impl Db {
     pub fn snapshot_of_any(&self, table: &str) -> Result<Snapshot> {
         match self.engine().table(table)? {
             Table::Series(_) => self.snapshot(table).map(Snapshot::Series),
+            Table::Records(_) => self.records(table).map(Snapshot::Records),
         }
     }
 

@@ -11,6 +11,7 @@ use tidefall_ground::obsolete::Elsewhere;
 use tidefall_ground::options::{CascadeReport, DbOptions};
 use tidefall_ground::turns::{Alone, Moving, TableLock, Turn};
 use tidefall_ground::wal::Wal;
+use tidefall_records::Table as RecordsTable;
 use tidefall_series::Table as SeriesTable;
 use tidefall_store::{ObjectIo, Readers, names};
 use tidefall_sync::atomic::AtomicBool;
@@ -228,6 +229,22 @@ impl Engine {
         match self.find(name) {
             None => Ok(None),
             Some(Table::Series(table)) => Ok(Some(table)),
+            Some(Table::Records(_)) => Err(Error::conflict(format!(
+                "table {name} is of records, which have no sensors, tags or time of their own; ask it in SQL, or as records"
+            ))),
+        }
+    }
+
+    /// As [`Engine::table`], for what is asked of tables of records alone.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none of this name, `Conflict` for a table of another kind.
+    pub(crate) fn records_table(&self, name: &str) -> Result<Arc<RecordsTable>> {
+        match self.table(name)? {
+            Table::Records(table) => Ok(table),
+            Table::Series(_) => Err(Error::conflict(format!(
+                "table {name} has a series for each sensor, and is not one of records; make those with model = 'records'"
+            ))),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidefall_series::report::TableReport;
+use tidefall_ground::report::TableReport;
 use tidefall_store::names;
 use tidefall_types::{NS_PER_SECOND, Result};
 

@@ -12,6 +12,7 @@ mod inspect;
 mod lacking;
 mod options;
 mod read_only;
+mod records;
 mod recovery;
 mod repair;
 mod retype;
@@ -34,6 +35,9 @@ pub use tidefall_ground::options::{
     CASCADE_PAUSE_MIN, CascadeReport, DbOptions, MEMORY_BYTES_MIN, MissingLog, VerifyReport,
 };
 pub use tidefall_ground::parallel::{cores, spread, threads_for};
+pub use tidefall_ground::report::{ModelReport, SegmentsReport, TableReport};
+pub use tidefall_records as record_tables;
+pub use tidefall_records::snapshot::RecordsSnapshot;
 pub use tidefall_series::cascade::Target;
 pub use tidefall_series::catalog::{Case, SensorTag, TagFilter, TagOrder};
 pub use tidefall_series::ingest::{TAG_BYTES_MAX, TAGS_BYTES_MAX};
@@ -42,6 +46,5 @@ pub use tidefall_series::read::{
     FieldMetrics, Frame, Keep, LateCondition, ReadStats, RowBatch, Scan, ScanRequest, SensorSeries,
     SensorValues, Sensors, TableSnapshot, TimeOrder, ValueCondition, union_of_times, whole_sum,
 };
-pub use tidefall_series::report::{ModelReport, TableReport};
 pub use tidefall_series::uncounted::Uncounted;
 pub use tidefall_store as store;

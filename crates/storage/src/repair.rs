@@ -1,13 +1,14 @@
 //! A way out for a database that does not open: what can be read of a damaged log is kept, and what is lost is said.
 //!
 //! 1. *Look*: read the log past all damage ([`salvage`]), and each record as recovery would: what of it is kept the kind of
-//!    its table says ([`series`]). Objects that cannot be opened are looked for, too.
+//!    its table says ([`series`], [`records`]). Objects that cannot be opened are looked for, too.
 //! 2. *Mend*: give all files that will be replaced a second name below `damaged/`; write a new log of what is
 //!    kept; take what is lost out of the manifest; put the new log in the place of the old one; remove the old names.
 //!
 //! A crash between any two steps leaves a database that is as damaged as before, or mended. The new log takes
 //! effect with its name: from then on older files are not read.
 
+mod records;
 mod series;
 
 use std::collections::HashMap;
@@ -125,6 +126,7 @@ struct Look {
 #[derive(Debug)]
 enum Mended {
     Series(series::Mended),
+    Records(records::Mended),
 }
 
 impl Mended {
@@ -135,6 +137,7 @@ impl Mended {
                 let (_, stored) = state.series(table.id)?;
                 Some(Self::Series(series::Mended::new(table, stored)))
             }
+            Table::Records(table) => Some(Self::Records(records::Mended(table))),
         }
     }
 
@@ -151,6 +154,7 @@ impl Mended {
     ) -> Result<()> {
         match self {
             Self::Series(table) => table.keep(stored, record, new, kept),
+            Self::Records(table) => table.keep(stored, record, new, kept),
         }
     }
 }
@@ -315,6 +319,7 @@ impl Look {
             }
             lost.extend(match &table {
                 Table::Series(table) => series::lost_objects(table)?,
+                Table::Records(table) => records::lost_objects(table)?,
             });
         }
         for object in &lost {

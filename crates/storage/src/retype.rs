@@ -13,12 +13,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::{Array, ArrayRef};
+use tidefall_ground::claims::Claim;
+use tidefall_ground::convert::{all_fit, recast};
 use tidefall_ground::manifest::{Edit, Flushed};
 use tidefall_ground::written::Written;
 use tidefall_series::Table;
 use tidefall_series::cascade::{Boundaries, Take, Target, flush, retype};
-use tidefall_series::claims::Claim;
-use tidefall_series::ingest::{all_fit, recast, unknown_column};
+use tidefall_series::ingest::unknown_column;
 use tidefall_series::install::commit;
 use tidefall_series::read::LiveObject;
 use tidefall_types::{
@@ -227,7 +228,7 @@ impl<'a> Retyping<'a> {
         // Read behind the objects: it has all their fields, also those that came meanwhile.
         self.before = self.table.schema();
         self.after = changed(&self.before, &self.changes);
-        objects.retain(|object| !self.table.claims.has(object));
+        objects.retain(|object| !self.table.claims.has(object.entry.id));
         let Some(claim) = self.table.claim(&objects) else { return Ok(None) };
         self.claims.push(claim);
         let types = |schema: &TableSchema| schema.fields.iter().map(|field| field.ty).collect();

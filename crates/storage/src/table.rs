@@ -9,9 +9,12 @@ use tidefall_ground::Ground;
 use tidefall_ground::manifest::{Edit, OfKind, State, TableState};
 use tidefall_ground::obsolete::Watched;
 use tidefall_ground::options::{CascadeReport, VerifyReport};
+use tidefall_ground::report::TableReport;
 use tidefall_ground::turns::TableLock;
 use tidefall_ground::wal::Wal;
 use tidefall_ground::written::Written;
+use tidefall_records::snapshot::RecordsSnapshot;
+use tidefall_records::upkeep::Asked;
 use tidefall_series::cascade::{
     Effort, Look, Take, Target, backlog, compact, compact_once, drop_old,
 };
@@ -20,7 +23,7 @@ use tidefall_series::ingest::record::LogRecord;
 use tidefall_series::open::open;
 use tidefall_series::read::{Objects, TableSnapshot};
 use tidefall_series::replay::{replay, replayed};
-use tidefall_series::report::{TableReport, report};
+use tidefall_series::report::report;
 use tidefall_series::uncounted::Watch;
 use tidefall_series::{Context, install, upkeep, verify};
 use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableKind, TableSchema};
@@ -29,6 +32,7 @@ use tidefall_types::{Error, ErrorKind, ObjectId, Result, Seq, TableId, TableKind
 #[derive(Debug, Clone)]
 pub(crate) enum Table {
     Series(Arc<tidefall_series::Table>),
+    Records(Arc<tidefall_records::Table>),
 }
 
 /// A table of any kind at one moment.
@@ -36,12 +40,25 @@ pub(crate) enum Table {
 pub enum Snapshot {
     /// One with a series of readings for each sensor.
     Series(TableSnapshot),
+    /// One of records.
+    Records(RecordsSnapshot),
+}
+
+impl Snapshot {
+    /// The columns of the table.
+    pub fn schema(&self) -> &TableSchema {
+        match self {
+            Self::Series(snapshot) => snapshot.schema(),
+            Self::Records(snapshot) => snapshot.schema(),
+        }
+    }
 }
 
 /// What the tables of each kind have in common.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     pub(crate) series: Context,
+    pub(crate) records: tidefall_records::Context,
 }
 
 /// An object that a table shows, and whoever reads it.
@@ -49,12 +66,16 @@ pub(crate) type Shown = (ObjectId, String, Weak<Watched>);
 
 impl Kinds {
     pub(crate) fn new(ground: &Arc<Ground>) -> Self {
-        Self { series: Context::new(Arc::clone(ground)) }
+        Self {
+            series: Context::new(Arc::clone(ground)),
+            records: tidefall_records::Context::new(Arc::clone(ground)),
+        }
     }
 
     /// Lets go of what is kept of objects that are gone.
     pub(crate) fn forget(&self, is_gone: impl Fn(ObjectId) -> bool + Copy) {
         self.series.caches.forget(is_gone);
+        self.records.caches.forget(is_gone);
     }
 }
 
@@ -63,6 +84,7 @@ impl Table {
     pub(crate) fn new(schema: TableSchema) -> Self {
         match schema.kind {
             TableKind::Series => Self::Series(Arc::new(tidefall_series::Table::new(schema))),
+            TableKind::Records => Self::Records(Arc::new(tidefall_records::Table::new(schema))),
         }
     }
 
@@ -76,10 +98,18 @@ impl Table {
             OfKind::Series(series) => {
                 let earlier = match earlier {
                     Some(Self::Series(table)) => table.version().objects.clone(),
-                    None => Objects::default(),
+                    _ => Objects::default(),
                 };
                 open(&kinds.series, (stored, series), &earlier)
                     .map(|table| Self::Series(Arc::new(table)))
+            }
+            OfKind::Records(records) => {
+                let earlier = match earlier {
+                    Some(Self::Records(table)) => Arc::clone(&table.version().segments),
+                    _ => Arc::default(),
+                };
+                tidefall_records::open::open(&kinds.records, (stored, records), &earlier)
+                    .map(|table| Self::Records(Arc::new(table)))
             }
         };
         match opened {
@@ -99,6 +129,9 @@ impl Table {
             TableKind::Series => {
                 Self::Series(Arc::new(tidefall_series::Table::damaged(schema, damage)))
             }
+            TableKind::Records => {
+                Self::Records(Arc::new(tidefall_records::Table::damaged(schema, damage)))
+            }
         }
     }
 
@@ -108,18 +141,24 @@ impl Table {
             OfKind::Series(series) => {
                 open(&kinds.series, (stored, series), &Objects::default()).is_ok()
             }
+            OfKind::Records(records) => {
+                let none = Arc::default();
+                tidefall_records::open::open(&kinds.records, (stored, records), &none).is_ok()
+            }
         }
     }
 
     pub(crate) fn id(&self) -> TableId {
         match self {
             Self::Series(table) => table.id,
+            Self::Records(table) => table.id,
         }
     }
 
     pub(crate) fn schema(&self) -> Arc<TableSchema> {
         match self {
             Self::Series(table) => table.schema(),
+            Self::Records(table) => table.schema(),
         }
     }
 
@@ -127,6 +166,7 @@ impl Table {
     pub(crate) fn damage(&self) -> Option<&Error> {
         match self {
             Self::Series(table) => table.damage.as_ref(),
+            Self::Records(table) => table.damage.as_ref(),
         }
     }
 
@@ -147,6 +187,14 @@ impl Table {
                     })
                     .collect()
             }
+            Self::Records(table) => {
+                let version = table.version();
+                let shown = version
+                    .segments
+                    .iter()
+                    .map(|live| (live.entry.id, live.segment.name().to_owned(), live.reader()));
+                shown.collect()
+            }
         }
     }
 
@@ -164,6 +212,9 @@ impl Table {
     ) -> Result<u64> {
         match self {
             Self::Series(table) => replay(table, stored, (seq, kind, body)),
+            Self::Records(table) => {
+                tidefall_records::replay::replay(table, stored, (seq, kind, body))
+            }
         }
     }
 
@@ -171,6 +222,7 @@ impl Table {
     pub(crate) fn replayed(&self) {
         match self {
             Self::Series(table) => replayed(table),
+            Self::Records(_) => {}
         }
     }
 
@@ -178,6 +230,7 @@ impl Table {
     pub(crate) fn lock(&self) -> &TableLock {
         match self {
             Self::Series(table) => &table.lock,
+            Self::Records(table) => &table.lock,
         }
     }
 
@@ -185,6 +238,7 @@ impl Table {
     pub(crate) fn is_dropped(&self) -> bool {
         match self {
             Self::Series(table) => table.live().is_dropped,
+            Self::Records(table) => table.live().is_dropped,
         }
     }
 
@@ -192,6 +246,7 @@ impl Table {
     pub(crate) fn oldest_seq(&self) -> Option<Seq> {
         match self {
             Self::Series(table) => table.live().oldest_seq(),
+            Self::Records(table) => table.live().oldest_seq(),
         }
     }
 
@@ -207,6 +262,10 @@ impl Table {
     ) -> Result<()> {
         match self {
             Self::Series(table) => table.add_what_the_log_holds(ground, edits, written),
+            Self::Records(table) => {
+                table.add_what_the_log_holds(ground, edits);
+                Ok(())
+            }
         }
     }
 
@@ -214,6 +273,7 @@ impl Table {
     pub(crate) fn note_stored(&self, state: &State) {
         match self {
             Self::Series(table) => table.note_stored(state),
+            Self::Records(_) => {}
         }
     }
 
@@ -225,6 +285,9 @@ impl Table {
             Self::Series(table) => {
                 table.live().count_into(&ground.memory.rows, &ground.memory.held);
             }
+            Self::Records(table) => {
+                table.live().count_into(&ground.memory.rows, &ground.memory.held);
+            }
         }
     }
 
@@ -232,6 +295,8 @@ impl Table {
     pub(crate) fn late_bytes(&self, kinds: &Kinds) -> usize {
         match self {
             Self::Series(table) => upkeep::late_bytes(&kinds.series, table),
+            // All of them leave.
+            Self::Records(_) => 0,
         }
     }
 
@@ -242,6 +307,9 @@ impl Table {
     pub(crate) fn flush(&self, kinds: &Kinds, take: Take) -> Result<CascadeReport> {
         match self {
             Self::Series(table) => upkeep::flush(&kinds.series, table, take),
+            // None of them is late.
+            Self::Records(_) if take == Take::Late => Ok(CascadeReport::default()),
+            Self::Records(table) => tidefall_records::flush::flush(&kinds.records, table),
         }
     }
 
@@ -258,6 +326,13 @@ impl Table {
     ) -> Result<CascadeReport> {
         match self {
             Self::Series(table) => upkeep::cascade(&kinds.series, table, target, effort, look),
+            Self::Records(table) => {
+                let asked = match target {
+                    Target::ByAge => Asked::ByTheClock,
+                    _ => Asked::BySomebody,
+                };
+                tidefall_records::upkeep::tend(&kinds.records, table, asked)
+            }
         }
     }
 
@@ -265,6 +340,7 @@ impl Table {
     pub(crate) fn forget_failures(&self) {
         match self {
             Self::Series(table) => table.failed.forget(),
+            Self::Records(table) => table.failed.forget(),
         }
     }
 
@@ -272,6 +348,7 @@ impl Table {
     pub(crate) fn take_refused(&self) -> bool {
         match self {
             Self::Series(table) => table.claims.take_refused(),
+            Self::Records(table) => table.claims.take_refused(),
         }
     }
 
@@ -279,6 +356,7 @@ impl Table {
     pub(crate) fn refuse(&self) {
         match self {
             Self::Series(table) => table.claims.refuse(),
+            Self::Records(table) => table.claims.refuse(),
         }
     }
 
@@ -286,6 +364,7 @@ impl Table {
     pub(crate) fn is_refused(&self) -> bool {
         match self {
             Self::Series(table) => table.claims.is_refused(),
+            Self::Records(table) => table.claims.is_refused(),
         }
     }
 
@@ -295,6 +374,8 @@ impl Table {
             Self::Series(table) => {
                 drop(table.retyping.lock().unwrap_or_else(PoisonError::into_inner));
             }
+            // Columns of records keep their types.
+            Self::Records(_) => {}
         }
     }
 
@@ -305,6 +386,7 @@ impl Table {
     pub(crate) fn compact(&self, kinds: &Kinds) -> Result<CascadeReport> {
         match self {
             Self::Series(table) => compact(&kinds.series, table),
+            Self::Records(table) => tidefall_records::compact::compact(&kinds.records, table),
         }
     }
 
@@ -315,6 +397,7 @@ impl Table {
     pub(crate) fn compact_once(&self, kinds: &Kinds) -> Result<CascadeReport> {
         match self {
             Self::Series(table) => compact_once(&kinds.series, table),
+            Self::Records(table) => tidefall_records::compact::compact_once(&kinds.records, table),
         }
     }
 
@@ -325,6 +408,7 @@ impl Table {
     pub(crate) fn drop_old(&self, kinds: &Kinds) -> Result<CascadeReport> {
         match self {
             Self::Series(table) => drop_old(&kinds.series, table),
+            Self::Records(table) => tidefall_records::compact::drop_hidden(&kinds.records, table),
         }
     }
 
@@ -335,6 +419,7 @@ impl Table {
     pub(crate) fn retire_deletes(&self, kinds: &Kinds) -> Result<()> {
         match self {
             Self::Series(table) => upkeep::retire_deletes(&kinds.series, table),
+            Self::Records(table) => tidefall_records::upkeep::retire_deletes(&kinds.records, table),
         }
     }
 
@@ -342,6 +427,7 @@ impl Table {
     pub(crate) fn drop_all(&self, ground: &Ground) {
         match self {
             Self::Series(table) => install::forget(ground, table),
+            Self::Records(table) => tidefall_records::install::forget(ground, table),
         }
     }
 
@@ -351,6 +437,7 @@ impl Table {
     pub(crate) fn verify(&self, ground: &Ground, found: &mut VerifyReport) {
         match self {
             Self::Series(table) => verify::verify(ground, table, found),
+            Self::Records(table) => tidefall_records::verify::verify(table, found),
         }
     }
 
@@ -358,6 +445,7 @@ impl Table {
     pub(crate) fn report(&self) -> TableReport {
         match self {
             Self::Series(table) => report(table),
+            Self::Records(table) => tidefall_records::report::report(table),
         }
     }
 
@@ -365,6 +453,7 @@ impl Table {
     pub(crate) fn backlog(&self, kinds: &Kinds) -> usize {
         match self {
             Self::Series(table) => backlog(&kinds.series, table).objects,
+            Self::Records(table) => tidefall_records::compact::backlog(table),
         }
     }
 
@@ -372,6 +461,7 @@ impl Table {
     pub(crate) fn behind_ns(&self, kinds: &Kinds) -> Option<i64> {
         match self {
             Self::Series(table) => upkeep::behind_ns(&kinds.series, table),
+            Self::Records(table) => tidefall_records::upkeep::behind_ns(&kinds.records, table),
         }
     }
 }
@@ -385,6 +475,12 @@ pub(crate) enum Change {
         record: Option<LogRecord>,
         /// Where rows that may take the place of others are kept for somebody who wants to count them.
         watch: Option<Watch>,
+    },
+    Records {
+        table: Arc<tidefall_records::Table>,
+        change: tidefall_records::change::Change,
+        /// As for series tables.
+        record: Option<tidefall_records::record::LogRecord>,
     },
 }
 
@@ -406,6 +502,7 @@ impl Change {
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Series { change, .. } => change.size_bytes() + self.record_bytes(),
+            Self::Records { change, .. } => change.size_bytes() + self.record_bytes(),
         }
     }
 
@@ -413,12 +510,14 @@ impl Change {
     pub(crate) fn record_bytes(&self) -> usize {
         match self {
             Self::Series { record, .. } => record.as_ref().map_or(0, LogRecord::size_bytes),
+            Self::Records { record, .. } => record.as_ref().map_or(0, |record| record.size_bytes()),
         }
     }
 
     pub(crate) fn needs_log(&self) -> bool {
         match self {
             Self::Series { record, .. } => record.is_some(),
+            Self::Records { record, .. } => record.is_some(),
         }
     }
 
@@ -434,7 +533,7 @@ impl Change {
                 *known = record.complete(table, *known)?;
                 Ok(())
             }
-            Self::Series { record: None, .. } => Ok(()),
+            Self::Series { record: None, .. } | Self::Records { .. } => Ok(()),
         }
     }
 
@@ -445,7 +544,8 @@ impl Change {
     pub(crate) fn append(&mut self, wal: &mut Wal, seq: Seq) -> Result<()> {
         match self {
             Self::Series { table, record: Some(record), .. } => record.append(wal, seq, table.id),
-            Self::Series { record: None, .. } => Ok(()),
+            Self::Records { table, record: Some(record), .. } => record.append(wal, seq, table.id),
+            Self::Series { record: None, .. } | Self::Records { record: None, .. } => Ok(()),
         }
     }
 
@@ -456,6 +556,9 @@ impl Change {
     pub(crate) fn apply(self, seq: Seq) -> Result<usize> {
         match self {
             Self::Series { table, change, watch, .. } => apply(&table, seq, change, watch.as_ref()),
+            Self::Records { table, change, .. } => {
+                tidefall_records::change::apply(&table, seq, change)
+            }
         }
     }
 }

@@ -24,7 +24,8 @@ pub use floats::{OneForm, one_form};
 pub use ids::{FieldId, ObjectId, Seq, TableId, TagId};
 pub use panics::caught;
 pub use schema::{
-    Column, ColumnKind, Field, FieldType, TableKind, TableOptions, TableSchema, sql_type_name,
+    Column, ColumnKind, DIMENSIONS_MAX, Field, FieldType, TableKind, TableOptions, TableSchema,
+    sql_type_name,
 };
 pub use time::{
     Day, Month, NS_PER_DAY, NS_PER_HOUR, NS_PER_MICRO, NS_PER_MILLI, NS_PER_MINUTE, NS_PER_SECOND,

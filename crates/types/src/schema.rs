@@ -162,6 +162,11 @@ impl FieldType {
         !matches!(self, Self::Text | Self::Bool | Self::Timestamp)
     }
 
+    /// Whether records can be asked for by it: its values have an order, as numbers and times do.
+    pub const fn is_dimension(self) -> bool {
+        !matches!(self, Self::Text | Self::Bool)
+    }
+
     /// Whether it holds whole numbers alone, those below zero among them.
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
@@ -276,16 +281,19 @@ pub enum TableKind {
     /// A series of readings for each sensor: identity is the tags and the time.
     #[default]
     Series,
+    /// Records: rows without identity, which are asked for by boxes over some of their columns.
+    Records,
 }
 
 impl TableKind {
     /// All kinds.
-    pub const ALL: [Self; 1] = [Self::Series];
+    pub const ALL: [Self; 2] = [Self::Series, Self::Records];
 
     /// Its name, as `CREATE TABLE` and the manifest have it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Series => "series",
+            Self::Records => "records",
         }
     }
 
@@ -330,9 +338,15 @@ pub struct TableSchema {
     pub tags: Vec<String>,
     /// The fields, by [`FieldId`].
     pub fields: Vec<Field>,
+    /// The fields by which records are asked for, in the order of their declaration; none in series tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dimensions: Vec<FieldId>,
     /// The options.
     pub options: TableOptions,
 }
+
+/// The most dimensions of records: a row is tested in each that a box bounds.
+pub const DIMENSIONS_MAX: usize = 16;
 
 impl TableSchema {
     /// A series table with no column but its time, which is called `time_name`.
@@ -344,8 +358,57 @@ impl TableSchema {
             columns: vec![Column { name: time_name.into(), kind: ColumnKind::Time }],
             tags: Vec::new(),
             fields: Vec::new(),
+            dimensions: Vec::new(),
             options: TableOptions::default(),
         }
+    }
+
+    /// A table of records that has no column as yet.
+    pub fn records(id: TableId, name: impl Into<String>) -> Self {
+        let columns = Vec::new();
+        Self { kind: TableKind::Records, columns, ..Self::new(id, name, "") }
+    }
+
+    /// The fields of a table of records by which it is asked for become these.
+    ///
+    /// # Errors
+    /// `NotFound` for a name that no column has, `Invalid` for one that cannot be a dimension, that comes twice, or that are none or more than
+    /// [`DIMENSIONS_MAX`].
+    pub fn set_dimensions(&mut self, names: &[impl AsRef<str>]) -> Result<()> {
+        if !(1..=DIMENSIONS_MAX).contains(&names.len()) {
+            return Err(Error::invalid(format!(
+                "table {}: records have from 1 to {DIMENSIONS_MAX} dimensions, not {}",
+                self.name,
+                names.len()
+            )));
+        }
+        let mut dimensions = Vec::with_capacity(names.len());
+        for name in names.iter().map(AsRef::as_ref) {
+            let id = self.fields.iter().position(|field| field.name == name).ok_or_else(|| {
+                Error::not_found(format!(
+                    "table {} has no column {name:?} to be a dimension",
+                    self.name
+                ))
+            })?;
+            let ty = self.fields[id].ty;
+            if !ty.is_dimension() {
+                return Err(Error::invalid(format!(
+                    "table {}: column {name:?} is of type {}; dimensions are numbers and times",
+                    self.name,
+                    ty.sql_name()
+                )));
+            }
+            let id = FieldId(id as u16);
+            if dimensions.contains(&id) {
+                return Err(Error::invalid(format!(
+                    "table {}: column {name:?} is a dimension twice",
+                    self.name
+                )));
+            }
+            dimensions.push(id);
+        }
+        self.dimensions = dimensions;
+        Ok(())
     }
 
     /// The column called `name`.

@@ -1,12 +1,35 @@
 //! `tidefall inspect`
 
+use tidefall_storage::{SegmentsReport, TableReport};
+
 use crate::args::{DbArgs, Missing};
 use crate::output::{Outcome, say};
 use crate::size::{show_bytes, show_count, show_number_of};
 
+/// What there is of a table of records.
+fn show_records(table: &TableReport, segments: SegmentsReport) -> Outcome {
+    say!("{}: records, {} columns, {} deletes pending", table.name, table.fields, table.deletes)?;
+    let line = |model: &str, objects: String, rows: u64, bytes: u64| {
+        let per_row = if rows == 0 { 0.0 } else { bytes as f64 / rows as f64 };
+        say!(
+            "  {model:<8} {objects:>7} {:>16} {:>12} {per_row:>10.2}",
+            show_count(rows),
+            show_bytes(bytes)
+        )
+    };
+    say!("  {:<8} {:>7} {:>16} {:>12} {:>10}", "", "objects", "rows", "bytes", "bytes/row")?;
+    line("memory", String::new(), table.rows_in_memory, table.bytes_in_memory)?;
+    line("segments", show_count(segments.objects), segments.rows, segments.bytes)?;
+    Ok(())
+}
+
 pub(crate) fn run(args: DbArgs) -> Outcome {
     let db = args.open_shared(Missing::Refuse)?;
     for table in db.inspect()? {
+        if let Some(segments) = table.segments {
+            show_records(&table, segments)?;
+            continue;
+        }
         say!(
             "{}: {} sensors, {} fields, {} deletes pending",
             table.name,

@@ -16,6 +16,8 @@ pub enum Content {
     Segment,
     /// The tags of sensors.
     Sensors,
+    /// Records.
+    Records,
 }
 
 impl Content {
@@ -24,13 +26,14 @@ impl Content {
         match self {
             Self::Segment => b"TDFSEGMT",
             Self::Sensors => b"TDFSENSR",
+            Self::Records => b"TDFRECRD",
         }
     }
 
     /// The version that is written. All up to it are read.
     const fn version(self) -> u16 {
         match self {
-            Self::Segment => 1,
+            Self::Segment | Self::Records => 1,
             // 1 had the tags of each sensor in full.
             Self::Sensors => 2,
         }

@@ -11,9 +11,11 @@
 
 mod column;
 mod header;
+mod tail;
 
 pub use column::Column;
 pub use header::{Content, HEADER_BYTES, decode_header, encode_header};
+pub use tail::{TAIL_BYTES, decode_tail, encode_tail};
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -65,14 +67,7 @@ impl FrameWriter {
     /// `Limit` when it is too long.
     pub fn put_column(&mut self, column: &dyn Array) -> Result<()> {
         let start = self.bytes.len();
-        let mut first = 0;
-        while first < column.len() {
-            let rows_max = MAX_PAGE_ROWS.min(column.len() - first);
-            let bytes = |rows| text_bytes(column, first..first + rows);
-            let rows = first_within(rows_max, CHUNK_TEXT_BYTES, bytes);
-            self.put_page(&*column.slice(first, rows))?;
-            first += rows;
-        }
+        put_pages(column, self.profile, &mut self.bytes)?;
         self.close_part(start)
     }
 
@@ -86,7 +81,7 @@ impl FrameWriter {
         let (mut rows, mut bytes) = (0, 0);
         for text in texts {
             if rows == MAX_PAGE_ROWS || (rows > 0 && bytes + text.len() > CHUNK_TEXT_BYTES) {
-                self.put_page(&page.finish())?;
+                put_page(&page.finish(), self.profile, &mut self.bytes)?;
                 (rows, bytes) = (0, 0);
             }
             page.append_value(text);
@@ -94,18 +89,9 @@ impl FrameWriter {
             bytes += text.len();
         }
         if rows > 0 {
-            self.put_page(&page.finish())?;
+            put_page(&page.finish(), self.profile, &mut self.bytes)?;
         }
         self.close_part(start)
-    }
-
-    fn put_page(&mut self, page: &dyn Array) -> Result<()> {
-        let length_at = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        encode_page(page, self.profile, &mut self.bytes)?;
-        let length = length_u32(self.bytes.len() - length_at - 4)?;
-        self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
-        Ok(())
     }
 
     /// The bytes of the frame.
@@ -127,6 +113,43 @@ impl FrameWriter {
         self.lengths.push(length_u32(self.bytes.len() - start)?);
         Ok(())
     }
+}
+
+/// Appends a column, page by page, each with its length in front: texts have more pages where they are long.
+///
+/// # Errors
+/// `Limit` when it is too long.
+pub fn put_pages(column: &dyn Array, profile: Profile, out: &mut Vec<u8>) -> Result<()> {
+    let mut first = 0;
+    while first < column.len() {
+        let rows_max = MAX_PAGE_ROWS.min(column.len() - first);
+        let bytes = |rows| text_bytes(column, first..first + rows);
+        let rows = first_within(rows_max, CHUNK_TEXT_BYTES, bytes);
+        put_page(&*column.slice(first, rows), profile, out)?;
+        first += rows;
+    }
+    Ok(())
+}
+
+fn put_page(page: &dyn Array, profile: Profile, out: &mut Vec<u8>) -> Result<()> {
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    encode_page(page, profile, out)?;
+    let length = length_u32(out.len() - length_at - 4)?;
+    out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+/// The column of which [`put_pages`] has made these bytes.
+///
+/// # Errors
+/// `Corrupt` when they are damaged, or have values of another type.
+pub fn take_pages(mut pages: &[u8], ty: FieldType) -> Result<ArrayRef> {
+    let mut column = ColumnBuilder::new(ty, 0);
+    while !pages.is_empty() {
+        column.append_page(split_page(&mut pages)?)?;
+    }
+    Ok(column.finish())
 }
 
 fn length_u32(length: usize) -> Result<u32> {
@@ -218,12 +241,7 @@ impl<'a> FrameReader<'a> {
     /// # Errors
     /// As [`FrameReader::take_bytes`].
     pub fn take_column(&mut self, ty: FieldType) -> Result<ArrayRef> {
-        let mut rest = self.take_part()?;
-        let mut column = ColumnBuilder::new(ty, 0);
-        while !rest.is_empty() {
-            column.append_page(split_page(&mut rest)?)?;
-        }
-        Ok(column.finish())
+        take_pages(self.take_part()?, ty)
     }
 
     /// The next part, a column of texts, to be read page by page.

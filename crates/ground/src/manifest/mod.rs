@@ -4,6 +4,7 @@ mod certain;
 pub mod log;
 pub mod object;
 pub mod reached;
+pub mod records;
 pub mod series;
 mod state;
 

@@ -10,7 +10,8 @@
 use tidefall_types::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"TIDEFman";
-pub(super) const FORMAT: u32 = 4;
+/// Since 5 there are tables of records.
+pub(super) const FORMAT: u32 = 5;
 pub(super) const HEADER_BYTES: usize = 40;
 
 /// What an object of the manifest holds.

@@ -189,11 +189,11 @@ impl Edit {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_nobody(writer: &u32) -> bool {
+pub(super) fn is_nobody(writer: &u32) -> bool {
     *writer == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_unknown(at_ns: &i64) -> bool {
+pub(super) fn is_unknown(at_ns: &i64) -> bool {
     *at_ns == 0
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidefall_types::{NS_PER_SECOND, ObjectId, Seq, TableId, TableKind, TableSchema, TimeRange};
 
 use super::log::{LogState, Writer, Writers};
-use super::series;
+use super::{records, series};
 
 /// How long objects stay after they were replaced while anybody else may read the database: a read-only process has so long to
 /// read what it found when it opened it.
@@ -23,6 +23,9 @@ pub struct Tombstone {
     pub time: TimeRange,
     /// The sensors that it hides, as a serialised bitmap in base 16; all sensors when absent.
     pub sensors: Option<String>,
+    /// Of records the boxes that it hides; those have all times and all sensors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<Vec<records::Side>>,
 }
 
 /// Rows that have left the memory for good: recovery passes them over.
@@ -93,6 +96,8 @@ impl Flushed {
 pub enum OfKind {
     /// Of a series table.
     Series(series::Stored),
+    /// Of a table of records.
+    Records(records::Stored),
 }
 
 impl OfKind {
@@ -100,18 +105,21 @@ impl OfKind {
     fn new(kind: TableKind) -> Self {
         match kind {
             TableKind::Series => Self::Series(series::Stored::default()),
+            TableKind::Records => Self::Records(records::Stored::default()),
         }
     }
 
     fn object_names(&self) -> Box<dyn Iterator<Item = String> + '_> {
         match self {
             Self::Series(stored) => Box::new(stored.object_names()),
+            Self::Records(stored) => Box::new(stored.object_names()),
         }
     }
 
     fn remove(&mut self, id: ObjectId) -> Option<String> {
         match self {
             Self::Series(stored) => stored.remove(id),
+            Self::Records(stored) => stored.remove(id),
         }
     }
 
@@ -123,13 +131,18 @@ impl OfKind {
                 stored.sensor_count() == earlier.sensor_count()
                     && stored.last_seq() == earlier.last_seq()
             }
+            (Self::Records(stored), Self::Records(earlier)) => {
+                stored.last_seq() == earlier.last_seq()
+            }
+            // A table stays of its kind.
+            (Self::Series(_), Self::Records(_)) | (Self::Records(_), Self::Series(_)) => false,
         }
     }
 }
 
 /// A table and what is stored of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "json::Table")]
+#[serde(try_from = "json::Table")]
 pub struct TableState {
     /// Its schema.
     pub schema: TableSchema,
@@ -153,6 +166,7 @@ impl TableState {
     pub fn last_seq(&self) -> Option<Seq> {
         let in_objects = match &self.of_kind {
             OfKind::Series(stored) => stored.deletes_upto(),
+            OfKind::Records(stored) => stored.deletes_upto(),
         };
         let deletes = self.tombstones.iter().map(|tombstone| tombstone.seq);
         let flushed = self.flushed.iter().map(|flushed| flushed.upto);
@@ -232,6 +246,9 @@ pub enum Edit {
     /// What is stored of a series table changes.
     #[serde(untagged)]
     Series(series::Edit),
+    /// What is stored of a table of records changes.
+    #[serde(untagged)]
+    Records(records::Edit),
 }
 
 impl Edit {
@@ -245,7 +262,8 @@ impl Edit {
         match self {
             Self::Series(edit) => edit.replaces_objects(),
             Self::DropTable(_) | Self::RemoveObject(..) => true,
-            Self::PutTable(_)
+            Self::Records(_)
+            | Self::PutTable(_)
             | Self::AddTombstone(..)
             | Self::RemoveTombstone(..)
             | Self::Flushed(..)
@@ -259,6 +277,7 @@ impl Edit {
     fn new_object(&self) -> Option<ObjectId> {
         match self {
             Self::Series(edit) => Some(edit.new_object()),
+            Self::Records(edit) => Some(edit.new_object()),
             Self::PutTable(_)
             | Self::DropTable(_)
             | Self::RemoveObject(..)
@@ -276,6 +295,12 @@ impl Edit {
 impl From<series::Edit> for Edit {
     fn from(edit: series::Edit) -> Self {
         Self::Series(edit)
+    }
+}
+
+impl From<records::Edit> for Edit {
+    fn from(edit: records::Edit) -> Self {
+        Self::Records(edit)
     }
 }
 
@@ -315,6 +340,16 @@ impl State {
         let table = self.tables.get(&id)?;
         match &table.of_kind {
             OfKind::Series(stored) => Some((table, stored)),
+            OfKind::Records(_) => None,
+        }
+    }
+
+    /// A table of records and what is stored of it; nothing when there is no such table any more.
+    pub fn records(&self, id: TableId) -> Option<(&TableState, &records::Stored)> {
+        let table = self.tables.get(&id)?;
+        match &table.of_kind {
+            OfKind::Records(stored) => Some((table, stored)),
+            OfKind::Series(_) => None,
         }
     }
 
@@ -337,12 +372,16 @@ impl State {
             }
             Edit::Series(edit) => {
                 let mut replaced = Vec::new();
-                self.with(edit.table(), |state| {
-                    let OfKind::Series(stored) = &mut state.of_kind;
-                    replaced = stored.apply(edit);
+                self.with(edit.table(), |state| match &mut state.of_kind {
+                    OfKind::Series(stored) => replaced = stored.apply(edit),
+                    OfKind::Records(_) => unreachable!("an edit of a series table, of records"),
                 });
                 self.retire(replaced.into_iter());
             }
+            Edit::Records(edit) => self.with(edit.table(), |state| match &mut state.of_kind {
+                OfKind::Records(stored) => stored.apply(edit),
+                OfKind::Series(_) => unreachable!("an edit of records, of a series table"),
+            }),
             Edit::AddTombstone(table, tombstone) => self.with(*table, |state| {
                 if let Err(place) = state.place_of_delete(tombstone.seq) {
                     state.tombstones.insert(place, tombstone.clone());

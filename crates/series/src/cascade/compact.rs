@@ -115,7 +115,7 @@ fn neighbours(table: &Table, boundaries: &Boundaries) -> Vec<(Model, Vec<Vec<Arc
     // Others have them, or cannot read them, or they move soon.
     let is_free = |object: &Arc<LiveObject>| {
         let moves = is_of_age(object, boundaries);
-        !moves && !table.claims.has(object) && !table.failed.has(object)
+        !moves && !table.claims.has(object.entry.id) && !table.failed.has(object)
     };
     // Files of late rows lie between all others, and have none of their times.
     runs.retain(|object| object.entry.time.last_ns >= boundaries.kv_ns);
@@ -146,7 +146,9 @@ fn late_apart(mut runs: Vec<Arc<LiveObject>>) -> [Vec<Arc<LiveObject>>; 3] {
 fn aged(table: &Table, boundaries: &Boundaries) -> usize {
     let runs = table.version().objects.of(Model::Kv);
     let is_due = |object: &&Arc<LiveObject>| {
-        is_of_age(object, boundaries) && !table.claims.has(object) && !table.failed.has(object)
+        is_of_age(object, boundaries)
+            && !table.claims.has(object.entry.id)
+            && !table.failed.has(object)
     };
     runs.iter().filter(is_due).count()
 }

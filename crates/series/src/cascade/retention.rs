@@ -61,7 +61,7 @@ pub fn drop_old(context: &Context, table: &Arc<Table>) -> Result<CascadeReport> 
     let mut report = CascadeReport::default();
     let Some(limit_ns) = limit_ns(context, table) else { return Ok(report) };
     let objects = table.version().objects.clone();
-    let old = to_drop(&objects, limit_ns, |object| table.claims.has(object));
+    let old = to_drop(&objects, limit_ns, |object| table.claims.has(object.entry.id));
     // What another step takes meanwhile goes the next time.
     let claim = (!old.is_empty()).then(|| table.claim(&old)).flatten();
     if claim.is_some() {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
-use tidefall_ground::texts::{VALUE_BYTES_MAX, text_bytes};
+use tidefall_ground::convert::fitted;
+use tidefall_ground::kept::{compact, size_bytes};
 use tidefall_types::{
-    Error, FieldColumn, Result, RowError, Series, TableSchema, TagColumn, WriteBatch, one_form,
+    Error, FieldColumn, Result, RowError, Series, TableSchema, TagColumn, WriteBatch,
 };
 
-use super::convert::convert;
 use crate::kv::order_of;
-use crate::rows::{SensorRows, compact, compact_times, pick_latest, size_bytes, values_at};
+use crate::rows::{SensorRows, compact_times, pick_latest, values_at};
 
 /// Rows of a table that are ready to be written.
 #[derive(Debug)]
@@ -88,35 +88,9 @@ pub fn coerce(
             .iter()
             .position(|field| field.name == column.name)
             .ok_or_else(|| unknown_column(schema, &column.name))?;
-        let ty = schema.fields[position].ty;
-        if column.values.null_count() == column.values.len() {
-            continue;
-        }
-        let values = match column.values.data_type() {
-            same if *same == ty.arrow() => Arc::clone(&column.values),
-            _ => convert(schema, &column.name, ty, &column.values, bad)?,
-        };
-        check_lengths(schema, &column.name, &values, bad);
-        fields[position] = Some(one_form(&values).unwrap_or(values));
+        fields[position] = fitted(schema, &schema.fields[position], &column.values, bad)?;
     }
     Ok(fields)
-}
-
-/// Texts must not be longer than what can be logged, and read again, as one.
-fn check_lengths(schema: &TableSchema, name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) {
-    if text_bytes(values, 0..values.len()) <= VALUE_BYTES_MAX {
-        return;
-    }
-    for row in 0..values.len() {
-        let bytes = text_bytes(values, row..row + 1);
-        if bytes > VALUE_BYTES_MAX {
-            let error = Error::limit(format!(
-                "table {}, field {name:?}: a text of {bytes} bytes; up to {VALUE_BYTES_MAX} can be stored",
-                schema.name
-            ));
-            bad.push(RowError { row, error });
-        }
-    }
 }
 
 /// The error for a column that a table does not have.

@@ -7,6 +7,7 @@ use std::ops::{Range, RangeInclusive};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use tidefall_ground::held::{Held, RowBytes};
+use tidefall_ground::kept::{arrow_error, size_bytes};
 use tidefall_ground::search::leading;
 use tidefall_ground::texts::{CHUNK_TEXT_BYTES, all_text_bytes, text_bytes};
 use tidefall_sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,7 +16,7 @@ use tidefall_types::{FieldId, Result, Seq, TimeRange};
 use super::Late;
 use super::late::NO_TIMES;
 use super::sort::sort_by_time;
-use crate::rows::{SensorRows, arrow_error, gather_all, pick_latest, size_bytes, values_at};
+use crate::rows::{SensorRows, gather_all, pick_latest, values_at};
 
 /// Runs stay apart when together they would take more than so many times the memory.
 pub(crate) const GROWTH_MAX: usize = 4;

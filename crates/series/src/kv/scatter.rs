@@ -221,7 +221,8 @@ impl Scatter<'_> {
             })
             .collect();
         let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
-        let all = arrow_select::concat::concat(&parts).map_err(crate::rows::arrow_error)?;
+        let all =
+            arrow_select::concat::concat(&parts).map_err(tidefall_ground::kept::arrow_error)?;
         let places = places.get_or_insert_with(|| self.places());
         gather(&all, places).map(Some)
     }

@@ -36,7 +36,7 @@ impl LiveTombstone {
                 Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
             }
         };
-        Ok(Tombstone { seq: self.seq, time: self.time, sensors })
+        Ok(Tombstone { seq: self.seq, time: self.time, sensors, boxes: Vec::new() })
     }
 
     /// As readers apply it.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
+use tidefall_ground::kept::arrow_error;
 use tidefall_ground::parallel::{cores, spread};
 use tidefall_types::{ErrorKind, FieldId, FieldType, Result, TimeRange};
 
@@ -19,7 +20,7 @@ use super::merge::SensorStream;
 use super::parts::{self, AHEAD_BYTES, Near, Sources, Wanted};
 use super::request::{AggregateRequest, ReadStats};
 use crate::kv::Run;
-use crate::rows::{alone, arrow_error};
+use crate::rows::alone;
 
 /// With fewer sensors to look up a second thread costs more than it saves.
 const SENSORS_PER_THREAD_MIN: usize = 16;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
+use tidefall_ground::kept::arrow_error;
 use tidefall_types::{FieldType, Result, TimeRange};
 
 use super::request::FieldMetrics;
-use crate::rows::arrow_error;
 use crate::segment::metrics::{Blocks, FieldBlocks, NumberBlocks};
 use crate::segment::numbers::{
     Columns, Number, NumberKind, Totals, number_kind, reorder, with_numbers,

@@ -11,7 +11,7 @@
 //! index    frames: per chunk sensor, rows, times, bytes of its pages (see index.rs)
 //! metrics  frames: per block count, min, max, sum, ... column-wise (see metrics.rs)
 //! footer   frame: description as JSON, then a fence for each of these frames
-//! tail     offset of the footer u64, its bytes u32, crc32c of the above u32, magic "TDFSEGMT"
+//! tail     where the footer is, checksum, magic "TDFSEGMT" (see frames/tail.rs of ground)
 //! ```
 //!
 //! Of a large segment some of these frames lie between two pieces, where the writer had enough of them.
@@ -33,11 +33,6 @@ pub use writer::SegmentWriter;
 
 use serde::{Deserialize, Serialize};
 use tidefall_types::{FieldId, FieldType};
-
-/// The first and the last bytes.
-pub const MAGIC: &[u8; 8] = tidefall_ground::frames::Content::Segment.magic();
-/// Bytes of the tail.
-pub const TAIL_BYTES: usize = 24;
 
 /// What the footer says of a whole segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

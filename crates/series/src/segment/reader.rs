@@ -5,16 +5,17 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use tidefall_ground::cache::{Cache, Weight};
-use tidefall_ground::frames::FrameReader;
-use tidefall_ground::frames::{Content, HEADER_BYTES, decode_header};
+use tidefall_ground::frames::{
+    Content, FrameReader, HEADER_BYTES, TAIL_BYTES, decode_header, decode_tail,
+};
 use tidefall_store::{ObjectIo, check_size, of_needed_object};
 use tidefall_types::{Error, FieldId, FieldType, ObjectId, Result, TableId, TimeRange};
 
+use super::Description;
 use super::filter::Filter;
 use super::index::{Fence, IndexBlock};
 use super::metrics::Blocks;
 use super::wanted::Wanted;
-use super::{Description, MAGIC, TAIL_BYTES};
 
 /// Bytes read from the end of a segment in the hope that the footer is among them.
 const FOOTER_GUESS_BYTES: u64 = 32 << 10;
@@ -432,7 +433,8 @@ impl Segment {
             Some(header) => self.decode_header(header)?,
             None => self.read_header()?,
         };
-        let (offset, bytes) = parse_tail(tail).ok_or_else(|| damaged("its tail is damaged"))?;
+        let (offset, bytes) =
+            decode_tail(Content::Segment, tail).ok_or_else(|| damaged("its tail is damaged"))?;
         if offset.checked_add(bytes) != Some(self.bytes - TAIL_BYTES as u64) {
             return Err(damaged("its tail does not fit its length"));
         }
@@ -482,14 +484,6 @@ pub fn decode_footer(table: TableId, footer: &[u8], footer_offset: u64) -> Resul
         return Err(Error::corrupt("it has filters, and none of them"));
     }
     Ok(Footer { table, description, data_end, index, metrics, filters })
-}
-
-/// Offset and length of the footer.
-fn parse_tail(tail: &[u8; TAIL_BYTES]) -> Option<(u64, u64)> {
-    let number = |at: usize| Some(u32::from_le_bytes(tail.get(at..at + 4)?.try_into().ok()?));
-    let offset = u64::from_le_bytes(tail.get(..8)?.try_into().ok()?);
-    let is_whole = tail.ends_with(MAGIC) && number(12)? == crc32c::crc32c(&tail[..12]);
-    is_whole.then_some((offset, u64::from(number(8)?)))
 }
 
 /// The positions of the fences that overlap `first..=last`; fences are ordered, and neighbours may

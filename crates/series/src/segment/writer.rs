@@ -1,16 +1,15 @@
 //! Writes a segment in one pass.
 
 use tidefall_codec::Profile;
-use tidefall_ground::frames::FrameWriter;
-use tidefall_ground::frames::{Content, encode_header};
+use tidefall_ground::frames::{Content, FrameWriter, encode_header, encode_tail};
 use tidefall_store::ObjectWriter;
 use tidefall_types::{Error, FieldType, Result, TableId, TimeRange};
 
+use super::Description;
 use super::encode::{EncodeParams, Piece};
 use super::filter::{self, ROWS_PER_FILTER};
 use super::index::{FRAME_BYTES_MAX, Fence, IndexBuilder};
 use super::metrics::Blocks;
-use super::{Description, MAGIC};
 
 /// Blocks after which a metrics frame is closed at the next sensor, or earlier where it would have too many bytes. Small enough that one
 /// sensor's metrics are decoded without many of its neighbours', large enough to pack well.
@@ -215,12 +214,7 @@ impl SegmentWriter {
             Fence::encode(&self.filter_frames.fences, &mut footer)?;
         }
         let footer = footer.finish()?;
-        let mut tail = self.offset.to_le_bytes().to_vec();
-        let footer_bytes = u32::try_from(footer.len())
-            .map_err(|_| Error::limit("the footer of a segment is over 4 GiB"))?;
-        tail.extend_from_slice(&footer_bytes.to_le_bytes());
-        tail.extend_from_slice(&crc32c::crc32c(&tail).to_le_bytes());
-        tail.extend_from_slice(MAGIC);
+        let tail = encode_tail(Content::Segment, self.offset, footer.len())?;
         self.out.append(&footer)?;
         self.out.append(&tail)?;
         self.out.finish()?;

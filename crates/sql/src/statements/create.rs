@@ -1,9 +1,10 @@
 //! `CREATE TABLE`.
 
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, Ident, SqlOption,
-    TableConstraint, TimezoneInfo, Value,
+    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, Ident, SetExpr,
+    SqlOption, Statement, TableConstraint, TimezoneInfo, Value,
 };
+use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_storage::IfExists;
 use tidefall_types::{
     Error, FieldType, NS_PER_DAY, Result, TableId, TableKind, TableOptions, TableSchema,
@@ -12,6 +13,7 @@ use tidefall_types::{
 
 use super::{TableChange, table_name};
 use crate::ast::plain;
+use crate::dialect::TidefallDialect;
 
 /// The kinds of columns a statement can declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,13 @@ pub(super) fn create_table(create: &CreateTable) -> Result<TableChange> {
         columns.push((plain(&column.name), declared));
     }
     let key = primary_key(create, &name)?;
+    let given = read_options(&create.table_options)
+        .map_err(|error| error.context(format!("CREATE TABLE {name}")))?;
+    let if_exists = if create.if_not_exists { IfExists::Keep } else { IfExists::Fail };
+    if given.kind == TableKind::Records {
+        let schema = records(create, &name, &columns, key.as_deref(), &given)?;
+        return Ok(TableChange::Create(Box::new(schema), if_exists));
+    }
     let times: Vec<&str> = columns
         .iter()
         .filter(|(column, declared)| {
@@ -61,11 +70,61 @@ pub(super) fn create_table(create: &CreateTable) -> Result<TableChange> {
     let tags: Vec<String> =
         key.unwrap_or_default().into_iter().filter(|column| *column != time).collect();
     let schema = build(&name, &columns, &time, &tags)?;
-    let (kind, options) = read_options(&create.table_options)
-        .map_err(|error| error.context(format!("CREATE TABLE {name}")))?;
-    let schema = TableSchema { kind, options, ..schema };
-    let if_exists = if create.if_not_exists { IfExists::Keep } else { IfExists::Fail };
+    if given.index.is_some() {
+        return Err(wrong("index is an option of model = 'records'".into()));
+    }
+    let schema = TableSchema { options: given.table, ..schema };
     Ok(TableChange::Create(Box::new(schema), if_exists))
+}
+
+/// A table of records: all columns are fields, and some of them its dimensions.
+fn records(
+    create: &CreateTable,
+    name: &str,
+    columns: &[(String, Declared)],
+    key: Option<&[String]>,
+    given: &Given,
+) -> Result<TableSchema> {
+    let wrong = |what: String| Error::invalid(format!("CREATE TABLE {name}: {what}"));
+    if key.is_some() {
+        return Err(wrong(
+            "records have no PRIMARY KEY: equal ones are all kept; index = '(a, b)' says by which columns they are asked for".into(),
+        ));
+    }
+    if let Some(other) = &given.of_series {
+        return Err(wrong(format!("records have no {other}; their options are model and index")));
+    }
+    let index = given.index.as_deref().ok_or_else(|| {
+        wrong("records need dimensions, as in index = '(latitude, longitude, time)'".into())
+    })?;
+    let mut schema = TableSchema::records(TableId(0), name);
+    for (column, declared) in columns {
+        schema.add_field(
+            column,
+            match declared {
+                Declared::Time => FieldType::Timestamp,
+                Declared::Field(ty) => *ty,
+            },
+        )?;
+    }
+    schema.set_dimensions(index)?;
+    for column in &create.columns {
+        let is_dimension = index.contains(&plain(&column.name));
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Null if !is_dimension => {}
+                ColumnOption::NotNull if is_dimension => {}
+                other => {
+                    return Err(Error::unsupported(format!(
+                        "CREATE TABLE {name}: {} {other}: dimensions are NOT NULL, all other columns may be NULL, and \
+                         columns have no other options",
+                        column.name
+                    )));
+                }
+            }
+        }
+    }
+    Ok(schema)
 }
 
 fn refuse_clauses(create: &CreateTable) -> Result<()> {
@@ -220,7 +279,18 @@ pub(super) fn declared(data_type: &DataType) -> Result<Declared> {
     Ok(Declared::Field(ty))
 }
 
-fn read_options(options: &CreateTableOptions) -> Result<(TableKind, TableOptions)> {
+/// What `WITH` says.
+#[derive(Debug, Default)]
+struct Given {
+    kind: TableKind,
+    table: TableOptions,
+    /// The columns of the index.
+    index: Option<Vec<String>>,
+    /// An option that series tables alone have.
+    of_series: Option<String>,
+}
+
+fn read_options(options: &CreateTableOptions) -> Result<Given> {
     let given: &[SqlOption] = match options {
         CreateTableOptions::None => &[],
         CreateTableOptions::With(given) => given,
@@ -228,34 +298,54 @@ fn read_options(options: &CreateTableOptions) -> Result<(TableKind, TableOptions
             return Err(Error::invalid("write the table's options as WITH (name = 'value', ...)"));
         }
     };
-    let mut kind = TableKind::default();
-    let mut table = TableOptions::default();
+    let mut read = Given::default();
     for option in given {
         let SqlOption::KeyValue { key, value } = option else {
             return Err(Error::invalid(format!("{option} is not an option: write name = 'value'")));
         };
         let text = option_text(key, value)?;
-        match plain(key).as_str() {
-            "cascade" => read_cascade(&text, &mut table)?,
-            "block" => table.block_ns = read_block(&text)?,
-            "retention" => table.retention_ns = Some(read_age("retention", &text)?),
+        let name = plain(key);
+        match name.as_str() {
+            "cascade" => read_cascade(&text, &mut read.table)?,
+            "block" => read.table.block_ns = read_block(&text)?,
+            "retention" => read.table.retention_ns = Some(read_age("retention", &text)?),
+            "index" => read.index = Some(read_index(&text)?),
             "model" => {
-                kind = TableKind::from_name(&text).ok_or_else(|| {
+                read.kind = TableKind::from_name(&text).ok_or_else(|| {
                     Error::unsupported(format!(
-                        "model = '{text}': this version has the model 'series' only; others come in \
-                         a later version"
+                        "model = '{text}': this version has the models 'series' and 'records'; others come in a later version"
                     ))
                 })?;
             }
             other => {
                 return Err(Error::invalid(format!(
-                    "there is no option {other}; the options are cascade, block, retention and \
+                    "there is no option {other}; the options are cascade, block, retention, index and \
                      model"
                 )));
             }
         }
+        if matches!(name.as_str(), "cascade" | "block" | "retention") {
+            read.of_series = Some(name);
+        }
     }
-    Ok((kind, table))
+    Ok(read)
+}
+
+/// Reads `(a, b)`: names of columns, as they would stand in a statement.
+fn read_index(text: &str) -> Result<Vec<String>> {
+    let wrong = || {
+        Error::invalid(format!("index = '{text}': write the columns as in '(latitude, longitude)'"))
+    };
+    let statement = format!("SELECT 1 FROM t WHERE 1 IN {text}");
+    let parsed = Parser::parse_sql(&TidefallDialect, &statement).map_err(|_| wrong())?;
+    let [Statement::Query(query)] = parsed.as_slice() else { return Err(wrong()) };
+    let SetExpr::Select(select) = query.body.as_ref() else { return Err(wrong()) };
+    let Some(Expr::InList { list, .. }) = &select.selection else { return Err(wrong()) };
+    let name = |column: &Expr| match column {
+        Expr::Identifier(name) => Ok(plain(name)),
+        _ => Err(wrong()),
+    };
+    list.iter().map(name).collect()
 }
 
 fn option_text(key: &Ident, value: &Expr) -> Result<String> {

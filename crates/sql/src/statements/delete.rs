@@ -1,15 +1,16 @@
-//! `DELETE`: a range of time of some sensors.
+//! `DELETE`: a range of time of some sensors, or the records in some boxes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::catalog::TableProvider;
 use datafusion::common::DFSchemaRef;
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{DmlStatement, Expr as DfExpr, LogicalPlan};
+use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -25,6 +26,7 @@ use crate::blocking::blocking;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::query_stream::QueryStream;
+use crate::records::RecordsTable;
 use crate::simplify;
 use crate::steps::statement_to_plan;
 use crate::table::Table;
@@ -47,7 +49,7 @@ pub(crate) async fn delete(
     let LogicalPlan::Dml(dml) = &plan else {
         return Err(Error::unsupported("this form of DELETE is not supported"));
     };
-    let view = view_of(dml)?;
+    let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
     let filters = match dml.input.as_ref() {
         LogicalPlan::TableScan(_) => Vec::new(),
         LogicalPlan::Filter(filter) => {
@@ -57,23 +59,14 @@ pub(crate) async fn delete(
         }
         _ => return Err(Error::unsupported("DELETE with LIMIT is not supported")),
     };
-    let conditions = Conditions::of(&filters, view.schema());
-    if !conditions.exact || !conditions.tag_exprs.is_empty() {
-        return Err(Error::unsupported(format!(
-            "DELETE takes conditions on tags (=, IN, LIKE, ~, IS NULL) and one range of time, \
-             joined by AND; table {} keeps no other rows apart: {written}",
-            view.schema().name,
-        )));
-    }
-    let db = db.clone();
-    let deleted = blocking(move || {
-        let rows = count_rows(&view, &conditions)?;
-        if rows > 0 {
-            db.delete(&view.schema().name, &conditions.tags, conditions.time)?;
-        }
-        Ok(rows)
-    });
-    let count: ArrayRef = Arc::new(UInt64Array::from(vec![deleted.await?]));
+    let deleted = if let Some(table) = provider.downcast_ref::<Table>() {
+        delete_readings(db, table.view(), &filters, &written).await?
+    } else if provider.downcast_ref::<RecordsTable>().is_some() {
+        delete_records(db, provider, filters, &written).await?
+    } else {
+        return Err(Error::unsupported(format!("{} is not a table", dml.table_name)));
+    };
+    let count: ArrayRef = Arc::new(UInt64Array::from(vec![deleted]));
     ready(RecordBatch::try_from_iter([("count", count)]))
 }
 
@@ -111,12 +104,56 @@ fn drop_alias(statement: &mut DfStatement) {
     });
 }
 
-fn view_of(dml: &DmlStatement) -> Result<Arc<View>> {
-    let provider = source_as_provider(&dml.target).map_err(from_datafusion)?;
-    match provider.downcast_ref::<Table>() {
-        Some(table) => Ok(Arc::clone(table.view())),
-        None => Err(Error::unsupported(format!("{} is not a table", dml.table_name))),
+/// Deletes the readings of some sensors within a range of time.
+async fn delete_readings(
+    db: &Db,
+    view: &Arc<View>,
+    filters: &[DfExpr],
+    written: &str,
+) -> Result<u64> {
+    let conditions = Conditions::of(filters, view.schema());
+    if !conditions.exact || !conditions.tag_exprs.is_empty() {
+        return Err(Error::unsupported(format!(
+            "DELETE takes conditions on tags (=, IN, LIKE, ~, IS NULL) and one range of time, \
+             joined by AND; table {} keeps no other rows apart: {written}",
+            view.schema().name,
+        )));
     }
+    let (db, view) = (db.clone(), Arc::clone(view));
+    blocking(move || {
+        let rows = count_rows(&view, &conditions)?;
+        if rows > 0 {
+            db.delete(&view.schema().name, &conditions.tags, conditions.time)?;
+        }
+        Ok(rows)
+    })
+    .await
+}
+
+/// Deletes the records in boxes.
+async fn delete_records(
+    db: &Db,
+    provider: Arc<dyn TableProvider>,
+    filters: Vec<DfExpr>,
+    written: &str,
+) -> Result<u64> {
+    let (db, written) = (db.clone(), written.to_owned());
+    blocking(move || {
+        let Some(table) = provider.downcast_ref::<RecordsTable>() else { return Ok(0) };
+        let name = &table.table_schema().name;
+        let regions = table.exact_boxes(&filters).ok_or_else(|| {
+            Error::unsupported(format!(
+                "DELETE takes conditions on dimensions (=, <, >, BETWEEN, IN), joined by AND and OR; table {name} keeps no \
+                 other rows apart: {written}"
+            ))
+        })?;
+        let rows = table.count(&regions)?;
+        if rows > 0 {
+            db.delete_records(name, &regions)?;
+        }
+        Ok(rows)
+    })
+    .await
 }
 
 /// Brings a condition into the form that the optimizer gives to those of queries: literals in the

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
@@ -22,13 +23,14 @@ use tidefall_types::{Error, Result};
 
 use super::{again, table_name};
 use crate::ast::plain;
+use crate::catalog::provider;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::fit::{Fit, Slot, fit};
 use crate::names::named;
-use crate::snapshots::snapshot;
+use crate::snapshots::snapshot_of_any;
 use crate::steps::statement_to_plan;
-use crate::table::Table;
 use crate::tree::Tree;
+use crate::view::slots_of;
 
 /// Plans a statement.
 ///
@@ -45,8 +47,9 @@ pub(crate) async fn plan_insert(
         return Err(Error::unsupported("INSERT goes into a table, by its name"));
     };
     let name = table_name(name)?;
-    let table = Table::new(db.clone(), snapshot(db, &name)?);
-    let slots = table.view().slots();
+    let snapshot = snapshot_of_any(db, &name)?;
+    let slots = slots_of(snapshot.schema());
+    let table = provider(db, snapshot);
     let Some(mut source) = insert.source.take() else {
         return Err(Error::invalid("INSERT wants VALUES or a SELECT"));
     };
@@ -66,7 +69,7 @@ pub(crate) async fn plan_insert(
         }
         _ => {
             let query = again(Statement::Query(source));
-            plan_query(state, table, &insert.columns, query).await
+            plan_query(state, (&name, table), &slots, &insert.columns, query).await
         }
     };
     planned.map_err(|error| from_datafusion(error).context(format_args!("table {name}")))
@@ -160,12 +163,12 @@ fn fit_cell(cell: Expr, slot: &Slot, row: usize) -> DfResult<Expr> {
 /// The rows of a query with the columns of the table; what does not fit is found as they come.
 async fn plan_query(
     state: &SessionState,
-    table: Table,
+    (name, table): (&str, Arc<dyn TableProvider>),
+    slots: &[Slot],
     columns: &[ObjectName],
     query: DfStatement,
 ) -> DfResult<LogicalPlan> {
-    let slots = table.view().slots();
-    let targets = targets(columns, &slots).map_err(to_datafusion)?;
+    let targets = targets(columns, slots).map_err(to_datafusion)?;
     let query = statement_to_plan(state, query).await?;
     let given = query.schema().columns();
     if given.len() != targets.len() {
@@ -183,8 +186,7 @@ async fn plan_query(
         expr.alias(&slot.column)
     });
     let input = LogicalPlanBuilder::from(query).project(exprs)?.build()?;
-    let name = table.view().schema().name.clone();
-    let target = provider_as_source(Arc::new(table));
+    let target = provider_as_source(table);
     LogicalPlanBuilder::insert_into(input, TableReference::bare(name), target, InsertOp::Append)?
         .build()
 }

@@ -10,7 +10,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_storage::Db;
-use tidefall_types::{Column, ColumnKind, Error, Result, TableSchema, format_duration};
+use tidefall_types::{
+    Column, ColumnKind, Error, FieldId, Result, TableKind, TableSchema, format_duration,
+};
 
 use super::{ready, table_name};
 use crate::dialect::TidefallDialect;
@@ -122,7 +124,7 @@ impl Show {
                 };
                 texts([
                     ("column", texts_of(&|column| column.name.as_str())),
-                    ("kind", texts_of(&|column| kind(column))),
+                    ("kind", texts_of(&|column| kind(&schema, column))),
                     ("type", texts_of(&|column| schema.sql_type(column))),
                 ])
             }
@@ -144,10 +146,11 @@ fn texts<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<QueryStrea
     })))
 }
 
-fn kind(column: &Column) -> &'static str {
+fn kind(schema: &TableSchema, column: &Column) -> &'static str {
     match column.kind {
         ColumnKind::Time => "time",
         ColumnKind::Tag(_) => "tag",
+        ColumnKind::Field(id) if schema.dimensions.contains(&id) => "dimension",
         ColumnKind::Field(_) => "field",
     }
 }
@@ -158,6 +161,16 @@ fn create_statement(schema: &TableSchema) -> String {
         .iter()
         .map(|column| format!("{} {}", quoted(&column.name), schema.sql_type(column)))
         .collect();
+    if schema.kind == TableKind::Records {
+        let dimension = |id: &FieldId| quoted(&schema.fields[id.index()].name);
+        let index: Vec<String> = schema.dimensions.iter().map(dimension).collect();
+        return format!(
+            "CREATE TABLE {} ({}) WITH (model = 'records', index = '({})')",
+            quoted(&schema.name),
+            columns.join(", "),
+            index.join(", ").replace('\'', "''"),
+        );
+    }
     let key: Vec<String> =
         schema.tags.iter().map(String::as_str).chain([schema.time_name()]).map(quoted).collect();
     let options = &schema.options;

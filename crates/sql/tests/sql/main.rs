@@ -17,6 +17,7 @@ mod parameters;
 mod partitions;
 mod permutations;
 mod plans;
+mod records;
 mod repeats;
 mod sensors;
 mod slt;

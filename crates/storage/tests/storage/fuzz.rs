@@ -47,6 +47,7 @@ fn seeds() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     seeds.entry("segment").or_default().extend(segments_with_blocks());
     seeds.insert("forged", single_lies());
     seeds.insert("record", record_seeds());
+    seeds.insert("records", crate::records::seeds());
     seeds
 }
 

@@ -33,6 +33,7 @@ mod panics;
 mod power;
 mod reached;
 mod reading;
+mod records;
 mod recovery;
 mod repair;
 mod retention;

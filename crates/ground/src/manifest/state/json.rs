@@ -8,6 +8,7 @@ use tidefall_types::{ObjectId, Seq, TableId, TableKind, TableSchema};
 
 use super::{Flushed, OfKind, TableState, Tombstone};
 use crate::manifest::log::Writer;
+use crate::manifest::records::{self, SegmentEntry};
 use crate::manifest::series::{self, ObjectEntry, SensorObject};
 
 /// A [`TableState`]: what its kind alone has is beside what all have. A key that a kind needs and that is missing is an error: a table without its
@@ -15,20 +16,32 @@ use crate::manifest::series::{self, ObjectEntry, SensorObject};
 #[derive(Deserialize)]
 pub(super) struct Table {
     schema: TableSchema,
-    objects: BTreeMap<ObjectId, ObjectEntry>,
-    sensors: Vec<SensorObject>,
+    objects: Option<BTreeMap<ObjectId, ObjectEntry>>,
+    sensors: Option<Vec<SensorObject>>,
+    segments: Option<BTreeMap<ObjectId, SegmentEntry>>,
     tombstones: Vec<Tombstone>,
     #[serde(rename = "drained")]
     flushed: Vec<Flushed>,
 }
 
-impl From<Table> for TableState {
-    fn from(table: Table) -> Self {
-        let Table { schema, objects, sensors, tombstones, flushed } = table;
-        let of_kind = match schema.kind {
-            TableKind::Series => OfKind::Series(series::Stored { objects, sensors }),
+impl TryFrom<Table> for TableState {
+    type Error = String;
+
+    fn try_from(table: Table) -> Result<Self, String> {
+        let Table { schema, objects, sensors, segments, tombstones, flushed } = table;
+        let of_kind = match (schema.kind, objects, sensors, segments) {
+            (TableKind::Series, Some(objects), Some(sensors), None) => {
+                OfKind::Series(series::Stored { objects, sensors })
+            }
+            (TableKind::Records, None, None, Some(segments)) => {
+                OfKind::Records(records::Stored { segments })
+            }
+            (kind, ..) => {
+                let (name, kind) = (&schema.name, kind.name());
+                return Err(format!("table {name}: it is not stored as one of {kind} is"));
+            }
         };
-        Self { schema, of_kind, tombstones, flushed }
+        Ok(Self { schema, of_kind, tombstones, flushed })
     }
 }
 
@@ -42,6 +55,7 @@ pub(super) enum Edit {
     RemoveObject(TableId, ObjectId),
     AddSensors(TableId, SensorObject),
     ReplaceSensors(TableId, SensorObject),
+    AddSegment(TableId, SegmentEntry),
     AddTombstone(TableId, Tombstone),
     RemoveTombstone(TableId, Seq),
     #[serde(rename = "drained")]
@@ -61,6 +75,7 @@ impl From<Edit> for super::Edit {
             Edit::RemoveObject(table, id) => Self::RemoveObject(table, id),
             Edit::AddSensors(table, part) => series::Edit::AddSensors(table, part).into(),
             Edit::ReplaceSensors(table, part) => series::Edit::ReplaceSensors(table, part).into(),
+            Edit::AddSegment(table, entry) => records::Edit::AddSegment(table, entry).into(),
             Edit::AddTombstone(table, tombstone) => Self::AddTombstone(table, tombstone),
             Edit::RemoveTombstone(table, seq) => Self::RemoveTombstone(table, seq),
             Edit::Flushed(table, flushed) => Self::Flushed(table, flushed),

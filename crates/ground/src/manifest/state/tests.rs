@@ -28,6 +28,27 @@ const EDITS: &str = concat!(
     r#"{"drop_table":4},{"wal_from":5},{"log_end":8}]"#
 );
 
+/// Those of tables of records, since format 5.
+const EDITS_OF_RECORDS: &str = concat!(
+    r#"[{"put_table":{"id":5,"name":"trips","kind":"records","columns":[{"name":"lat","kind":{"field":0}}],"tags":[],"#,
+    r#""fields":[{"name":"lat","type":"f64"}],"dimensions":[0],"#,
+    r#""options":{"kv_age_ns":86400000000000,"short_age_ns":2592000000000000,"block_ns":3600000000000,"retention_ns":null}}},"#,
+    r#"{"add_segment":[5,{"id":20,"writer":9,"since_ns":6,"last_seq":7,"last_delete":4,"rows":100,"bytes":2000,"#,
+    r#""bounds":[[-4,8]]}]},"#,
+    r#"{"add_segment":[5,{"id":21,"last_seq":9,"last_delete":0,"rows":1,"bytes":200,"bounds":[[1,1]]}]},"#,
+    r#"{"remove_object":[5,21]},"#,
+    r#"{"add_tombstone":[5,{"seq":10,"time":{"first_ns":-9223372036854775808,"last_ns":9223372036854775807},"#,
+    r#""sensors":null,"boxes":[[[0,1]],[[5,9223372036854775807]]]}]}]"#
+);
+
+/// What is stored of the table that they are of.
+const RECORDS: &str = concat!(
+    r#""segments":{"20":{"id":20,"writer":9,"since_ns":6,"last_seq":7,"last_delete":4,"rows":100,"bytes":2000,"#,
+    r#""bounds":[[-4,8]]}},"#,
+    r#""tombstones":[{"seq":10,"time":{"first_ns":-9223372036854775808,"last_ns":9223372036854775807},"#,
+    r#""sensors":null,"boxes":[[[0,1]],[[5,9223372036854775807]]]}]"#
+);
+
 /// ... and the state that all of them lead to.
 const STATE: &str = concat!(
     r#"{"tables":{"3":{"schema":{"id":3,"name":"plant","columns":[{"name":"time","kind":"time"},"#,
@@ -61,6 +82,34 @@ fn edits_and_states_are_as_earlier_versions_wrote_them() {
     let expected =
         ["objects/0000000000000011-00000009.long", "objects/0000000000000013-00000009.sensors"];
     assert_eq!(names, expected);
+}
+
+#[test]
+fn edits_and_states_of_records_stay_as_they_are() {
+    let edits: Vec<Edit> = serde_json::from_str(EDITS_OF_RECORDS).unwrap();
+    assert_eq!(serde_json::to_string(&edits).unwrap(), EDITS_OF_RECORDS);
+    let state = state_after(&edits);
+    let json = serde_json::to_string(&state).unwrap();
+    assert!(json.contains(RECORDS), "{json}");
+    assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+    let names: Vec<String> = state.tables.values().flat_map(TableState::object_names).collect();
+    assert_eq!(names, ["objects/0000000000000020-00000009.records"]);
+    assert_eq!((state.next_object, state.tables[&TableId(5)].last_seq()), (22, Some(Seq(10))));
+    assert!(state.records(TableId(5)).is_some() && state.series(TableId(5)).is_none());
+}
+
+#[test]
+fn a_table_without_its_objects_is_refused() {
+    let edits: Vec<Edit> = serde_json::from_str(EDITS_OF_RECORDS).unwrap();
+    let records = serde_json::to_string(&state_after(&edits)).unwrap();
+    for damaged in [
+        records.replace(r#""segments""#, r#""objects""#),
+        records.replace(r#""kind":"records","#, ""),
+        STATE.replace(r#""sensors":[{"id""#, r#""segments":[{"id""#),
+        STATE.replace(r#""objects":{"#, r#""objekts":{"#),
+    ] {
+        assert!(serde_json::from_str::<State>(&damaged).is_err(), "{damaged}");
+    }
 }
 
 #[test]

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use tidefall_sync::atomic::{AtomicBool, Ordering};
-use tidefall_sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidefall_sync::{Mutex, MutexGuard, PoisonError};
 use tidefall_types::ObjectId;
-
-use crate::read::{LiveObject, Version};
 
 /// The objects of a table that are being written anew.
 #[derive(Debug, Default)]
@@ -24,32 +22,28 @@ pub struct Claim<'a> {
 }
 
 impl Claims {
-    /// Claims objects of a table, all or none: none if one of them is claimed or is not `live` any more, which is asked while nobody else claims.
-    pub(crate) fn claim(
+    /// Claims objects of a table, all or none: none if one of them is claimed, or if they are not all live any more, which is asked while nobody else
+    /// claims.
+    pub fn claim(
         &self,
-        objects: &[Arc<LiveObject>],
-        live: impl FnOnce() -> Arc<Version>,
+        objects: Vec<ObjectId>,
+        are_live: impl FnOnce() -> bool,
     ) -> Option<Claim<'_>> {
-        let ids: Vec<ObjectId> = objects.iter().map(|object| object.entry.id).collect();
         let mut claimed = self.lock();
-        if ids.iter().any(|object| claimed.contains(object)) {
+        let is_claimed = objects.iter().any(|object| claimed.contains(object));
+        // Those that are gone have become others, which may be due as these were.
+        if is_claimed || !are_live() {
             self.refuse();
             return None;
         }
-        let live = live();
-        if !objects.iter().all(|object| live.objects.have(object)) {
-            // They have become others, which may be due as these were.
-            self.refuse();
-            return None;
-        }
-        claimed.extend(&ids);
+        claimed.extend(&objects);
         drop(claimed);
-        Some(Claim { claims: self, objects: ids })
+        Some(Claim { claims: self, objects })
     }
 
     /// Whether an object is being written anew.
-    pub fn has(&self, object: &LiveObject) -> bool {
-        self.lock().contains(&object.entry.id)
+    pub fn has(&self, object: ObjectId) -> bool {
+        self.lock().contains(&object)
     }
 
     /// Notes that somebody has left what is due to a later look.

@@ -1,5 +1,7 @@
 //! Values of one type in a field of another: which fit, and why the others do not.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -7,7 +9,47 @@ use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
 use tidefall_types::{Error, Field, FieldType, Result, RowError, TableSchema, one_form};
 
-use crate::rows::arrow_error;
+use crate::kept::arrow_error;
+use crate::texts::{VALUE_BYTES_MAX, text_bytes};
+
+/// Values that came for a field, in its type and its one form, and NULL in the place of those that do not fit, whose rows are added to `bad`;
+/// nothing when all are NULL.
+///
+/// # Errors
+/// `Invalid` for values of a type that no field has.
+pub fn fitted(
+    schema: &TableSchema,
+    field: &Field,
+    values: &ArrayRef,
+    bad: &mut Vec<RowError>,
+) -> Result<Option<ArrayRef>> {
+    if values.null_count() == values.len() {
+        return Ok(None);
+    }
+    let values = match values.data_type() {
+        same if *same == field.ty.arrow() => Arc::clone(values),
+        _ => convert(schema, &field.name, field.ty, values, bad)?,
+    };
+    check_lengths(schema, &field.name, &values, bad);
+    Ok(Some(one_form(&values).unwrap_or(values)))
+}
+
+/// Texts must not be longer than what can be logged, and read again, as one.
+fn check_lengths(schema: &TableSchema, name: &str, values: &ArrayRef, bad: &mut Vec<RowError>) {
+    if text_bytes(values, 0..values.len()) <= VALUE_BYTES_MAX {
+        return;
+    }
+    for row in 0..values.len() {
+        let bytes = text_bytes(values, row..row + 1);
+        if bytes > VALUE_BYTES_MAX {
+            let error = Error::limit(format!(
+                "table {}, field {name:?}: a text of {bytes} bytes; up to {VALUE_BYTES_MAX} can be stored",
+                schema.name
+            ));
+            bad.push(RowError { row, error });
+        }
+    }
+}
 
 /// Whether values of one type may be stored in a field of another, value by value where they fit.
 fn may_convert(from: FieldType, to: FieldType) -> bool {
@@ -27,7 +69,7 @@ const fn is_float(ty: FieldType) -> bool {
 }
 
 /// The values of a column in the type of its field, and NULL in the place of those that do not fit, whose rows are added to `bad`.
-pub(super) fn convert(
+fn convert(
     schema: &TableSchema,
     name: &str,
     to: FieldType,

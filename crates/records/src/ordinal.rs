@@ -1,0 +1,102 @@
+//! Ordinals: values of a dimension as integers in the same order. Floats come in their one form
+//! (`tidefall_types::floats`), so that NaN is one value, above all others.
+
+use arrow_array::Array;
+use tidefall_codec::Number;
+use tidefall_types::FieldType;
+
+/// Runs an expression with the native values of a column of numbers, times or ordinals; none for texts and truth values.
+macro_rules! with_values {
+    ($array:expr, |$values:ident| $body:expr) => {
+        with_values!(@ $array, $values, $body,
+            Int8 => Int8Type, Int16 => Int16Type, Int32 => Int32Type, Int64 => Int64Type,
+            UInt8 => UInt8Type, UInt16 => UInt16Type, UInt32 => UInt32Type, UInt64 => UInt64Type,
+            Float32 => Float32Type, Float64 => Float64Type)
+    };
+    (@ $array:expr, $values:ident, $body:expr, $($data:ident => $arrow:ident),*) => {
+        match $array.data_type() {
+            arrow_schema::DataType::Timestamp(..) => {
+                let $values: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                    arrow_array::types::TimestampNanosecondType,
+                >($array).values();
+                Some($body)
+            }
+            $(arrow_schema::DataType::$data => {
+                let $values: &[_] = arrow_array::cast::AsArray::as_primitive::<
+                    arrow_array::types::$arrow,
+                >($array).values();
+                Some($body)
+            })*
+            _ => None,
+        }
+    };
+}
+pub(crate) use with_values;
+
+/// The ordinals of a column; nothing when it cannot be a dimension. Those of nulls say nothing.
+pub fn ordinals(column: &dyn Array) -> Option<Vec<i64>> {
+    with_values!(column, |values| values.iter().map(|value| value.to_int()).collect())
+}
+
+/// An ordinal of a type as a number that distances are made of: exact but for whole numbers beyond 2^53.
+pub fn position(ty: FieldType, ordinal: i64) -> f64 {
+    match ty {
+        FieldType::F32 => f32::from_int(ordinal).to_f64(),
+        FieldType::F64 => f64::from_int(ordinal),
+        FieldType::U64 => u64::from_int(ordinal).to_f64(),
+        _ => ordinal as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{
+        ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, TimestampNanosecondArray,
+        UInt64Array,
+    };
+
+    use super::*;
+
+    #[test]
+    fn ordinals_have_the_order_of_values() {
+        let columns: [(FieldType, ArrayRef); 5] = [
+            (FieldType::I8, Arc::new(Int8Array::from(vec![-128, -1, 0, 127]))),
+            (FieldType::U64, Arc::new(UInt64Array::from(vec![0, 1, 1 << 63, u64::MAX]))),
+            (
+                FieldType::F32,
+                Arc::new(Float32Array::from(vec![
+                    f32::NEG_INFINITY,
+                    -1.5,
+                    0.0,
+                    1e-9,
+                    f32::INFINITY,
+                    f32::NAN,
+                ])),
+            ),
+            (
+                FieldType::F64,
+                Arc::new(Float64Array::from(vec![
+                    f64::NEG_INFINITY,
+                    -1e300,
+                    0.0,
+                    5e-324,
+                    f64::INFINITY,
+                    f64::NAN,
+                ])),
+            ),
+            (
+                FieldType::Timestamp,
+                Arc::new(TimestampNanosecondArray::from(vec![i64::MIN, -1, 0, i64::MAX])),
+            ),
+        ];
+        for (ty, column) in columns {
+            let found = ordinals(&*column).unwrap();
+            assert!(found.is_sorted_by(|a, b| a < b), "{ty:?}: {found:?}");
+            let positions: Vec<f64> = found.iter().map(|ordinal| position(ty, *ordinal)).collect();
+            assert!(positions.is_sorted_by(|a, b| a < b || b.is_nan()), "{ty:?}: {positions:?}");
+        }
+        assert!(ordinals(&BooleanArray::from(vec![true])).is_none());
+    }
+}

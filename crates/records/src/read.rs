@@ -1,0 +1,279 @@
+//! Answers about boxes: which rows of a place are in them, and what these come to. What is asked for is in all of some unions of boxes.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBuffer;
+use arrow_select::filter::FilterBuilder;
+use tidefall_ground::kept::arrow_error;
+use tidefall_types::{FieldType, Result};
+
+use crate::leaves::{Leaves, Relation};
+use crate::mask::mask;
+use crate::metrics::Metrics;
+use crate::order::{CELL_ROWS, LEAF_ROWS};
+use crate::packed::{Layout, Packed};
+use crate::region::Regions;
+use crate::segment::{Index, Segment};
+use crate::total::Total;
+
+/// Where packed rows lie.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// In memory.
+    Memory(Arc<Packed>),
+    /// In an object, of which the index is open.
+    Stored(Segment, Arc<Index>),
+}
+
+impl Place {
+    /// A segment whose index is read.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io` and `Corrupt` from storage.
+    pub fn stored(segment: &Segment) -> Result<Self> {
+        Ok(Self::Stored(segment.clone(), segment.index()?))
+    }
+
+    /// The columns of its rows.
+    pub fn layout(&self) -> &Arc<Layout> {
+        match self {
+            Self::Memory(packed) => packed.layout(),
+            Self::Stored(_, index) => &index.layout,
+        }
+    }
+
+    /// Its leaves.
+    pub fn leaves(&self) -> &Leaves {
+        match self {
+            Self::Memory(packed) => packed.leaves(),
+            Self::Stored(_, index) => &index.leaves,
+        }
+    }
+
+    /// A column of a cell.
+    ///
+    /// # Errors
+    /// As [`Place::stored`].
+    pub fn column(&self, cell: usize, place: usize) -> Result<ArrayRef> {
+        match self {
+            Self::Memory(packed) => {
+                let rows = packed.leaves().cell_rows(cell);
+                Ok(packed.columns()[place].slice(cell * CELL_ROWS, rows))
+            }
+            Self::Stored(segment, index) => segment.column(index, cell, place),
+        }
+    }
+
+    fn with_metrics<T>(&self, run: impl FnOnce(&[Metrics]) -> T) -> Result<T> {
+        match self {
+            Self::Memory(packed) => Ok(run(packed.metrics())),
+            Self::Stored(segment, index) => segment.with_metrics(index, run),
+        }
+    }
+}
+
+/// What of a place is in a union of boxes, and not hidden by those of deletes.
+#[derive(Debug)]
+pub struct Touched<'a> {
+    place: &'a Place,
+    asked: &'a [Regions],
+    hidden: &'a Regions,
+    relations: Arc<[Relation]>,
+}
+
+/// What a question looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Leaves that have rows which may be in the boxes.
+    pub leaves: u64,
+    /// Those of them whose rows were looked at.
+    pub cut: u64,
+}
+
+/// The rows of a cell that are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selected {
+    /// All of them.
+    All,
+    /// Those that are marked.
+    Some(BooleanBuffer),
+}
+
+impl<'a> Touched<'a> {
+    /// What of a place is in all that is `asked` for, and not in `hidden`.
+    pub fn new(place: &'a Place, asked: &'a [Regions], hidden: &'a Regions) -> Self {
+        let mut relations = vec![Relation::Inside; place.leaves().len()];
+        for regions in asked {
+            let of_one = place.leaves().relations(regions);
+            for (relation, one) in relations.iter_mut().zip(of_one) {
+                *relation = (*relation).min(one);
+            }
+        }
+        if !hidden.is_empty() {
+            let of_hidden = place.leaves().relations(hidden);
+            for (relation, hidden) in relations.iter_mut().zip(of_hidden) {
+                *relation = match (*relation, hidden) {
+                    (relation, Relation::Outside) => relation,
+                    (Relation::Outside, _) | (_, Relation::Inside) => Relation::Outside,
+                    (_, Relation::Cut) => Relation::Cut,
+                };
+            }
+        }
+        Self { place, asked, hidden, relations: relations.into() }
+    }
+
+    /// The same as another one, of which these are the [relations](Touched::relations).
+    pub fn again(
+        place: &'a Place,
+        asked: &'a [Regions],
+        hidden: &'a Regions,
+        relations: Arc<[Relation]>,
+    ) -> Self {
+        debug_assert_eq!(relations.len(), place.leaves().len());
+        Self { place, asked, hidden, relations }
+    }
+
+    /// How its leaves lie to what is asked for.
+    pub fn relations(&self) -> &Arc<[Relation]> {
+        &self.relations
+    }
+
+    /// About how many rows there are.
+    pub fn rows_about(&self) -> usize {
+        let leaves = self.place.leaves();
+        let rows = self.relations.iter().enumerate().map(|(leaf, relation)| match relation {
+            Relation::Outside => 0,
+            Relation::Cut => leaves.leaf_rows(leaf).div_ceil(2),
+            Relation::Inside => leaves.leaf_rows(leaf),
+        });
+        rows.sum()
+    }
+
+    /// The cells that may have rows of it.
+    pub fn cells(&self) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.place.leaves();
+        (0..leaves.cells()).filter(|cell| !self.is_outside(*cell))
+    }
+
+    fn is_outside(&self, cell: usize) -> bool {
+        let leaves = self.place.leaves().of_cell(cell);
+        self.relations[leaves].iter().all(|relation| *relation == Relation::Outside)
+    }
+
+    /// What an answer looks at.
+    pub fn effort(&self) -> Effort {
+        let count =
+            |of: Relation| self.relations.iter().filter(|relation| **relation == of).count() as u64;
+        let cut = count(Relation::Cut);
+        Effort { leaves: cut + count(Relation::Inside), cut }
+    }
+
+    /// The rows of a cell.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub fn rows_of(&self, cell: usize) -> Result<Selected> {
+        let leaves = self.place.leaves();
+        let of_cell = leaves.of_cell(cell);
+        if self.relations[of_cell.clone()].iter().all(|relation| *relation == Relation::Inside) {
+            return Ok(Selected::All);
+        }
+        let mut rows = vec![0; leaves.cell_rows(cell)];
+        for leaf in of_cell {
+            let in_cell = leaves.rows_in_cell(leaf);
+            match self.relations[leaf] {
+                Relation::Outside => {}
+                Relation::Inside => rows[in_cell].fill(1),
+                Relation::Cut => rows[in_cell].copy_from_slice(&self.mask_of(leaf)?),
+            }
+        }
+        Ok(Selected::Some(BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0)))
+    }
+
+    /// Some columns of the rows of a cell.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub fn columns_of(&self, cell: usize, places: &[usize]) -> Result<(usize, Vec<ArrayRef>)> {
+        let columns = || places.iter().map(|place| self.place.column(cell, *place));
+        match self.rows_of(cell)? {
+            Selected::All => {
+                Ok((self.place.leaves().cell_rows(cell), columns().collect::<Result<_>>()?))
+            }
+            Selected::Some(rows) if rows.count_set_bits() == 0 => Ok((0, Vec::new())),
+            Selected::Some(rows) => {
+                let filter = FilterBuilder::new(&rows.into()).optimize().build();
+                let kept = |column: Result<ArrayRef>| filter.filter(&column?).map_err(arrow_error);
+                Ok((filter.count(), columns().map(kept).collect::<Result<_>>()?))
+            }
+        }
+    }
+
+    /// How many rows, and what those of some columns come to: of leaves that are inside as a whole from metrics.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub fn totals(&self, places: &[usize]) -> Result<(u64, Vec<Total>)> {
+        let types: Vec<FieldType> =
+            places.iter().map(|place| self.place.layout().columns[*place].1).collect();
+        let mut totals: Vec<Total> = types.iter().map(|ty| Total::of_type(*ty)).collect();
+        let leaves = self.place.leaves();
+        let is_inside = |leaf: &usize| self.relations[*leaf] == Relation::Inside;
+        let inside = (0..leaves.len()).filter(is_inside);
+        let mut rows: u64 = inside.clone().map(|leaf| leaves.leaf_rows(leaf) as u64).sum();
+        if rows > 0 && !places.is_empty() {
+            self.place.with_metrics(|metrics| {
+                for (total, place) in totals.iter_mut().zip(places) {
+                    inside.clone().for_each(|leaf| total.add(&metrics[*place].total(leaf)));
+                }
+            })?;
+        }
+        for leaf in (0..leaves.len()).filter(|leaf| self.relations[*leaf] == Relation::Cut) {
+            let mask = self.mask_of(leaf)?;
+            let marked: u64 = mask.iter().map(|is_in| u64::from(*is_in)).sum();
+            if marked == 0 {
+                continue;
+            }
+            rows += marked;
+            let (cell, in_cell) = (leaf * LEAF_ROWS / CELL_ROWS, leaves.rows_in_cell(leaf));
+            for (total, place) in totals.iter_mut().zip(places) {
+                let column = self.place.column(cell, *place)?.slice(in_cell.start, in_cell.len());
+                total.add_rows(&*column, 0..in_cell.len(), Some(&mask));
+            }
+        }
+        Ok((rows, totals))
+    }
+
+    /// Which rows of a leaf that is not outside are asked for: 1 or 0 for each; nothing when all are.
+    pub(crate) fn leaf_rows(&self, leaf: usize) -> Result<Option<Vec<u8>>> {
+        match self.relations[leaf] {
+            Relation::Inside => Ok(None),
+            Relation::Outside | Relation::Cut => self.mask_of(leaf).map(Some),
+        }
+    }
+
+    /// Which rows of a leaf that is cut are asked for: 1 or 0 for each.
+    fn mask_of(&self, leaf: usize) -> Result<Vec<u8>> {
+        let leaves = self.place.leaves();
+        let (cell, rows) = (leaf * LEAF_ROWS / CELL_ROWS, leaves.rows_in_cell(leaf));
+        let layout = self.place.layout();
+        let column = |dimension: usize| self.place.column(cell, layout.dimensions[dimension]);
+        // Only the boxes that reach into the leaf matter.
+        let region = leaves.region(leaf);
+        let mut found = vec![1; rows.len()];
+        for regions in self.asked {
+            let inside = mask(rows.clone(), &regions.reaching(&region), column)?;
+            found.iter_mut().zip(inside).for_each(|(found, inside)| *found &= inside);
+        }
+        let hidden = self.hidden.reaching(&region);
+        if !hidden.is_empty() {
+            let hidden = mask(rows, &hidden, column)?;
+            found.iter_mut().zip(hidden).for_each(|(found, hidden)| *found &= 1 - hidden);
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;
