@@ -1,7 +1,12 @@
 //! Ordinals: values of a dimension as integers in the same order. Floats come in their one form
 //! (`tidefall_types::floats`), so that NaN is one value, above all others.
 
-use arrow_array::Array;
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
+    TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+};
 use tidefall_codec::Number;
 use tidefall_types::FieldType;
 
@@ -38,6 +43,32 @@ pub fn ordinals(column: &dyn Array) -> Option<Vec<i64>> {
     with_values!(column, |values| values.iter().map(|value| value.to_int()).collect())
 }
 
+/// A column of one value, that of an ordinal, or NULL.
+///
+/// # Panics
+/// For a type that has no ordinals.
+pub fn column_of(ty: FieldType, ordinal: Option<i64>) -> ArrayRef {
+    macro_rules! of {
+        ($array:ident, $native:ident) => {
+            Arc::new($array::from(vec![ordinal.map($native::from_int)]))
+        };
+    }
+    match ty {
+        FieldType::I8 => of!(Int8Array, i8),
+        FieldType::I16 => of!(Int16Array, i16),
+        FieldType::I32 => of!(Int32Array, i32),
+        FieldType::I64 => of!(Int64Array, i64),
+        FieldType::U8 => of!(UInt8Array, u8),
+        FieldType::U16 => of!(UInt16Array, u16),
+        FieldType::U32 => of!(UInt32Array, u32),
+        FieldType::U64 => of!(UInt64Array, u64),
+        FieldType::F32 => of!(Float32Array, f32),
+        FieldType::F64 => of!(Float64Array, f64),
+        FieldType::Timestamp => of!(TimestampNanosecondArray, i64),
+        FieldType::Text | FieldType::Bool => unreachable!("{ty:?} has no ordinals"),
+    }
+}
+
 /// An ordinal of a type as a number that distances are made of: exact but for whole numbers beyond 2^53.
 pub fn position(ty: FieldType, ordinal: i64) -> f64 {
     match ty {
@@ -50,12 +81,7 @@ pub fn position(ty: FieldType, ordinal: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::{
-        ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, TimestampNanosecondArray,
-        UInt64Array,
-    };
+    use arrow_array::BooleanArray;
 
     use super::*;
 
@@ -94,6 +120,15 @@ mod tests {
         for (ty, column) in columns {
             let found = ordinals(&*column).unwrap();
             assert!(found.is_sorted_by(|a, b| a < b), "{ty:?}: {found:?}");
+            for (row, ordinal) in found.iter().enumerate() {
+                let back = ordinals(&*column_of(ty, Some(*ordinal))).unwrap();
+                assert_eq!(
+                    (&back[..], column.data_type()),
+                    (&[*ordinal][..], &ty.arrow()),
+                    "row {row}"
+                );
+            }
+            assert_eq!(column_of(ty, None).null_count(), 1);
             let positions: Vec<f64> = found.iter().map(|ordinal| position(ty, *ordinal)).collect();
             assert!(positions.is_sorted_by(|a, b| a < b || b.is_nan()), "{ty:?}: {positions:?}");
         }

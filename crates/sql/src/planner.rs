@@ -13,6 +13,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use crate::asof::AsOfPlanner;
 use crate::expansion::check_repeats;
 use crate::metrics::{MergePlanner, MetricsPlanner};
+use crate::records::TotalsPlanner;
 
 /// Plans queries as DataFusion does, and knows our nodes too.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ impl QueryPlanner for Planner {
         let ours = vec![
             Arc::new(MetricsPlanner) as _,
             Arc::new(MergePlanner) as _,
+            Arc::new(TotalsPlanner) as _,
             Arc::new(AsOfPlanner) as _,
         ];
         DefaultPhysicalPlanner::with_extension_planners(ours)

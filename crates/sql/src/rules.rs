@@ -31,6 +31,7 @@ use crate::null_keys::{self, SameKeys};
 use crate::orders::{KeysOnce, SubqueryOrders};
 use crate::planning::Timed;
 use crate::projection::PushProjections;
+use crate::records::TotalsRule;
 use crate::regroup::ForgetfulGroupingSets;
 use crate::repeat::BoundedRepeats;
 use crate::same_windows::SameWindows;
@@ -71,6 +72,7 @@ pub(crate) fn optimizers(query_bytes: usize) -> Vec<Arc<dyn OptimizerRule + Send
     rules.push(Arc::new(KeysOnce));
     rules.push(Arc::new(SameKeys::default()));
     rules.push(Arc::new(MetricsRule));
+    rules.push(Arc::new(TotalsRule));
     rules.push(Arc::new(KeysAsColumns));
     rules.into_iter().map(|rule| Arc::new(Timed(rule)) as _).collect()
 }

@@ -56,10 +56,10 @@ pub(super) fn question(
 }
 
 /// What each column of a plan is in terms of the columns of what lies below it.
-pub(super) type Meaning = HashMap<Column, Expr>;
+pub(crate) type Meaning = HashMap<Column, Expr>;
 
 /// The scan below projections and renamings, if nothing else lies between.
-pub(super) fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
+pub(crate) fn scan_below(plan: &LogicalPlan) -> Result<Option<(&TableScan, Meaning)>> {
     Ok(match leaf_below(plan)? {
         Some((LogicalPlan::TableScan(scan), meaning)) => Some((scan, meaning)),
         _ => None,
@@ -98,7 +98,7 @@ pub(super) fn leaf_below(plan: &LogicalPlan) -> Result<Option<(&LogicalPlan, Mea
     }
 }
 
-pub(super) fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
+pub(crate) fn replace_columns(expr: &Expr, meaning: &Meaning) -> Result<Expr> {
     let replaced = expr.clone().transform_up(|node| match &node {
         Expr::Column(column) => match meaning.get(column) {
             Some(expr) => Ok(Transformed::yes(expr.clone())),

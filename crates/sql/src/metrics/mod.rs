@@ -29,7 +29,9 @@ mod question;
 mod rule;
 mod spec;
 
+pub(crate) use ask::{replace_columns, scan_below};
 pub(crate) use merge::MergePlanner;
 pub(crate) use node::MetricsPlanner;
 pub(crate) use one_grouping::OneGrouping;
 pub(crate) use rule::MetricsRule;
+pub(crate) use spec::Measure;

@@ -2,9 +2,13 @@
 //!
 //! 1. `cover.rs`: conditions on dimensions become a union of boxes, which covers all rows that they hold for.
 //! 2. `scan.rs`: a source that reads the rows in it.
+//! 3. `totals.rs`: aggregates of all of them, from metrics where that can be.
 
 mod cover;
 mod scan;
+mod totals;
+
+pub(crate) use totals::{TotalsPlanner, TotalsRule};
 
 use std::sync::Arc;
 
@@ -46,6 +50,11 @@ impl RecordsTable {
         };
         let arrow = Arc::new(Schema::new(schema.columns.iter().map(field).collect::<Vec<_>>()));
         Self { db, snapshot: Arc::new(snapshot), arrow }
+    }
+
+    /// What is read.
+    fn snapshot(&self) -> &Arc<RecordsSnapshot> {
+        &self.snapshot
     }
 
     /// The columns.

@@ -95,6 +95,10 @@ async fn boxes_are_answered_as_datafusion_answers_them() {
             format!(
                 "SELECT count(*), count(v), sum(v), min(x), max(n), min(v) FROM t WHERE {condition}"
             ),
+            format!(
+                "SELECT avg(v), max(x), min(n), count(*) FROM t WHERE {}",
+                condition.replace('v', "n")
+            ),
             format!("SELECT s, count(*), max(v) FROM t WHERE {condition} GROUP BY s ORDER BY s"),
             format!("SELECT x, n, v, s FROM t WHERE {condition} ORDER BY x, n, v, s LIMIT 20"),
         ] {
@@ -116,8 +120,11 @@ async fn a_box_looks_at_few_leaves() {
         .await;
     test_db.db.flush().expect("segments");
     let plan = test_db.plan("SELECT count(*) FROM t WHERE x BETWEEN 100 AND 110 AND y < 20").await;
-    assert!(plan.contains("TidefallRecords: table=t, boxes=1"), "{plan}");
-    assert!(!plan.contains("FilterExec"), "{plan}");
+    assert!(plan.contains("TidefallTotals: table=t, boxes=1"), "{plan}");
+    assert!(!plan.contains("FilterExec") && !plan.contains("AggregateExec"), "{plan}");
+    let rows = test_db.plan("SELECT x FROM t WHERE x BETWEEN 100 AND 110 AND y < 20").await;
+    assert!(rows.contains("TidefallRecords: table=t, boxes=1"), "{rows}");
+    assert!(!rows.contains("FilterExec"), "{rows}");
     let leaves: usize = plan
         .split_once("leaves=")
         .and_then(|(_, rest)| rest.split_once(','))
