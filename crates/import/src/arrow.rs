@@ -38,6 +38,19 @@ pub struct ArrowOptions {
 }
 
 impl ArrowOptions {
+    /// Refuses a time and tags that are named for a table of records.
+    ///
+    /// # Errors
+    /// `Invalid` then.
+    pub fn refuse_for_records(&self, table: &str) -> Result<()> {
+        match self.time.is_none() && self.tags.is_empty() {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "table {table} is of records, which have no time and no tags of their own: do not name any"
+            ))),
+        }
+    }
+
     /// Checks that rows for a table have all of its tags: those without one are of no sensor there, so that those of equal time
     /// would replace each other.
     ///
@@ -84,6 +97,56 @@ pub fn batch_from_arrow(batch: &RecordBatch, options: &ArrowOptions) -> Result<W
             Err(bad.error.context(format_args!("row {number}")))
         }
     }
+}
+
+/// The columns of a record batch as those of a table of records: as the fields of a write batch, and texts as times where the table has times.
+///
+/// # Errors
+/// `Invalid` for a text that is no time and a value that is out of range, with the row, counted from 1; `Unsupported` for a type that is not stored.
+pub fn columns_from_arrow(batch: &RecordBatch, table: &TableSchema) -> Result<Vec<FieldColumn>> {
+    let (mut columns, mut bad) = (Vec::with_capacity(batch.num_columns()), Vec::new());
+    for (field, values) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        let name = field.name();
+        if values.data_type() == &DataType::Null {
+            continue;
+        }
+        let known = table.fields.iter().find(|known| known.name == *name);
+        let is_time = known.is_some_and(|known| known.ty == FieldType::Timestamp);
+        let values = match field_values(name, values, &mut bad)? {
+            texts if is_time && texts.data_type() == &DataType::Utf8 => {
+                times_of_texts(name, &texts, &mut bad)
+            }
+            values => values,
+        };
+        columns.push(FieldColumn { name: name.clone(), values });
+    }
+    match bad.into_iter().min_by_key(|bad| bad.row) {
+        None => Ok(columns),
+        Some(bad) => {
+            let number = bad.number();
+            Err(bad.error.context(format_args!("row {number}")))
+        }
+    }
+}
+
+/// Texts as times, and NULL in the place of those that are none, whose rows are added to `bad`.
+fn times_of_texts(name: &str, texts: &ArrayRef, bad: &mut Vec<RowError>) -> ArrayRef {
+    let parse = |(row, text): (usize, Option<&str>)| match parse_time(text?) {
+        Ok(time_ns) => Some(time_ns),
+        Err(error) => {
+            let error = error.context(format_args!("column {name:?}"));
+            bad.push(RowError { row, error });
+            None
+        }
+    };
+    Arc::new(
+        texts
+            .as_string::<i32>()
+            .iter()
+            .enumerate()
+            .map(parse)
+            .collect::<TimestampNanosecondArray>(),
+    )
 }
 
 /// Makes a write batch, in which the rows named in the second part have no right time, or another value that is out of

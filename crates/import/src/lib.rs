@@ -23,7 +23,7 @@ mod tags;
 mod together;
 mod zone;
 
-pub use arrow::{ArrowOptions, batch_from_arrow, unshared_bytes};
+pub use arrow::{ArrowOptions, batch_from_arrow, columns_from_arrow, unshared_bytes};
 pub use columnar::{ColumnarOptions, ColumnarReader, is_columnar, open_columnar};
 pub use csv::{CsvReader, CsvSchema, TimeFormat, TimeUnit, open_csv, read_csv};
 pub use input::Input;

@@ -7,7 +7,7 @@ use tidefall_import::ArrowOptions;
 use tidefall_questions::{Aggregate, Bins, Chosen, Question, Tags, range_of};
 use tidefall_sql::{Parameter, Session};
 use tidefall_storage::{CascadeRequest, Db, DbOptions, Extreme, Keep, Target};
-use tidefall_types::{Error, Result, caught};
+use tidefall_types::{Error, Result, TableKind, caught};
 use tokio::runtime::Runtime;
 
 use crate::array::Array;
@@ -17,7 +17,7 @@ use crate::process::Owned;
 use crate::stream::{Batches, Stream, arrow_error, reader};
 use crate::values::{Values, block_of, points_of};
 use crate::wait::wait;
-use crate::write::{existing_of, series_of, write_all, write_series};
+use crate::write::{existing_of, series_of, write_all, write_records, write_series};
 
 /// The name of the time column, the tags, and the fields with their SQL types.
 type Schema = (String, Vec<String>, Vec<(String, String)>);
@@ -140,6 +140,10 @@ impl Database {
         call(py, || {
             let (db, options) = (self.db()?, ArrowOptions { time, tags });
             if let Ok(known) = db.schema(table) {
+                if known.kind == TableKind::Records {
+                    options.refuse_for_records(table)?;
+                    return write_records(&db, &known, batches);
+                }
                 options.check_tags(&known)?;
             }
             write_all(&db, table, batches, &options, existing_of(existing)?)

@@ -9,9 +9,11 @@ use arrow_array::{
 use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
-use tidefall_import::{ArrowOptions, batch_from_arrow};
+use tidefall_import::{ArrowOptions, batch_from_arrow, columns_from_arrow};
 use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions, WriteReport};
-use tidefall_types::{Error, Result, Series, SeriesBatch, TagColumn, WriteBatch, caught};
+use tidefall_types::{
+    Error, Result, Series, SeriesBatch, TableSchema, TagColumn, WriteBatch, caught,
+};
 
 use crate::stream::arrow_error;
 
@@ -147,6 +149,34 @@ fn write_pieces(
     }
     let ack = if sum.is_long { Ack::Memory } else { Ack::Durable };
     before.map_or(Ok(()), |last| sum.write(&last, ack))
+}
+
+/// Records that are written at once: many go straight to segments.
+const WRITE_RECORDS: usize = 1 << 20;
+
+/// Writes all rows of `batches` to a table of records, piece by piece; each is on disk before the next, and those before an error stay.
+pub(crate) fn write_records(
+    db: &Db,
+    schema: &TableSchema,
+    batches: ArrowArrayStreamReader,
+) -> Result<Written> {
+    let mut rows = 0;
+    for batch in batches {
+        let behind = |rows: u64, error: Error| match rows {
+            0 => error,
+            rows => error.context(format_args!("of the rows from {} on", rows + 1)),
+        };
+        let batch = batch.map_err(|error| behind(rows, arrow_error(error)))?;
+        for start in (0..batch.num_rows()).step_by(WRITE_RECORDS) {
+            let part = batch.slice(start, WRITE_RECORDS.min(batch.num_rows() - start));
+            let columns = columns_from_arrow(&part, schema);
+            let report = columns.and_then(|columns| {
+                db.write_records(&schema.name, &columns, &WriteOptions::default())
+            });
+            rows += report.map_err(|error| behind(rows, error))?.rows as u64;
+        }
+    }
+    Ok((rows, Some(0)))
 }
 
 /// Writes series; one without any value is none.

@@ -25,6 +25,7 @@ from ._tidefall import (
 )
 from .answers import Columns, Frame, Rows, Values, Written
 from .database import Database, Table, connect, open
+from .records import Records
 
 __all__ = [
     "ClosedError",
@@ -40,6 +41,7 @@ __all__ = [
     "LimitError",
     "LockedError",
     "NotFoundError",
+    "Records",
     "Rows",
     "Table",
     "UnsupportedError",

@@ -12,6 +12,7 @@ from . import _tidefall, remote
 from .answers import Columns, Frame, Rows, Values, Written, line, matrix, vector
 from .data import check_time, to_arrow, to_wide
 from .parameters import parameters as values_of
+from .records import Records
 from .times import TIME_MAX, TIME_MIN, Time, Width, bins, required_ns, to_ns
 
 Bounds = tuple[float | None, float | None]
@@ -105,6 +106,11 @@ class Database:
         """A table that exists."""
         self._core.schema(name)
         return Table(self, name)
+
+    def records(self, name: str) -> Records:
+        """A table of records that exists: one that was made `WITH (model = 'records', ...)`."""
+        self._core.schema(name)
+        return Records(self, name)
 
     def sql(self, query: str, parameters: Sequence[Any] | None = None) -> Rows:
         """Runs SQL, and returns when it has an answer's first rows: `INSERT` and the like are done then.

@@ -300,9 +300,11 @@ class Database:
 
     def schema(self, table: str) -> tuple[str, list[str], list[tuple[str, str]]]:
         found = self.ask(f"DESCRIBE {name(table)}").to_pylist()
-        kinds = lambda wanted: [row for row in found if row["kind"] == wanted]
-        time = kinds("time")[0]["column"]
-        return time, [row["column"] for row in kinds("tag")], [(row["column"], row["type"]) for row in kinds("field")]
+        kinds = lambda *wanted: [row for row in found if row["kind"] in wanted]
+        # Of records every column is a field, some of which are dimensions.
+        time = next((row["column"] for row in kinds("time")), "time")
+        fields = [(row["column"], row["type"]) for row in kinds("field", "dimension")]
+        return time, [row["column"] for row in kinds("tag")], fields
 
     def write(self, table: str, data: Any, time: str | None, tags: list[str], existing: str) -> tuple[int, int | None]:
         if "" in tags:

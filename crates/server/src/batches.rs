@@ -8,9 +8,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
-use tidefall_import::{ArrowOptions, batch_from_arrow, unshared_bytes};
+use tidefall_import::{ArrowOptions, batch_from_arrow, columns_from_arrow, unshared_bytes};
 use tidefall_storage::{Ack, Db, Existing, FieldTypes, Unknown, WriteOptions};
-use tidefall_types::{Error, Result};
+use tidefall_types::{Error, Result, TableKind, TableSchema};
 
 use crate::address::parameters;
 use crate::admission::Permit;
@@ -99,6 +99,8 @@ struct Target {
     table: String,
     options: ArrowOptions,
     existing: Existing,
+    /// Where it is of records its columns.
+    records: Option<Arc<TableSchema>>,
 }
 
 impl Target {
@@ -109,10 +111,15 @@ impl Target {
         let tags = tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
         let existing = existing_of(parameters.existing.as_deref())?;
         let options = ArrowOptions { time: parameters.time, tags };
-        if let Ok(known) = db.schema(&table) {
-            options.check_tags(&known)?;
+        let known = db.schema(&table).ok();
+        if let Some(known) = &known {
+            options.check_tags(known)?;
         }
-        Ok(Self { table, options, existing })
+        let records = known.filter(|known| known.kind == TableKind::Records);
+        if records.is_some() {
+            options.refuse_for_records(&table)?;
+        }
+        Ok(Self { table, options, existing, records })
     }
 }
 
@@ -125,7 +132,10 @@ fn write_batches(
     target: &Target,
     stream: &[RecordBatch],
 ) -> Result<(Written, Result<()>)> {
-    let Target { table, options, existing } = target;
+    let Target { table, options, existing, records } = target;
+    if let Some(schema) = records {
+        return write_records(db, schema, stream);
+    }
     // The whole body is understood before any of it is written.
     let mut batches = Vec::new();
     let mut row = 0;
@@ -150,6 +160,28 @@ fn write_batches(
         };
         written.rows += report.rows;
         written.replaced = written.replaced.zip(report.replaced).map(|(sum, more)| sum + more);
+    }
+    Ok((written, Ok(())))
+}
+
+/// As [`write_batches`], of records.
+fn write_records(
+    db: &Db,
+    schema: &TableSchema,
+    stream: &[RecordBatch],
+) -> Result<(Written, Result<()>)> {
+    let mut batches = Vec::new();
+    let mut row = 0;
+    for batch in stream {
+        batches.push(columns_from_arrow(batch, schema).map_err(|error| from_row(row, error))?);
+        row += batch.num_rows();
+    }
+    let mut written = Written { rows: 0, replaced: Some(0) };
+    for columns in &batches {
+        match db.write_records(&schema.name, columns, &WriteOptions::default()) {
+            Ok(report) => written.rows += report.rows,
+            Err(error) => return Ok((written, Err(from_row(written.rows, error)))),
+        }
     }
     Ok((written, Ok(())))
 }

@@ -56,7 +56,7 @@ impl Db {
             table.check_whole()?;
             let layout = Arc::clone(&table.version().layout);
             let (fitted, bad) = fit(&table.schema(), columns, rows, options.bad_rows)?;
-            let report = WriteReport { rows: rows - bad.len(), replaced: None, bad };
+            let report = WriteReport { rows: rows - bad.len(), replaced: Some(0), bad };
             if report.rows == 0 {
                 return Ok(report);
             }

@@ -249,8 +249,8 @@ impl Import {
                 let stop = self.stop(db, inputs, (among.lost, parsed.batch.rows()));
                 return Err(stop.context(place()));
             }
-            let report = db
-                .write(&args.table, &parsed.batch, &options)
+            let report = inputs
+                .write(db, &parsed.batch, &options)
                 .map_err(|error| error.context(place()))?;
             let replaced = report.replaced.unwrap_or(0);
             let lost = if is_watched { replaced.saturating_sub(among.completed) } else { 0 };

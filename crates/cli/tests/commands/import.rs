@@ -655,3 +655,44 @@ fn a_nan_with_a_sign_is_the_one_nan() {
         assert_eq!(place.rows(&sql), "a,1.0,NaN,3\nb,7.0,NaN,2\n", "metrics {metrics}");
     }
 }
+
+#[test]
+fn files_are_read_as_records() {
+    let place = Place::new();
+    let make = "CREATE TABLE trips (lat DOUBLE, seats TINYINT, at TIMESTAMP, done TIMESTAMP, note TEXT) \
+                WITH (model = 'records', index = '(lat, seats)')";
+    place.done(&["query", make, "--db", "db", "--create"]);
+    place.write(
+        "a.csv",
+        "at,lat,seats,done,note\n2024-01-01 10:00:00,40.7,1,2024-01-01 10:05:00,a\n2024-01-01 10:00:00,40.7,1,2024-01-01 10:05:00,a\n\
+         2024-01-01 11:00:00,,2,,b\nnever,40.8,2,,c\n2024-01-01 12:00:00,41,300,,d\n2024-01-01 13:00:00,-1,2,,\n",
+    );
+    let line = ["import", "a.csv", "--db", "db", "--table", "trips"];
+    let first = place.failed(&line);
+    assert!(first.err.contains("line 5") && first.err.contains("never"), "{first:?}");
+    let said = place.done(&[&line[..], &["--skip-bad-rows"]].concat());
+    assert!(said.out.contains("3 rows imported into trips, 0 of them replaced"), "{said:?}");
+    for bad in ["\"lat\" is a dimension", "never", "300"] {
+        assert!(said.err.contains(bad), "{bad}: {said:?}");
+    }
+    let asked = "SELECT count(*), count(done), sum(seats), max(at) FROM trips WHERE lat < 40.75";
+    assert_eq!(place.rows(asked), "3,2,4,2024-01-01T13:00:00\n");
+    // By another column as the time, so that those without it are bad rows.
+    let by_done = [&line[..], &["--time", "done", "--skip-bad-rows"]].concat();
+    assert!(place.done(&by_done).out.contains("2 rows imported"));
+    for (more, why) in [
+        (["--tags", "note"], "--tags is for tables of series"),
+        (["--time", "note"], "no TIMESTAMP \"note\""),
+        (["--cascade", "long"], "--cascade is for tables of series"),
+    ] {
+        let said = place.failed(&[&line[..], &more[..]].concat());
+        assert!(said.err.contains(why), "{said:?}");
+    }
+    place.write("b.csv", "at,lat,seats,fare,tip\n2024-01-01,40,1,5,0\n");
+    let said = place.failed(&["import", "b.csv", "--db", "db", "--table", "trips"]);
+    assert!(said.err.contains("leave them out with --skip fare,tip"), "{said:?}");
+    let some = ["import", "b.csv", "--db", "db", "--table", "trips", "--fields", "at,lat,seats"];
+    assert!(place.done(&some).out.contains("1 rows imported"));
+    let none = place.failed(&[&some[..some.len() - 1], &["lat"]].concat());
+    assert!(none.err.contains("\"seats\" is a dimension"), "{none:?}");
+}

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::TimestampNanosecondArray;
 use regex::Regex;
 use tidefall_import::{
     ColumnarOptions, CsvOptions, Header, Layout, LocalZone, TimeFormat, TimeSource, Together,
     is_columnar, look_together,
 };
-use tidefall_storage::{Db, Rewriting};
-use tidefall_types::{Error, ErrorKind, Field, FieldType, Result, TableSchema};
+use tidefall_storage::{Db, Rewriting, WriteOptions, WriteReport};
+use tidefall_types::{
+    Error, ErrorKind, Field, FieldColumn, FieldType, Result, TableKind, TableSchema, WriteBatch,
+};
 
 use crate::args::{ImportArgs, all_of};
 
@@ -26,6 +29,8 @@ pub(super) struct Inputs<'a> {
     known_types: BTreeMap<String, FieldType>,
     /// Fields of text, most of whose values are numbers.
     mixed: BTreeSet<String>,
+    /// Where the rows are records the column of the table that is read as the time.
+    time_of_records: Option<String>,
 }
 
 impl<'a> Inputs<'a> {
@@ -42,6 +47,7 @@ impl<'a> Inputs<'a> {
             types: BTreeMap::new(),
             known_types: BTreeMap::new(),
             mixed: BTreeSet::new(),
+            time_of_records: None,
         };
         for file in &args.files {
             inputs.check(file)?;
@@ -84,6 +90,10 @@ impl<'a> Inputs<'a> {
     /// Looks at all files for the types of their fields, and returns what there is to be said about them.
     pub(super) fn settle_types(&mut self, db: &Db) -> Result<Vec<(PathBuf, String)>> {
         let table = db.schema(&self.args.table).ok();
+        if let Some(records) = table.as_ref().filter(|table| table.kind == TableKind::Records) {
+            self.read_records(records)?;
+            return Ok(Vec::new());
+        }
         let mut csv = CsvOptions { table: table.clone(), ..self.csv.clone() };
         let mut columnar = ColumnarOptions { table: table.clone(), ..self.columnar.clone() };
         // Each file has another value there, of which the types of fields know nothing.
@@ -116,6 +126,79 @@ impl<'a> Inputs<'a> {
             self.known_types.insert(name, ty);
         }
         Ok(notes)
+    }
+
+    /// Reads columns as those of a table of records, in their types: all are fields but one, which the files are read by as their time.
+    fn read_records(&mut self, table: &TableSchema) -> Result<()> {
+        let args = self.args;
+        let of_series = [
+            ("--tags", !args.tags.is_empty()),
+            ("--constant-tag", !args.constant_tags.is_empty()),
+            ("--tag-from-file", !args.tag_from_file.is_empty()),
+            ("--time-columns", !args.time_columns.is_empty()),
+            ("--type", !args.types.is_empty()),
+            ("--wide", args.wide.is_some()),
+            ("--replace", args.replace),
+            ("--no-replace", args.no_replace),
+            ("--cascade", args.cascade.is_some()),
+        ];
+        if let Some((option, _)) = of_series.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(Error::unsupported(format!(
+                "{option} is for tables of series, and {} is of records; leave it out",
+                table.name
+            )));
+        }
+        let mut times = table.fields.iter().filter(|field| field.ty == FieldType::Timestamp);
+        let is_told = |field: &&Field| args.time.as_ref().is_none_or(|told| *told == field.name);
+        let Some(time) = times.find(is_told).map(|field| field.name.clone()) else {
+            return Err(Error::unsupported(match &args.time {
+                Some(told) => format!("--time: table {} has no TIMESTAMP {told:?}", table.name),
+                None => format!(
+                    "table {} has no TIMESTAMP, by which files of records are read; write them in SQL, as Arrow over HTTP, or from Python",
+                    table.name
+                ),
+            }));
+        };
+        self.csv.time = TimeSource::Columns(vec![time.clone()]);
+        self.columnar.time = Some(time.clone());
+        for chosen in [&mut self.csv.fields, &mut self.columnar.fields].into_iter().flatten() {
+            chosen.retain(|name| *name != time);
+        }
+        let fields = table.fields.iter().filter(|field| field.name != time);
+        self.types = fields.map(|field| (field.name.clone(), field.ty)).collect();
+        self.time_of_records = Some(time);
+        Ok(())
+    }
+
+    /// Writes rows to the table.
+    pub(super) fn write(
+        &self,
+        db: &Db,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<WriteReport> {
+        let Some(time) = &self.time_of_records else {
+            return db.write(&self.args.table, batch, options);
+        };
+        let is_other = |field: &&FieldColumn| !self.types.contains_key(&field.name);
+        let others = batch.fields.iter().filter(is_other).map(|field| field.name.as_str());
+        let others = others.collect::<Vec<_>>().join(",");
+        if !others.is_empty() {
+            return Err(Error::invalid(format!(
+                "table {}, of records, has no columns {others}: leave them out with --skip {others}",
+                self.args.table
+            )));
+        }
+        let times = TimestampNanosecondArray::new(batch.time.clone(), None);
+        let times = FieldColumn { name: time.clone(), values: Arc::new(times) };
+        let columns: Vec<FieldColumn> =
+            std::iter::once(times).chain(batch.fields.iter().cloned()).collect();
+        db.write_records(&self.args.table, &columns, options)
+    }
+
+    /// The table, as far as a file that is read for it must know it.
+    fn known(&self, table: Option<Arc<TableSchema>>) -> Option<Arc<TableSchema>> {
+        table.filter(|_| self.time_of_records.is_none())
     }
 
     /// Makes a field of the table wider. Where it cannot be, what does not fit is set aside, if that is wished for. Returns its type.
@@ -152,7 +235,8 @@ impl<'a> Inputs<'a> {
 
     /// How to read a CSV file.
     pub(super) fn csv(&self, file: &Path, table: Option<Arc<TableSchema>>) -> Result<CsvOptions> {
-        let mut options = CsvOptions { table, types: self.types.clone(), ..self.csv.clone() };
+        let (table, types) = (self.known(table), self.types.clone());
+        let mut options = CsvOptions { table, types, ..self.csv.clone() };
         options.types.extend(self.known_types.clone());
         options.constant_tags.extend(self.tags_of(file)?);
         Ok(options)
@@ -164,8 +248,8 @@ impl<'a> Inputs<'a> {
         file: &Path,
         table: Option<Arc<TableSchema>>,
     ) -> Result<ColumnarOptions> {
-        let mut options =
-            ColumnarOptions { table, types: self.types.clone(), ..self.columnar.clone() };
+        let (table, types) = (self.known(table), self.types.clone());
+        let mut options = ColumnarOptions { table, types, ..self.columnar.clone() };
         options.constant_tags.extend(self.tags_of(file)?);
         Ok(options)
     }

@@ -1,0 +1,69 @@
+"""Tables of records, which are asked for by boxes over their dimensions."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _tidefall
+from .answers import Rows, Written
+from .data import to_arrow
+
+if TYPE_CHECKING:
+    from .database import Database
+
+Side = tuple[Any, Any] | list[Any] | Any
+"""What a column must be: between two values, both included, of which None is no bound; one of a list of values; or a value."""
+
+
+class Records:
+    """A table of records. Boxes are keywords, a column each: `trips.range(latitude=(40.7, 40.8), passengers=[1, 2])`."""
+
+    def __init__(self, database: "Database", name: str):
+        self._database, self.name = database, name
+
+    def __repr__(self) -> str:
+        return f"<tidefall.Records {self.name}>"
+
+    def write(self, data: Any) -> Written:
+        """Writes records; returns how many, when they are on disk. `data` is what `Database.write` takes. Each needs a value for every dimension;
+        equal ones are all kept. Many are written in pieces: of those before one that fails all stay."""
+        return Written(*self._database._core.write(self.name, to_arrow(data), None, [], "count"))
+
+    def range(self, columns: str | Sequence[str] | None = None, *, limit: int | None = None, **box: Side) -> Rows:
+        """The records in a box, in no order, with these columns or all."""
+        names = [columns] if isinstance(columns, str) else columns
+        shown = "*" if names is None else ", ".join(map(_quoted, names))
+        return self._ask(shown, box, "" if limit is None else f" LIMIT {int(limit)}")
+
+    def count(self, **box: Side) -> int:
+        """How many records there are in a box."""
+        return self._ask("count(*)", box, "").to_arrow().column(0)[0].as_py()
+
+    def _ask(self, shown: str, box: dict[str, Side], behind: str) -> Rows:
+        conditions, values = [], []
+        for name, side in box.items():
+            condition, more = _condition(_quoted(name), side, len(values))
+            conditions.append(condition)
+            values.extend(more)
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return self._database.sql(f"SELECT {shown} FROM {_quoted(self.name)}{where}{behind}", values)
+
+
+def _condition(column: str, side: Side, count: int) -> tuple[str, list[Any]]:
+    """A condition whose values are parameters behind so many others, and these."""
+    if isinstance(side, list):
+        places = ", ".join(f"${count + at + 1}" for at in range(len(side)))
+        return (f"{column} IN ({places})" if side else "false"), side
+    if not isinstance(side, tuple):
+        return f"{column} = ${count + 1}", [side]
+    if len(side) != 2:
+        raise _tidefall.InvalidError(f"{column}: a range has two ends, not {len(side)}; None is no bound")
+    parts, values = [], []
+    for op, end in zip((">=", "<="), side):
+        if end is not None:
+            values.append(end)
+            parts.append(f"{column} {op} ${count + len(values)}")
+    return " AND ".join(parts) or "true", values
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
