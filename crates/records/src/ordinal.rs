@@ -8,7 +8,7 @@ use arrow_array::{
     TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use tidefall_codec::Number;
-use tidefall_types::FieldType;
+use tidefall_types::{FieldType, OneForm};
 
 /// Runs an expression with the native values of a column of numbers, times or ordinals; none for texts and truth values.
 macro_rules! with_values {
@@ -65,6 +65,26 @@ pub fn column_of(ty: FieldType, ordinal: Option<i64>) -> ArrayRef {
         FieldType::F32 => of!(Float32Array, f32),
         FieldType::F64 => of!(Float64Array, f64),
         FieldType::Timestamp => of!(TimestampNanosecondArray, i64),
+        FieldType::Text | FieldType::Bool => unreachable!("{ty:?} has no ordinals"),
+    }
+}
+
+/// The least and the greatest ordinal of a type.
+///
+/// # Panics
+/// For a type that has no ordinals.
+pub fn extent(ty: FieldType) -> (i64, i64) {
+    match ty {
+        FieldType::I8 => (i8::MIN.to_int(), i8::MAX.to_int()),
+        FieldType::I16 => (i16::MIN.to_int(), i16::MAX.to_int()),
+        FieldType::I32 => (i32::MIN.to_int(), i32::MAX.to_int()),
+        FieldType::I64 | FieldType::Timestamp => (i64::MIN, i64::MAX),
+        FieldType::U8 => (u8::MIN.to_int(), u8::MAX.to_int()),
+        FieldType::U16 => (u16::MIN.to_int(), u16::MAX.to_int()),
+        FieldType::U32 => (u32::MIN.to_int(), u32::MAX.to_int()),
+        FieldType::U64 => (u64::MIN.to_int(), u64::MAX.to_int()),
+        FieldType::F32 => (f32::NEG_INFINITY.to_int(), f32::NAN.one_form().to_int()),
+        FieldType::F64 => (f64::NEG_INFINITY.to_int(), f64::NAN.one_form().to_int()),
         FieldType::Text | FieldType::Bool => unreachable!("{ty:?} has no ordinals"),
     }
 }
@@ -129,6 +149,8 @@ mod tests {
                 );
             }
             assert_eq!(column_of(ty, None).null_count(), 1);
+            let (least, greatest) = extent(ty);
+            assert!(found.iter().all(|ordinal| (least..=greatest).contains(ordinal)), "{ty:?}");
             let positions: Vec<f64> = found.iter().map(|ordinal| position(ty, *ordinal)).collect();
             assert!(positions.is_sorted_by(|a, b| a < b || b.is_nan()), "{ty:?}: {positions:?}");
         }

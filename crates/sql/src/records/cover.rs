@@ -1,15 +1,16 @@
 //! Conditions as boxes.
 
-use datafusion::arrow::array::Array;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
-use tidefall_storage::record_tables::ordinal::ordinals;
 use tidefall_storage::record_tables::region::{Region, Regions, Side};
-use tidefall_types::{TableSchema, one_form};
+use tidefall_types::TableSchema;
+
+use super::place::{Place, gaps};
 
 /// Boxes of a union at most: each is tested against each leaf. Of more a condition is looked at row by row.
-const BOXES_MAX: usize = 256;
+pub(crate) const BOXES_MAX: usize = 256;
 
 /// A union of boxes with all rows for which a condition holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +69,13 @@ impl Cover {
     }
 }
 
+/// A dimension that is compared.
+struct Asked<'a> {
+    at: usize,
+    /// The type to which it is cast.
+    cast: Option<&'a DataType>,
+}
+
 /// The dimensions of a table, by the names of their columns.
 struct Dimensions<'a>(&'a TableSchema);
 
@@ -92,42 +100,41 @@ impl Dimensions<'_> {
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 match (self.dimension(left), self.dimension(right)) {
-                    (Some(at), None) => self.compared(at, *op, right),
-                    (None, Some(at)) => self.compared(at, op.swap()?, left),
+                    (Some(asked), None) => self.compared(&asked, *op, right),
+                    (None, Some(asked)) => self.compared(&asked, op.swap()?, left),
                     _ => None,
                 }
             }
             Expr::Between(Between { expr, negated, low, high }) => {
-                let at = self.dimension(expr)?;
-                let (low, high) = (self.ordinal(at, low)?, self.ordinal(at, high)?);
-                let Some((low, high)) = low.zip(high) else {
-                    // One bound alone may still rule rows out, but tells less than what is asked.
-                    return None;
-                };
-                Some(self.sides(
-                    at,
-                    match negated {
-                        false => vec![Side::new(low, high)],
-                        true => [below(low), above(high)].into_iter().flatten().collect(),
-                    },
-                ))
+                let asked = self.dimension(expr)?;
+                // One bound alone may still rule rows out, but tells less than what is asked.
+                let low = self.place(&asked, low)??.sides(Operator::GtEq)?;
+                let high = self.place(&asked, high)??.sides(Operator::LtEq)?;
+                let both = low.iter().zip(&high).map(|(low, high)| low.within(high)).collect();
+                Some(self.sides(asked.at, if *negated { gaps(both) } else { both }))
             }
-            Expr::InList(InList { expr, list, negated: false }) => {
-                let at = self.dimension(expr)?;
-                if list.len() > BOXES_MAX {
+            Expr::InList(InList { expr, list, negated }) => {
+                let asked = self.dimension(expr)?;
+                if list.len() >= BOXES_MAX {
                     return None;
                 }
-                let ordinals =
-                    list.iter().map(|value| self.ordinal(at, value)).collect::<Option<Vec<_>>>()?;
+                let places = list
+                    .iter()
+                    .map(|value| self.place(&asked, value))
+                    .collect::<Option<Vec<_>>>()?;
                 // What is compared with NULL holds for no row.
-                let sides =
-                    ordinals.into_iter().flatten().map(|ordinal| Side::new(ordinal, ordinal));
-                Some(self.sides(at, sides.collect()))
+                if *negated && places.contains(&None) {
+                    return Some(Cover::exactly(Regions::default()));
+                }
+                let equal =
+                    places.into_iter().flatten().filter_map(|place| place.sides(Operator::Eq));
+                let equal = equal.flatten().collect();
+                Some(self.sides(asked.at, if *negated { gaps(equal) } else { equal }))
             }
             // No dimension is ever NULL.
-            Expr::IsNull(expr) => self.dimension(expr).map(|_| Cover::exactly(Regions::default())),
+            Expr::IsNull(expr) => self.plain(expr).then(|| Cover::exactly(Regions::default())),
             Expr::IsNotNull(expr) => {
-                self.dimension(expr).map(|_| Cover::exactly(Regions::all(self.0.dimensions.len())))
+                self.plain(expr).then(|| Cover::exactly(Regions::all(self.0.dimensions.len())))
             }
             Expr::Literal(ScalarValue::Boolean(held), _) => Some(Cover::exactly(match held {
                 Some(true) => Regions::all(self.0.dimensions.len()),
@@ -137,9 +144,10 @@ impl Dimensions<'_> {
         }
     }
 
-    fn compared(&self, at: usize, op: Operator, value: &Expr) -> Option<Cover> {
-        let Some(ordinal) = self.ordinal(at, value)? else {
-            return matches!(
+    fn compared(&self, asked: &Asked<'_>, op: Operator, value: &Expr) -> Option<Cover> {
+        match self.place(asked, value)? {
+            Some(place) => Some(self.sides(asked.at, place.sides(op)?)),
+            None => matches!(
                 op,
                 Operator::Eq
                     | Operator::NotEq
@@ -148,20 +156,13 @@ impl Dimensions<'_> {
                     | Operator::Gt
                     | Operator::GtEq
             )
-            .then(|| Cover::exactly(Regions::default()));
-        };
-        let sides: Vec<Side> = match op {
-            Operator::Eq | Operator::IsNotDistinctFrom => vec![Side::new(ordinal, ordinal)],
-            Operator::NotEq | Operator::IsDistinctFrom => {
-                [below(ordinal), above(ordinal)].into_iter().flatten().collect()
-            }
-            Operator::Lt => below(ordinal).into_iter().collect(),
-            Operator::LtEq => vec![Side::new(i64::MIN, ordinal)],
-            Operator::Gt => above(ordinal).into_iter().collect(),
-            Operator::GtEq => vec![Side::new(ordinal, i64::MAX)],
-            _ => return None,
-        };
-        Some(self.sides(at, sides))
+            .then(|| Cover::exactly(Regions::default())),
+        }
+    }
+
+    /// Whether it is a dimension, and no cast of one.
+    fn plain(&self, expr: &Expr) -> bool {
+        self.dimension(expr).is_some_and(|asked| asked.cast.is_none())
     }
 
     /// Boxes that are bound in one dimension.
@@ -174,41 +175,33 @@ impl Dimensions<'_> {
         Cover::exactly(Regions::of(sides.into_iter().map(region)))
     }
 
-    /// Which dimension a column is.
-    fn dimension(&self, expr: &Expr) -> Option<usize> {
+    /// Which dimension a column is, or a cast of it.
+    fn dimension<'a>(&self, expr: &'a Expr) -> Option<Asked<'a>> {
+        let (expr, cast) = match expr {
+            Expr::Cast(cast) => (&*cast.expr, Some(cast.field.data_type())),
+            expr => (expr, None),
+        };
         let Expr::Column(column) = expr else { return None };
         let is_it = |id: &tidefall_types::FieldId| self.0.fields[id.index()].name == column.name;
-        self.0.dimensions.iter().position(is_it)
+        let at = self.0.dimensions.iter().position(is_it)?;
+        Some(Asked { at, cast })
     }
 
-    /// A literal as an ordinal of a dimension; none within for NULL, none at all for what is no literal of its type.
-    fn ordinal(&self, at: usize, value: &Expr) -> Option<Option<i64>> {
+    /// The place of a literal; none within for NULL, none at all for what has none.
+    fn place(&self, asked: &Asked<'_>, value: &Expr) -> Option<Option<Place>> {
         let Expr::Literal(value, _) = value else { return None };
         if value.is_null() {
             return Some(None);
         }
-        let ty = self.0.fields[self.0.dimensions[at].index()].ty;
-        if value.data_type() != ty.arrow() {
-            return None;
-        }
-        let array = value.to_array().ok()?;
-        let array = one_form(&array).unwrap_or(array);
-        debug_assert_eq!(array.len(), 1);
-        ordinals(&*array)?.first().map(|ordinal| Some(*ordinal))
+        let ty = self.0.fields[self.0.dimensions[asked.at].index()].ty;
+        Place::of(value, ty, asked.cast).map(Some)
     }
-}
-
-fn below(ordinal: i64) -> Option<Side> {
-    ordinal.checked_sub(1).map(|last| Side::new(i64::MIN, last))
-}
-
-fn above(ordinal: i64) -> Option<Side> {
-    ordinal.checked_add(1).map(|first| Side::new(first, i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::prelude::{col, lit};
+    use datafusion::prelude::{cast, col, lit};
+    use tidefall_storage::record_tables::ordinal::ordinals;
     use tidefall_types::{FieldType, TableId};
 
     use super::*;
@@ -251,6 +244,13 @@ mod tests {
             (n().gt(col("x")), None),
             // A literal of another type is not compared as one of the column's.
             (n().gt(lit(5.5)), None),
+            // Unless that is cast to it.
+            (cast(n(), DataType::Float64).gt(lit(5.5)), Some((1, true))),
+            (cast(n(), DataType::Float64).eq(lit(5.5)), Some((0, true))),
+            (cast(n(), DataType::Float64).not_eq(lit(5.5)), Some((2, true))),
+            (cast(n(), DataType::Utf8).gt(lit("5")), None),
+            (n().in_list((0..9).map(|at| lit(2 * at as i64)).collect(), true), Some((10, true))),
+            (n().in_list(vec![lit(1_i64), lit(ScalarValue::Int64(None))], true), Some((0, true))),
         ] {
             assert_eq!(boxes(&condition), expected, "{condition}");
         }

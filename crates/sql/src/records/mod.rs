@@ -1,13 +1,15 @@
 //! Tables of records: rows without identity, asked for by boxes over their dimensions.
 //!
-//! 1. `cover.rs`: conditions on dimensions become a union of boxes, which covers all rows that they hold for.
+//! 1. `cover.rs`: conditions on dimensions become a union of boxes, which covers all rows that they hold for; `place.rs` knows where values of other types lie.
 //! 2. `scan.rs`: a source that reads the rows in it.
 //! 3. `totals.rs`: aggregates of all of them, from metrics where that can be.
 
 mod cover;
+mod place;
 mod scan;
 mod totals;
 
+pub(crate) use cover::BOXES_MAX;
 pub(crate) use totals::{TotalsPlanner, TotalsRule};
 
 use std::sync::Arc;

@@ -26,7 +26,7 @@ use crate::blocking::blocking;
 use crate::error::from_datafusion;
 use crate::pushdown::{Conditions, select_sensors};
 use crate::query_stream::QueryStream;
-use crate::records::RecordsTable;
+use crate::records::{BOXES_MAX, RecordsTable};
 use crate::simplify;
 use crate::steps::statement_to_plan;
 use crate::table::Table;
@@ -143,8 +143,8 @@ async fn delete_records(
         let name = &table.table_schema().name;
         let regions = table.exact_boxes(&filters).ok_or_else(|| {
             Error::unsupported(format!(
-                "DELETE takes conditions on dimensions (=, <, >, BETWEEN, IN), joined by AND and OR; table {name} keeps no \
-                 other rows apart: {written}"
+                "DELETE takes comparisons of dimensions with values (=, <>, <, >, BETWEEN, IN), joined by AND and OR, that make \
+                 {BOXES_MAX} boxes at most; table {name} keeps no other rows apart: {written}"
             ))
         })?;
         let rows = table.count(&regions)?;

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     Insert, ObjectName, ObjectType, Set, ShowCreateObject, Statement, visit_statements,
 };
 use tidefall_storage::{Db, IfExists, Rewriting};
-use tidefall_types::{Error, ErrorKind, FieldType, Result, TableSchema};
+use tidefall_types::{Error, ErrorKind, FieldType, Result, TableKind, TableSchema};
 
 use crate::ast::plain;
 use crate::blocking::blocking;
@@ -210,6 +210,11 @@ impl TableChange {
                 status("there is no such table")
             }
             Self::Retype { table, types, .. } => {
+                if db.schema(&table)?.kind == TableKind::Records {
+                    return Err(Error::unsupported(format!(
+                        "the columns of {table}, a table of records, keep their types; make another table and INSERT INTO it SELECT ... FROM {table}"
+                    )));
+                }
                 db.retype(&table, &types, Rewriting::All)?;
                 status(&format!("table {table} altered"))
             }

@@ -50,11 +50,17 @@ fn any_rows(rng: &mut SmallRng, rows: usize) -> RecordBatch {
 fn any_condition(rng: &mut SmallRng) -> String {
     let one = |rng: &mut SmallRng| {
         let op = ["<", "<=", ">", ">=", "=", "<>"][rng.random_range(0..6)];
-        match rng.random_range(0..8) {
+        match rng.random_range(0..10) {
             0..3 => format!("x {op} {}", rng.random_range(-12..12) as f64 / 2.0),
             3..5 => format!("n {op} {}", rng.random_range(-22..22)),
             5 => format!("n BETWEEN {} AND {}", rng.random_range(-22..5), rng.random_range(-5..22)),
             6 => format!("n IN ({}, {}, 7)", rng.random_range(-22..22), rng.random_range(-22..22)),
+            // Beside values of other types the column is cast.
+            7 => format!("n {op} {}", rng.random_range(-44..44) as f64 / 2.0),
+            8 => {
+                let values = (0..5).map(|_| rng.random_range(-22..22).to_string());
+                format!("n NOT IN ({})", values.collect::<Vec<_>>().join(", "))
+            }
             _ => format!("v {op} {}", rng.random_range(0..1000)),
         }
     };
@@ -125,6 +131,10 @@ async fn a_box_looks_at_few_leaves() {
     let rows = test_db.plan("SELECT x FROM t WHERE x BETWEEN 100 AND 110 AND y < 20").await;
     assert!(rows.contains("TidefallRecords: table=t, boxes=1"), "{rows}");
     assert!(!rows.contains("FilterExec"), "{rows}");
+    for of_other_types in ["x < 10.5 AND y <> 1e-3", "x NOT IN (1, 2, 3, 4)", "y > 3"] {
+        let plan = test_db.plan(&format!("SELECT count(*) FROM t WHERE {of_other_types}")).await;
+        assert!(plan.contains("TidefallTotals") && !plan.contains("FilterExec"), "{plan}");
+    }
     let leaves: usize = plan
         .split_once("leaves=")
         .and_then(|(_, rest)| rest.split_once(','))
