@@ -57,6 +57,11 @@ impl Deletes {
         self.0.len()
     }
 
+    /// How many boxes they have.
+    pub fn boxes(&self) -> usize {
+        self.0.iter().map(|delete| delete.regions.boxes().len()).sum()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

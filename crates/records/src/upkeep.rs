@@ -11,10 +11,10 @@ use crate::flush::flush;
 use crate::install::show;
 use crate::table::Table;
 
-/// Deletes beyond which what they hide is taken out: each question looks at all of them.
-const DELETES_MAX: usize = 64;
+/// Boxes of deletes beyond which what they hide is taken out: each question looks at all of them.
+const DELETED_BOXES_MAX: usize = 64;
 
-/// Takes away what deletes hide: by the clock segments of which all is hidden, and where there are many deletes all of it. For somebody who asks rows in
+/// Takes away what deletes hide: by the clock segments of which all is hidden, and where deletes have many boxes all of it. For somebody who asks rows in
 /// memory are written to segments before, and all is taken out. Whoever calls holds the turn of maintenance and the lock of the table.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ pub fn tend(context: &Context, table: &Table, asked: Asked) -> Result<CascadeRep
         report += flush(context, table)?;
     }
     report += drop_hidden(context, table)?;
-    if asked == Asked::BySomebody || table.version().deletes.len() > DELETES_MAX {
+    if asked == Asked::BySomebody || table.version().deletes.boxes() > DELETED_BOXES_MAX {
         report += apply_deletes(context, table)?;
     }
     Ok(report)

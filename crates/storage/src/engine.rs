@@ -230,7 +230,7 @@ impl Engine {
             None => Ok(None),
             Some(Table::Series(table)) => Ok(Some(table)),
             Some(Table::Records(_)) => Err(Error::conflict(format!(
-                "table {name} is of records, which have no sensors, tags or time of their own; ask it in SQL, or as records"
+                "table {name} is of records, which have no sensors, tags or time of their own: ask it in SQL, by its name alone, or as records"
             ))),
         }
     }

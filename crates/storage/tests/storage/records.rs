@@ -417,6 +417,13 @@ fn what_is_deleted_goes_by_the_clock() {
     by_clock();
     assert_eq!(left(), (2, 0));
     assert_eq!(read(&db, &everything()).unwrap().len(), 600 - 70 + 399);
+    // One delete may have as many boxes as many of them.
+    let boxes =
+        (100..170).map(|x| Region::new(vec![Side::new(4_000 + 2 * x, 4_000 + 2 * x), Side::ALL]));
+    ask(&db, &Op::Delete(Regions::of(boxes))).unwrap();
+    by_clock();
+    assert_eq!(left(), (2, 0));
+    assert_eq!(read(&db, &everything()).unwrap().len(), 600 - 140 + 399);
 }
 
 /// Segments and records of the log for fuzzers, behind the byte that says what they are.
