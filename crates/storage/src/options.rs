@@ -91,7 +91,7 @@ pub struct WriteReport {
     /// The rows written.
     pub rows: usize,
     /// How many of them took the place of others, where that was asked for with [`Existing::Count`] or
-    /// [`Existing::Refuse`]. None also where a damaged object keeps it from being known.
+    /// [`Existing::Refuse`]. None also where a damaged object keeps it from being known. No record takes the place of another: always 0.
     pub replaced: Option<u64>,
     /// The rows left out, in order; empty unless [`BadRows::SetAside`] was chosen.
     pub bad: Vec<RowError>,
