@@ -10,6 +10,7 @@
 mod ahead;
 mod ambiguous;
 mod amend;
+mod answer_node;
 mod arrange;
 mod asof;
 mod ast;

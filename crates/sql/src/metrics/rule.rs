@@ -83,7 +83,7 @@ fn counting(aggregate: &Aggregate) -> Option<Question> {
     let Some(Group::Tags(expr)) = question.groups.get(tag_place) else { return None };
     let tag = bare_tag(expr, &question.view).filter(|_| is_whole)?;
     let groups = places.iter().map(|place| question.groups[*place].clone()).collect();
-    Some(Question { groups, counted: Some(tag), ..question.clone() })
+    Some(Question { groups, counted: Some(tag), ..(**question).clone() })
 }
 
 /// What an expression counts, if it does nothing else.

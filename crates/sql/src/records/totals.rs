@@ -5,7 +5,6 @@
 //! 2. It replaces that, and what lies below, by a [`TotalsNode`]. Expressions above stay with DataFusion.
 //! 3. A [`Totals`] asks each place, when it is read.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,14 +13,11 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::DFSchemaRef;
 use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{
-    Aggregate, Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
-};
+use datafusion::logical_expr::{Aggregate, Extension, LogicalPlan, UserDefinedLogicalNode};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::ExecutionPlan;
@@ -37,6 +33,7 @@ use tidefall_types::{FieldId, FieldType, OneForm};
 use super::RecordsTable;
 use super::cover::Cover;
 use crate::ahead::Batches;
+use crate::answer_node::{AnswerNode, Asked};
 use crate::error::to_datafusion;
 use crate::live::Live;
 use crate::metrics::{Measure, replace_columns, scan_below};
@@ -45,7 +42,7 @@ use crate::settings::Settings;
 use crate::source::{Source, SourceNode};
 
 /// What is asked. Its parts are all that an answer depends on, so that equal questions have equal answers.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Question {
     snapshot: Arc<RecordsSnapshot>,
     /// Where the rows are: in all of these, and all rows there.
@@ -143,50 +140,19 @@ impl OptimizerRule for TotalsRule {
             return Ok(Transformed::no(plan));
         }
         let Some(question) = Question::of(aggregate)? else { return Ok(Transformed::no(plan)) };
-        let node = TotalsNode { question, schema: Arc::clone(&aggregate.schema) };
+        let node = TotalsNode::new(question, Arc::clone(&aggregate.schema));
         Ok(Transformed::yes(LogicalPlan::Extension(Extension { node: Arc::new(node) })))
     }
 }
 
-/// A leaf of the logical plan that stands for an aggregate and all below it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct TotalsNode {
-    question: Question,
-    schema: DFSchemaRef,
-}
+/// A question for totals in the logical plan.
+type TotalsNode = AnswerNode<Question>;
 
-impl PartialOrd for TotalsNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
+impl Asked for Question {
+    const NAME: &'static str = "TidefallTotals";
 
-impl UserDefinedLogicalNodeCore for TotalsNode {
-    fn name(&self) -> &str {
-        Totals::NAME
-    }
-
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        Vec::new()
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
-    }
-
-    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> =
-            self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let table = &self.question.snapshot.schema().name;
-        write!(f, "{}: table={table}, aggr=[{}]", Totals::NAME, names.join(", "))
-    }
-
-    fn with_exprs_and_inputs(&self, _: Vec<Expr>, _: Vec<LogicalPlan>) -> Result<Self> {
-        Ok(self.clone())
+    fn explain(&self, columns: &[&str]) -> String {
+        format!("table={}, aggr=[{}]", self.snapshot.schema().name, columns.join(", "))
     }
 }
 
@@ -205,7 +171,7 @@ impl ExtensionPlanner for TotalsPlanner {
         _planning_ctx: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(node) = node.as_any().downcast_ref::<TotalsNode>() else { return Ok(None) };
-        let (question, arrow) = (node.question.clone(), Arc::clone(node.schema.inner()));
+        let (question, arrow) = (Arc::clone(node.question()), node.arrow());
         let places = question.snapshot.places(&question.regions).map_err(to_datafusion)?;
         let totals = Arc::new(Totals { question, places, arrow: Arc::clone(&arrow) });
         Ok(Some(Arc::new(SourceNode::new(totals, EquivalenceProperties::new(arrow), None))))
@@ -214,20 +180,18 @@ impl ExtensionPlanner for TotalsPlanner {
 
 /// Asks each place for what its rows come to.
 struct Totals {
-    question: Question,
+    question: Arc<Question>,
     places: Vec<Visible>,
     arrow: SchemaRef,
 }
 
 impl fmt::Debug for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(Self::NAME).field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct(Question::NAME).field("question", &self.question).finish_non_exhaustive()
     }
 }
 
 impl Totals {
-    const NAME: &'static str = "TidefallTotals";
-
     /// The number of rows, and what they come to in some columns.
     fn add_up(&self, fields: &[FieldId]) -> tidefall_types::Result<(u64, Vec<Total>)> {
         let none = |field: &FieldId| Total::of_type(self.question.type_of(*field));
@@ -297,7 +261,7 @@ fn sum(sum: Sum, is_some: bool, to: &DataType) -> ArrayRef {
 
 impl Source for Totals {
     fn name(&self) -> &'static str {
-        Self::NAME
+        Question::NAME
     }
 
     fn describe(&self) -> String {
