@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidefall_ground::frames::{Content, TAIL_BYTES};
 use tidefall_ground::options::VerifyReport;
+use tidefall_records::distance::{Axis, Center};
 use tidefall_records::merge::{AtOnce, merge};
-use tidefall_records::nearest::{Axis, Center, nearest};
 use tidefall_records::read::{Place, Touched};
 use tidefall_records::record::{decode_delete, decode_rows};
 use tidefall_records::region::{Region, Regions, Side};
@@ -109,13 +109,9 @@ fn read(bytes: &[u8]) -> Result<()> {
         assert!(totals.iter().all(|total| total.count <= rows.max(read)));
     }
     let axes = (0..dimensions).map(|dimension| Axis { dimension, at: 3.0, scale: 2.0 }).collect();
-    let near = nearest(
-        &Center { axes },
-        5,
-        &[Regions::all(dimensions)],
-        &[(place.clone(), none.clone())],
-    )?;
-    assert!(near.is_sorted() && near.len() <= 5);
+    let center = Center { axes };
+    let to_leaves = center.to_leaves(place.layout(), place.leaves());
+    assert!(to_leaves.len() == place.leaves().len() && !to_leaves.iter().any(|one| one.is_nan()));
     let layout = Arc::clone(place.layout());
     let at_once = AtOnce { rows: 0, text_bytes: 1 << 20 };
     merge(&layout, &[(place, none)], at_once, |_| Ok(()))

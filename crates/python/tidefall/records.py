@@ -1,6 +1,7 @@
 """Tables of records, which are asked for by boxes over their dimensions."""
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tidefall
@@ -38,14 +39,43 @@ class Records:
         """How many records there are in a box."""
         return self._ask("count(*)", box, "").to_arrow().column(0)[0].as_py()
 
+    def nearest(
+        self, count: int, point: Mapping[str, Any], columns: str | Sequence[str] | None = None, **box: Side
+    ) -> Rows:
+        """The `count` records in a box that are nearest to a point, the nearest first, with these columns or all, and their distance behind them.
+        `point` has a value for each dimension that counts, or a pair of it and the length that counts as one (a number; for times a timedelta):
+        the distance is the root of the sum of squares. A record that has a NaN there has no distance, and comes last."""
+        axes, values = [], []
+        for name, place in point.items():
+            at, length = place if isinstance(place, tuple) else (place, None)
+            if isinstance(length, datetime.timedelta):
+                length = f"{int(length / datetime.timedelta(microseconds=1))}us"
+            values.extend([at, length])
+            axes.append(f"{_quoted(name)} => (${len(values) - 1}, ${len(values)})")
+        names = [columns] if isinstance(columns, str) else columns
+        table = "'" + self.name.replace("'", "''") + "'"
+        relation = f"knn({', '.join([table, *axes])})"
+        conditions, more = _conditions(box, len(values))
+        # The distance is the last column, whatever its name is.
+        distance = self._database.sql(f"SELECT * FROM {relation} LIMIT 0", values).to_arrow().column_names[-1]
+        shown = "*" if names is None else ", ".join(map(_quoted, [*names, distance]))
+        return self._database.sql(
+            f"SELECT {shown} FROM {relation}{conditions} ORDER BY {_quoted(distance)} LIMIT {int(count)}", values + more
+        )
+
     def _ask(self, shown: str, box: dict[str, Side], behind: str) -> Rows:
-        conditions, values = [], []
-        for name, side in box.items():
-            condition, more = _condition(_quoted(name), side, len(values))
-            conditions.append(condition)
-            values.extend(more)
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        where, values = _conditions(box, 0)
         return self._database.sql(f"SELECT {shown} FROM {_quoted(self.name)}{where}{behind}", values)
+
+
+def _conditions(box: dict[str, Side], count: int) -> tuple[str, list[Any]]:
+    """`WHERE` and a box, whose values are parameters behind so many others, and these."""
+    conditions, values = [], []
+    for name, side in box.items():
+        condition, more = _condition(_quoted(name), side, count + len(values))
+        conditions.append(condition)
+        values.extend(more)
+    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), values
 
 
 def _condition(column: str, side: Side, count: int) -> tuple[str, list[Any]]:

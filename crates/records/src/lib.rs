@@ -8,8 +8,8 @@
 //!    thousand leaves in some microseconds, and a leaf needs no pointer. What the rows of a leaf come to is known as well ([`metrics`]).
 //! 3. Rows with their leaves are packed ([`packed`]): they can be asked, and written to an object ([`segment`]) as they are.
 //! 4. A question is a union of boxes ([`read`]): leaves outside are passed over, of those inside rows are not looked at, and aggregates
-//!    come from metrics ([`total`]); rows of leaves that a box cuts are tested column by column ([`mask`]). Neighbours of a
-//!    place are found from the nearest leaf on ([`nearest`]).
+//!    come from metrics ([`total`]); rows of leaves that a box cuts are tested column by column ([`mask`]). Who looks for
+//!    neighbours of a point begins with the nearest leaves ([`distance`]).
 //!
 //! What a database asks of each kind of table, and where it is answered here:
 //!
@@ -27,6 +27,7 @@ pub mod change;
 pub mod compact;
 pub mod context;
 pub mod deletes;
+pub mod distance;
 pub mod failed;
 pub mod flush;
 pub mod install;
@@ -35,7 +36,6 @@ pub mod load;
 pub mod mask;
 pub mod merge;
 pub mod metrics;
-pub mod nearest;
 pub mod open;
 pub mod order;
 pub mod ordinal;

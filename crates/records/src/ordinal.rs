@@ -43,14 +43,15 @@ pub fn ordinals(column: &dyn Array) -> Option<Vec<i64>> {
     with_values!(column, |values| values.iter().map(|value| value.to_int()).collect())
 }
 
-/// A column of one value, that of an ordinal, or NULL.
+/// A column of the values of some ordinals, with NULL where there is none.
 ///
 /// # Panics
 /// For a type that has no ordinals.
-pub fn column_of(ty: FieldType, ordinal: Option<i64>) -> ArrayRef {
+pub fn column_of(ty: FieldType, ordinals: impl IntoIterator<Item = Option<i64>>) -> ArrayRef {
+    let ordinals = ordinals.into_iter();
     macro_rules! of {
         ($array:ident, $native:ident) => {
-            Arc::new($array::from(vec![ordinal.map($native::from_int)]))
+            Arc::new(ordinals.map(|ordinal| ordinal.map($native::from_int)).collect::<$array>())
         };
     }
     match ty {
@@ -141,14 +142,14 @@ mod tests {
             let found = ordinals(&*column).unwrap();
             assert!(found.is_sorted_by(|a, b| a < b), "{ty:?}: {found:?}");
             for (row, ordinal) in found.iter().enumerate() {
-                let back = ordinals(&*column_of(ty, Some(*ordinal))).unwrap();
+                let back = ordinals(&*column_of(ty, [Some(*ordinal)])).unwrap();
                 assert_eq!(
                     (&back[..], column.data_type()),
                     (&[*ordinal][..], &ty.arrow()),
                     "row {row}"
                 );
             }
-            assert_eq!(column_of(ty, None).null_count(), 1);
+            assert_eq!(column_of(ty, [None]).null_count(), 1);
             let (least, greatest) = extent(ty);
             assert!(found.iter().all(|ordinal| (least..=greatest).contains(ordinal)), "{ty:?}");
             let positions: Vec<f64> = found.iter().map(|ordinal| position(ty, *ordinal)).collect();

@@ -134,6 +134,17 @@ impl<'a> Touched<'a> {
         Self { place, asked, hidden, relations }
     }
 
+    /// The same but for some leaves.
+    #[must_use]
+    pub fn without(self, is_out: impl Fn(usize) -> bool) -> Self {
+        let relations = self.relations.iter().enumerate();
+        let left = relations.map(|(leaf, relation)| match is_out(leaf) {
+            true => Relation::Outside,
+            false => *relation,
+        });
+        Self { relations: left.collect(), ..self }
+    }
+
     /// How its leaves lie to what is asked for.
     pub fn relations(&self) -> &Arc<[Relation]> {
         &self.relations
@@ -154,6 +165,12 @@ impl<'a> Touched<'a> {
     pub fn cells(&self) -> impl Iterator<Item = usize> + '_ {
         let leaves = self.place.leaves();
         (0..leaves.cells()).filter(|cell| !self.is_outside(*cell))
+    }
+
+    /// The leaves of a cell that may have rows of it.
+    pub fn leaves_of(&self, cell: usize) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.place.leaves().of_cell(cell);
+        leaves.filter(|leaf| self.relations[*leaf] != Relation::Outside)
     }
 
     fn is_outside(&self, cell: usize) -> bool {
@@ -243,14 +260,6 @@ impl<'a> Touched<'a> {
             }
         }
         Ok((rows, totals))
-    }
-
-    /// Which rows of a leaf that is not outside are asked for: 1 or 0 for each; nothing when all are.
-    pub(crate) fn leaf_rows(&self, leaf: usize) -> Result<Option<Vec<u8>>> {
-        match self.relations[leaf] {
-            Relation::Inside => Ok(None),
-            Relation::Outside | Relation::Cut => self.mask_of(leaf).map(Some),
-        }
     }
 
     /// Which rows of a leaf that is cut are asked for: 1 or 0 for each.

@@ -19,6 +19,7 @@ use crate::long_numbers::LongNumbers;
 use crate::named_windows::NamedWindows;
 use crate::names::{ColumnNames, UniqueNames};
 use crate::quantified::Quantified;
+use crate::records::NamedDimensions;
 use crate::tuples::TuplesAmong;
 use crate::using::OuterUsing;
 use crate::walk::{Walked, walk_mut};
@@ -37,6 +38,7 @@ pub(crate) fn rewrite(statement: &mut DfStatement, state: &SessionState) -> Resu
     visit(statement, NamedWindows)?;
     visit(statement, Clauses::default())?;
     visit(statement, Quantified)?;
+    visit(statement, NamedDimensions)?;
     // Comes before tuples, whose parts it names: these are put into subqueries, where others have the same name.
     visit(statement, OuterUsing::default())?;
     visit(statement, TuplesAmong(state))?;

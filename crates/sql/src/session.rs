@@ -33,6 +33,7 @@ use crate::planner::Planner;
 use crate::planning::{Limits, apart};
 use crate::prepared::{Description, Prepared, Types};
 use crate::query_stream::QueryStream;
+use crate::records::{Knn, Rtree};
 use crate::relations::NamedCalls;
 use crate::rewrite::rewrite;
 use crate::schemas::{CATALOG, READINGS};
@@ -98,6 +99,8 @@ impl Session {
         for layer in Layer::ALL {
             context.register_udtf(layer.name(), Arc::new(LayerFunction::new(db.clone(), layer)));
         }
+        context.register_udtf(Knn::NAME, Arc::new(Knn::new(db.clone())));
+        context.register_udtf(Rtree::NAME, Arc::new(Rtree::new(db.clone())));
         Self { db, clock: Arc::clone(&options.clock), context }
     }
 

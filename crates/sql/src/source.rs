@@ -71,7 +71,7 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn is_narrowed_by(&self, _filter: &Arc<dyn PhysicalExpr>) -> bool {
         false
     }
-    /// The same source, whose batches begin at one end of `column`, which is a time, and go on to the other stretch
+    /// The same source, whose batches begin at one end of `column`, a time or, ascending, a distance, and go on to the other stretch
     /// by stretch, in no order within; none where it cannot.
     fn by_time(&self, _column: usize, _order: TimeOrder) -> Option<Arc<dyn Source>> {
         None

@@ -115,8 +115,8 @@ impl Sources {
     fn look_up(&self, looked: &Looked, threads: usize) -> Result<()> {
         let Some(time) = looked.late.time() else { return Ok(()) };
         let objects = self.version.objects.within(&time);
-        spread(threads, objects.collect(), |object, _: &mut ()| {
-            looked.look_up_in_object(self, object)
+        spread(threads, objects.collect(), |object, bytes: &mut Vec<u8>| {
+            looked.look_up_in_object(self, object, bytes)
         })?;
         // Of rows that are newer than all in memory there is nothing to be found.
         let is_in_memory = |row: &&LateRow| !self.runs[row.run as usize].late.are_behind_memory;
@@ -182,9 +182,15 @@ impl Looked {
         group.rows.first().is_some_and(|row| self.rows[run].binary_search(row).is_ok())
     }
 
-    fn look_up_in_object(&self, all: &Sources, object: &Arc<LiveObject>) -> Result<()> {
+    /// The memory of `bytes` is used again.
+    fn look_up_in_object(
+        &self,
+        all: &Sources,
+        object: &Arc<LiveObject>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
         let alone = Sources::of(std::slice::from_ref(object), &all.version);
-        let late = self.filtered(object)?;
+        let late = self.filtered(object, bytes)?;
         let mut found = Found::new(&alone);
         let mut times = Vec::new();
         for rows in late.chunk_by(|one, next| one.sensor == next.sensor) {
@@ -199,7 +205,7 @@ impl Looked {
     }
 
     /// Those rows, by sensor and time, that an object may have as far as its filters tell.
-    fn filtered(&self, object: &LiveObject) -> Result<Vec<LateRow>> {
+    fn filtered(&self, object: &LiveObject, bytes: &mut Vec<u8>) -> Result<Vec<LateRow>> {
         let entry = &object.entry;
         let mut left: Vec<LateRow> = Vec::new();
         let filters = object.segment.filters(object.sensors(), &entry.time)?;
@@ -216,11 +222,10 @@ impl Looked {
         let (filters, others): (Vec<Fence>, Vec<Fence>) =
             filters.into_iter().partition(is_worth_it);
         others.iter().for_each(|fence| left.extend(of_filter(fence)));
-        let mut bytes = Vec::new();
         for filters in filters.chunks(FILTERS_AHEAD) {
             filters.iter().for_each(|fence| object.segment.will_read_filter(fence));
             for fence in filters {
-                match object.segment.filter(fence, &mut bytes) {
+                match object.segment.filter(fence, bytes) {
                     Ok(filter) => {
                         let may_have =
                             |row: &&LateRow| filter.may_have(key(row.sensor, row.time_ns));

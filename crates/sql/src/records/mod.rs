@@ -3,13 +3,20 @@
 //! 1. `cover.rs`: conditions on dimensions become a union of boxes, which covers all rows that they hold for; `place.rs` knows where values of other types lie.
 //! 2. `scan.rs`: a source that reads the rows in it.
 //! 3. `totals.rs`: aggregates of all of them, from metrics where that can be.
+//! 4. `knn.rs`: the rows with their distance to a point, from the nearest on where a query ends there; `rtree.rs`: the boxes that rows lie in.
 
 mod cover;
+mod knn;
+mod named;
 mod place;
+mod rtree;
 mod scan;
 mod totals;
 
 pub(crate) use cover::BOXES_MAX;
+pub(crate) use knn::Knn;
+pub(crate) use named::NamedDimensions;
+pub(crate) use rtree::Rtree;
 pub(crate) use totals::{TotalsPlanner, TotalsRule};
 
 use std::sync::Arc;
@@ -23,14 +30,16 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::record_tables::read::Touched;
 use tidefall_storage::record_tables::region::Regions;
-use tidefall_storage::{Db, RecordsSnapshot};
+use tidefall_storage::{Db, RecordsSnapshot, Snapshot};
 use tidefall_types::{ColumnKind, Error, TableSchema};
 
 use crate::error::to_datafusion;
 use crate::inserted::InsertNode;
 use crate::sink::Sink;
+use crate::snapshots::snapshot_of_any;
 
 use self::cover::Cover;
+use self::knn::Near;
 
 /// A table of records at one moment, to read from and to write to.
 pub(crate) struct RecordsTable {
@@ -52,6 +61,51 @@ impl RecordsTable {
         };
         let arrow = Arc::new(Schema::new(schema.columns.iter().map(field).collect::<Vec<_>>()));
         Self { db, snapshot: Arc::new(snapshot), arrow }
+    }
+
+    /// The table of this name as the statement that is being planned sees it, for a function that shows tables of records alone.
+    ///
+    /// # Errors
+    /// `NotFound` without it, `Conflict` for one of another kind.
+    fn named(db: &Db, name: &str, function: &str) -> tidefall_types::Result<Self> {
+        match snapshot_of_any(db, name)? {
+            Snapshot::Records(snapshot) => Ok(Self::new(db.clone(), snapshot)),
+            Snapshot::Series(_) => Err(Error::conflict(format!(
+                "{function} shows tables of records, and {name} has series; CREATE TABLE ... WITH (model = 'records') makes one of records"
+            ))),
+        }
+    }
+
+    /// A plan that reads some of the columns of `arrow`, which are those of the table and, with `near`, the distance behind them.
+    fn plan(
+        &self,
+        arrow: &SchemaRef,
+        near: Option<Arc<Near>>,
+        (projection, filters, limit): (Option<&Vec<usize>>, &[Expr], Option<usize>),
+        state: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..arrow.fields().len()).collect(),
+        };
+        let schema = near.as_ref().map_or_else(|| self.table_schema(), |near| &near.schema);
+        let fields = columns.iter().filter_map(|at| match schema.columns[*at].kind {
+            ColumnKind::Field(id) => Some(id),
+            ColumnKind::Time | ColumnKind::Tag(_) => None,
+        });
+        let (regions, _) = Cover::of_all(filters, self.table_schema());
+        let (fields, arrow) = (fields.collect(), Arc::new(arrow.project(&columns)?));
+        let read = scan::Read { regions, fields, arrow, near };
+        scan::plan(&self.snapshot, read, limit, state.config().target_partitions())
+    }
+
+    /// Whether a condition says where its rows are.
+    fn support(&self, filter: &Expr) -> TableProviderFilterPushDown {
+        match Cover::of(filter, self.table_schema()) {
+            None => TableProviderFilterPushDown::Unsupported,
+            Some(cover) if cover.is_exact => TableProviderFilterPushDown::Exact,
+            Some(_) => TableProviderFilterPushDown::Inexact,
+        }
     }
 
     /// What is read.
@@ -106,12 +160,7 @@ impl TableProvider for RecordsTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match Cover::of(filter, self.table_schema()) {
-            None => TableProviderFilterPushDown::Unsupported,
-            Some(cover) if cover.is_exact => TableProviderFilterPushDown::Exact,
-            Some(_) => TableProviderFilterPushDown::Inexact,
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(filters.iter().map(|filter| self.support(filter)).collect())
     }
 
     async fn scan(
@@ -121,18 +170,7 @@ impl TableProvider for RecordsTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = match projection {
-            Some(columns) => columns.clone(),
-            None => (0..self.arrow.fields().len()).collect(),
-        };
-        let (regions, _) = Cover::of_all(filters, self.table_schema());
-        let arrow = Arc::new(self.arrow.project(&columns)?);
-        let fields = columns.iter().filter_map(|at| match self.table_schema().columns[*at].kind {
-            ColumnKind::Field(id) => Some(id),
-            ColumnKind::Time | ColumnKind::Tag(_) => None,
-        });
-        let read = scan::Read { regions, fields: fields.collect(), arrow };
-        scan::plan(&self.snapshot, read, limit, state.config().target_partitions())
+        self.plan(&self.arrow, None, (projection, filters, limit), state)
     }
 
     async fn insert_into(

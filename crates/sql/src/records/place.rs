@@ -46,7 +46,7 @@ impl Place {
         let (least, greatest) = extent(ty);
         let cast = |ordinal: i64| {
             let options = CastOptions { safe: true, ..CastOptions::default() };
-            let cast = cast_with_options(&column_of(ty, Some(ordinal)), to, &options).ok()?;
+            let cast = cast_with_options(&column_of(ty, [Some(ordinal)]), to, &options).ok()?;
             let cast = one_form(&cast).unwrap_or(cast);
             cast.is_valid(0).then_some(cast)
         };

@@ -235,8 +235,8 @@ impl Totals {
 fn told(measure: Measure, total: &Total, ty: FieldType, to: &DataType) -> ArrayRef {
     let is_some = total.count > 0;
     match measure {
-        Measure::Min(_) => column_of(ty, is_some.then_some(total.least)),
-        Measure::Max(_) => column_of(ty, is_some.then_some(total.greatest)),
+        Measure::Min(_) => column_of(ty, [is_some.then_some(total.least)]),
+        Measure::Max(_) => column_of(ty, [is_some.then_some(total.greatest)]),
         Measure::Sum(_) => sum(total.sum, is_some, to),
         Measure::Mean(_) => {
             let mean = total.sum.to_f64() / total.count as f64;

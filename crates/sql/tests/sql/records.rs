@@ -112,7 +112,53 @@ async fn boxes_are_answered_as_datafusion_answers_them() {
             let expected = plain.sql(&sql).await.expect("a plan").collect().await.expect("rows");
             assert_eq!(found, lines(&expected).join("\n"), "{sql}");
         }
+        let (x, n) = (rng.random_range(-12..12), rng.random_range(-22..22));
+        let knn = format!("knn('t', n => {n}, x => ({x}, 2.5))");
+        let computed = format!(
+            "(SELECT *, CASE WHEN NOT isnan(x) THEN sqrt((n::DOUBLE - {n}) * (n::DOUBLE - {n}) + (x - {x}) / 2.5 * ((x - {x}) / 2.5)) END AS distance FROM t)"
+        );
+        for question in [
+            format!("WHERE {condition} ORDER BY distance, x, n, v, s LIMIT 20"),
+            format!("WHERE distance < 1.5 AND ({condition}) ORDER BY x, n, v, s"),
+            "ORDER BY distance DESC NULLS LAST, x, n, v, s LIMIT 20".to_owned(),
+        ] {
+            let ask =
+                |from: &str| format!("SELECT x, n, v, s, distance FROM {from} AS k {question}");
+            let found = test_db.text(&ask(&knn)).await;
+            let expected = plain.sql(&ask(&computed)).await.expect("a plan").collect().await;
+            let expected = lines(&expected.expect("rows")).join("\n");
+            assert_eq!(found, expected, "{knn} {question}");
+        }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nearest_are_read_from_the_nearest_leaf_on() {
+    let test_db = TestDb::new();
+    let create =
+        "CREATE TABLE t (x BIGINT, y BIGINT, v BIGINT) WITH (model = 'records', index = '(x, y)')";
+    test_db.text(create).await;
+    let insert =
+        "INSERT INTO t SELECT value % 512, value / 512, value FROM generate_series(0, 262143)";
+    test_db.text(insert).await;
+    test_db.db.flush().expect("segments");
+    let sql = "SELECT v, distance FROM knn('t', x => 100, y => 300) WHERE v <> 7 ORDER BY distance LIMIT 3";
+    let plan = test_db.plan(sql).await;
+    assert!(plan.contains("nearest first"), "{plan}");
+    // A cell for each partition, of 32.
+    let analysed = test_db.text(&format!("EXPLAIN ANALYZE {sql}")).await;
+    let of_scan = analysed.split_once("TidefallRecords").expect("a scan").1;
+    let rows = of_scan.split("rows=").nth(1).expect("rows read");
+    let digits: String = rows.chars().take_while(char::is_ascii_digit).collect();
+    assert!(digits.parse::<usize>().is_ok_and(|rows| rows < 50_000), "{analysed}");
+    let within =
+        test_db.plan("SELECT v FROM knn('t', x => 100, y => 300) WHERE distance < 2").await;
+    let all = test_db.plan("SELECT v FROM knn('t', x => 100, y => 300)").await;
+    let leaves = |plan: &str| {
+        plan.split_once("leaves=").map(|(_, rest)| rest.split(',').next().unwrap_or("").to_owned())
+    };
+    assert_eq!(leaves(&all).as_deref(), Some("256"));
+    assert!(leaves(&within).is_some_and(|leaves| leaves.len() == 1), "{within}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
