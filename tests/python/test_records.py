@@ -49,6 +49,28 @@ def test_boxes_have_the_rows_of_the_frame(both):  # noqa: F811
         assert table.range("fare", limit=7, seats=2).to_arrow().shape == (7, 1)
 
 
+def test_neighbours_are_those_of_the_frame(both):  # noqa: F811
+    frame = trips(numpy.random.default_rng(6))
+    hour = pandas.Timedelta("1h")
+    for db in both:
+        table = db.records("trips")
+        table.write(frame[:10].astype({"seats": "int8"}), index=["lat", "at", "seats"])
+        table.write(frame[10:])
+        assert "index = '(lat, at, seats)'" in str(db.sql("SHOW CREATE TABLE trips").to_dict())
+        at = pandas.Timestamp("2013-01-06")
+        for point, lengths, box, some in [
+            ({"lat": 40.7}, {"lat": frame.lat - 40.7}, {}, frame.lat == frame.lat),
+            ({"lat": (40.75, 0.01), "at": (at, hour)}, {"lat": (frame.lat - 40.75) / 0.01, "at": (frame["at"] - at) / hour}, {"seats": [1, 2]}, frame.seats < 3),
+        ]:
+            expected = numpy.sqrt(sum(length**2 for length in lengths.values()))[some].sort_values()[:20]
+            found = table.nearest(20, point, ["lat", "note"], **box).to_pandas()
+            assert list(found.columns) == ["lat", "note", "distance"]
+            numpy.testing.assert_allclose(found["distance"], expected, rtol=1e-9)
+        assert table.nearest(0, {"lat": 1}).to_arrow().num_rows == 0
+        with pytest.raises(tidefall.NotFoundError, match="fare is not a dimension of trips"):
+            table.nearest(1, {"fare": 1})
+
+
 def test_wrong_records_are_refused(both):  # noqa: F811
     for db in both:
         db.sql(MADE)

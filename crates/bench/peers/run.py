@@ -17,6 +17,7 @@ import sys
 
 import cliff_report
 import query_report
+import records_report
 import sustained_report
 
 # Where Tidefall's readings lie, and how many days of them there are.
@@ -29,6 +30,8 @@ SUSTAINED_PLOT = REPOSITORY / "docs" / "sustained.svg"
 KEPT = pathlib.Path.home() / ".cache" / "tidefall"
 # Loads that go on: sensors, writers, and the part of rows that is late.
 SUSTAINED = [(sensors, writers, late) for sensors in (1_000, 100_000) for late in (0.0, 0.05) for writers in (1, 4)]
+# Records of a load.
+RECORDS = (10_000_000, 100_000_000)
 # The one that the others take, too, and that is drawn.
 SUSTAINED_BESIDE = (1_000, 1, 0.05)
 
@@ -72,6 +75,13 @@ def steps(options):
         "sustained": [
             *(sustained(engine("sustained"), "tidefall", *load) for load in SUSTAINED),
             *(sustained(driver("sustained.py", "--system", system), system, *SUSTAINED_BESIDE) for system in ("duckdb", "chdb", *(["questdb"] if has_questdb else []))),
+        ],
+        "records": [
+            driver("records.py", "--system", system, "--workload", workload, "--rows", str(rows), "--threads", str(threads), *data)
+            for workload in (["taxi", "ghcn"] if options.data else ["taxi"])
+            for rows in RECORDS
+            for threads in (1, 2)
+            for system in ("duckdb", "duckdb-sorted", "chdb", "tidefall")
         ],
         # Servers take minutes to load and seconds to start: a year alone, and fewer cold starts.
         "servers": [[*queries(server, max(MODELS.values())), "--cold-instances", "3"] for server in servers],
@@ -237,6 +247,7 @@ PARTS = {
     "queries": (queries_part, ("queries", "servers")),
     "cliffs": (cliff_report.tables, ("cliffs",)),
     "sustained": (sustained_part, ("sustained",)),
+    "records": (records_report.tables, ("records",)),
     "others": (other_parts, ("load", "read", "log", "memory", "http", "sizes", "cascade")),
 }
 

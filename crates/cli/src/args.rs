@@ -26,6 +26,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Read CSV (also .gz and .zst), Parquet and Arrow files into a table
     Import(Box<ImportArgs>),
+    /// Make a table of records as a record descriptor in XML says
+    Create(CreateTableArgs),
     /// Run SQL and print the answer
     Query(QueryArgs),
     /// Run SQL interactively
@@ -111,6 +113,19 @@ impl DbArgs {
     }
 }
 
+/// `create`
+#[derive(Debug, Args)]
+pub(crate) struct CreateTableArgs {
+    /// The table
+    #[arg(long)]
+    pub(crate) table: String,
+    /// The file with the descriptor
+    #[arg(long, value_name = "FILE")]
+    pub(crate) descriptor: PathBuf,
+    #[command(flatten)]
+    pub(crate) db: DbArgs,
+}
+
 /// `import`
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
@@ -122,6 +137,9 @@ pub(crate) struct ImportArgs {
     /// The table; created when it is missing
     #[arg(long)]
     pub(crate) table: String,
+    /// The files are rows of bytes, as this record descriptor in XML says; the table is one of records, and made when it is missing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) descriptor: Option<PathBuf>,
     /// The time column; found by its values when absent
     #[arg(long)]
     pub(crate) time: Option<String>,

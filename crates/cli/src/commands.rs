@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cascade;
+pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod import;

@@ -48,6 +48,7 @@ pub fn run(line: impl IntoIterator<Item = OsString>) -> u8 {
 fn obey(command: Command) -> Outcome {
     match command {
         Command::Import(args) => commands::import::run(*args),
+        Command::Create(args) => commands::create::run(&args),
         Command::Query(args) => commands::query::run(args),
         Command::Shell(args) => commands::shell::run(args),
         Command::Serve(args) => commands::serve::run(args),

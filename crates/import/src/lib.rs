@@ -4,6 +4,7 @@
 //!   does not say about itself is inferred from its beginning and can be read in
 //!   [`CsvReader::schema`].
 //! - [`open_columnar`] reads Parquet and Arrow.
+//! - [`Descriptor`] says what rows of bytes are.
 //! - [`look_together`] finds the types that hold the values of several files.
 //! - [`batch_from_arrow`] turns an Arrow record batch into a write batch; data frames and
 //!   Arrow over HTTP come in through it.
@@ -14,6 +15,7 @@
 mod arrow;
 mod columnar;
 mod csv;
+mod descriptor;
 mod input;
 mod ipc;
 mod local;
@@ -26,6 +28,7 @@ mod zone;
 pub use arrow::{ArrowOptions, batch_from_arrow, columns_from_arrow, unshared_bytes};
 pub use columnar::{ColumnarOptions, ColumnarReader, is_columnar, open_columnar};
 pub use csv::{CsvReader, CsvSchema, TimeFormat, TimeUnit, open_csv, read_csv};
+pub use descriptor::Descriptor;
 pub use input::Input;
 pub use options::{CsvOptions, Header, Layout, TimeSource, WIDE_FIELD};
 pub use together::{Together, look_together};

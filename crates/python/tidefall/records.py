@@ -4,6 +4,8 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
 from . import _tidefall
 from .answers import Rows, Written
 from .data import to_arrow
@@ -24,10 +26,23 @@ class Records:
     def __repr__(self) -> str:
         return f"<tidefall.Records {self.name}>"
 
-    def write(self, data: Any) -> Written:
+    def write(self, data: Any, *, index: Sequence[str] | None = None) -> Written:
         """Writes records; returns how many, when they are on disk. `data` is what `Database.write` takes. Each needs a value for every dimension;
-        equal ones are all kept. Many are written in pieces: of those before one that fails all stay."""
-        return Written(*self._database._core.write(self.name, to_arrow(data), None, [], "count"))
+        equal ones are all kept. Many are written in pieces: of those before one that fails all stay.
+
+        With `index`, the names of the dimensions, a table that is missing is made, with the columns and types of `data`."""
+        arrow = to_arrow(data)
+        if index is not None and self.name not in self._database.tables():
+            self._create(arrow.schema, [index] if isinstance(index, str) else list(index))
+        return Written(*self._database._core.write(self.name, arrow, None, [], "count"))
+
+    def _create(self, schema: pyarrow.Schema, index: list[str]) -> None:
+        """Makes the table that data of a schema fits into."""
+        columns = ", ".join(f"{_quoted(field.name)} {_sql_type(field)}" for field in schema)
+        dimensions = ", ".join(map(_quoted, index)).replace("'", "''")
+        self._database.sql(
+            f"CREATE TABLE IF NOT EXISTS {_quoted(self.name)} ({columns}) WITH (model = 'records', index = '({dimensions})')"
+        ).to_dict()
 
     def range(self, columns: str | Sequence[str] | None = None, *, limit: int | None = None, **box: Side) -> Rows:
         """The records in a box, in no order, with these columns or all."""
@@ -97,3 +112,23 @@ def _condition(column: str, side: Side, count: int) -> tuple[str, list[Any]]:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _sql_type(field: pyarrow.Field) -> str:
+    """The type of a column that holds what one of Arrow's has."""
+    ty = field.type.value_type if pyarrow.types.is_dictionary(field.type) else field.type
+    is_of = pyarrow.types
+    known = [
+        (is_of.is_timestamp(ty) or is_of.is_date(ty), "TIMESTAMP"),
+        (is_of.is_boolean(ty), "BOOLEAN"),
+        (is_of.is_string(ty) or is_of.is_large_string(ty) or is_of.is_string_view(ty), "TEXT"),
+        (is_of.is_int8(ty), "TINYINT"), (is_of.is_int16(ty), "SMALLINT"), (is_of.is_int32(ty), "INTEGER"), (is_of.is_int64(ty), "BIGINT"),
+        (is_of.is_uint8(ty), "TINYINT UNSIGNED"), (is_of.is_uint16(ty), "SMALLINT UNSIGNED"),
+        (is_of.is_uint32(ty), "INTEGER UNSIGNED"), (is_of.is_uint64(ty), "BIGINT UNSIGNED"),
+        (is_of.is_float16(ty) or is_of.is_float32(ty), "REAL"),
+        (is_of.is_float64(ty) or is_of.is_decimal(ty) or is_of.is_null(ty), "DOUBLE"),
+    ]
+    for matches, name in known:
+        if matches:
+            return name
+    raise _tidefall.InvalidError(f"{field.name}: no column holds values of the type {ty}")

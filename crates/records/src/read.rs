@@ -89,6 +89,8 @@ pub struct Effort {
     pub leaves: u64,
     /// Those of them whose rows were looked at.
     pub cut: u64,
+    /// How many rows these have.
+    pub rows: u64,
 }
 
 /// The rows of a cell that are asked for.
@@ -180,10 +182,15 @@ impl<'a> Touched<'a> {
 
     /// What an answer looks at.
     pub fn effort(&self) -> Effort {
-        let count =
-            |of: Relation| self.relations.iter().filter(|relation| **relation == of).count() as u64;
-        let cut = count(Relation::Cut);
-        Effort { leaves: cut + count(Relation::Inside), cut }
+        let mut effort = Effort::default();
+        for (leaf, relation) in self.relations.iter().enumerate() {
+            effort.leaves += u64::from(*relation != Relation::Outside);
+            if *relation == Relation::Cut {
+                effort.cut += 1;
+                effort.rows += self.place.leaves().leaf_rows(leaf) as u64;
+            }
+        }
+        effort
     }
 
     /// The rows of a cell.

@@ -29,6 +29,7 @@ mod routes;
 mod server;
 mod sql;
 mod status;
+mod tables;
 mod unread;
 mod values;
 mod write;

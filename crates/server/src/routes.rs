@@ -12,7 +12,7 @@ use tidefall_types::Error;
 
 use crate::app::App;
 use crate::failure::{Dialect, Failure};
-use crate::{batches, frames, guard, sql, status, write};
+use crate::{batches, frames, guard, sql, status, tables, write};
 
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -20,6 +20,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v2/write", post(write::v2))
         .route("/query", get(write::query).post(write::query))
         .route("/api/v1/write", post(batches::post))
+        .route("/api/v1/tables", post(tables::post))
         .route("/api/v1/sql", get(sql::get).post(sql::post))
         .route("/api/v1/frames", post(frames::post))
         .route("/ping", get(status::ping))

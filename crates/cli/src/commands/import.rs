@@ -2,6 +2,7 @@
 
 mod advice;
 mod inputs;
+mod rows;
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -34,6 +35,9 @@ const REPLACED_FEW: u64 = 10;
 
 pub(crate) fn run(mut args: ImportArgs) -> Outcome {
     args.files.iter().try_for_each(|file| check_input(file))?;
+    if let Some(descriptor) = &args.descriptor {
+        return rows::run(&args, descriptor);
+    }
     leave_out_empty(&mut args.files);
     check_bad_file(&args)?;
     let mut inputs = Inputs::new(&args)?;

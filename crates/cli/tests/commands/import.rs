@@ -696,3 +696,54 @@ fn files_are_read_as_records() {
     let none = place.failed(&[&some[..some.len() - 1], &["lat"]].concat());
     assert!(none.err.contains("\"seats\" is a dimension"), "{none:?}");
 }
+
+#[test]
+fn rows_of_bytes_are_read_by_their_descriptor() {
+    let place = Place::new();
+    place.write(
+        "taxi.xml",
+        "<description><struct><field name=\"vendor\" type=\"char\" array_len=4/><field name=\"at\" type=\"epoch_t\"/>\
+         <field name=\"lat\" type=\"float\"/></struct><indexing-dimensions><field name=\"lat\"/><field name=\"at\"/></indexing-dimensions></description>",
+    );
+    let row = |vendor: &str, seconds: i64, lat: f32| {
+        let mut text = vendor.as_bytes().to_vec();
+        text.resize(4, 0);
+        [text, seconds.to_le_bytes().to_vec(), lat.to_le_bytes().to_vec()].concat()
+    };
+    let rows: Vec<u8> =
+        (0..1000).flat_map(|at| row(["VTS", "CMT"][at % 2], at as i64, at as f32 / 4.0)).collect();
+    std::fs::write(place.path("rows.bin"), &rows).expect("a file");
+    let made =
+        place.done(&["create", "--table", "trips", "--descriptor", "taxi.xml", "--db", "db"]);
+    assert!(
+        made.out.contains("table trips of records, with 3 columns and 2 dimensions"),
+        "{made:?}"
+    );
+    let again =
+        place.failed(&["create", "--table", "trips", "--descriptor", "taxi.xml", "--db", "db"]);
+    assert!(again.err.contains("trips"), "{again:?}");
+    let line = ["import", "rows.bin", "--table", "trips", "--descriptor", "taxi.xml", "--db", "db"];
+    assert!(place.done(&line).out.contains("1,000 rows imported into trips"));
+    let asked = "SELECT vendor, count(*), max(at), sum(lat) FROM trips WHERE lat < 100 GROUP BY vendor ORDER BY vendor";
+    assert_eq!(
+        place.rows(asked),
+        "CMT,200,1970-01-01T00:06:39,10000.0\nVTS,200,1970-01-01T00:06:38,9950.0\n"
+    );
+    // The table is made where it is missing; what is no whole row is named, and nothing of its piece is there.
+    std::fs::write(place.path("rows.bin"), &rows[..rows.len() - 1]).expect("a file");
+    let cut = [&line[..3], &["other"], &line[4..]].concat();
+    let said = place.failed(&cut);
+    assert!(said.err.contains("rows.bin: the last row has 15 bytes"), "{said:?}");
+    assert_eq!(place.rows("SELECT count(*) FROM other"), "0\n");
+    let said = place.failed(&[&line[..], &["--tags", "vendor"]].concat());
+    assert!(said.err.contains("--tags says nothing of rows of bytes"), "{said:?}");
+    place.write(
+        "taxi.xml",
+        "<description><struct><field name=\"a\" type=\"long\"/></struct></description>",
+    );
+    let said = place.failed(&line);
+    assert!(
+        said.err.contains("taxi.xml: line 1 of the descriptor: a field of type \"long\""),
+        "{said:?}"
+    );
+}

@@ -106,7 +106,7 @@ fn leaves_inside_are_answered_without_their_rows() {
     let (asked, hidden) = (Regions::of([region]), Regions::default());
     for place in &places {
         let touched = Touched::new(place, std::slice::from_ref(&asked), &hidden);
-        assert_eq!(touched.effort(), Effort { leaves: 20, cut: 2 });
+        assert_eq!(touched.effort(), Effort { leaves: 20, cut: 2, rows: 2 * LEAF_ROWS as u64 });
         let (rows, totals) = touched.totals(&[0]).unwrap();
         assert_eq!(rows, 20 * LEAF_ROWS as u64 - 199);
         assert_eq!((totals[0].least, totals[0].greatest), (100, 20 * LEAF_ROWS as i64 - 100));

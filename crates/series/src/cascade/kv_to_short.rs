@@ -17,9 +17,9 @@ use crate::table::Table;
 const FEW_BYTES: u64 = 16 << 20;
 /// Of others, when what is to be laid into the largest part has this share of its bytes, ...
 pub(super) const WORTH_SHARE: u64 = 8;
-/// ... or this one, as long as rows come to the day: each time that as much has come again it is written anew as a whole, beside what
+/// ... or this one, as long as rows come to the day: each time that so much has come it is written anew as a whole, beside what
 /// compaction does.
-const BUSY_SHARE: u64 = 1;
+const BUSY_SHARE: u64 = 2;
 /// A day that nothing has come to for so long is quiet.
 const QUIET_NS: i64 = 10 * NS_PER_MINUTE;
 

@@ -260,3 +260,29 @@ fn the_new_tables_of_a_body_are_made_at_once() {
         json!([[199.0, null], [1.0, 2.0]])
     );
 }
+
+#[test]
+fn descriptors_make_tables_of_records() {
+    let server = TestServer::start();
+    let descriptor = "<description><struct><field name=\"a\" type=\"double\"/><field name=\"b\" type=\"char\" array_len=9/></struct>\
+                      <indexing-dimensions><field name=\"a\"/></indexing-dimensions></description>";
+    let send = |target: &str, body: &str| server.send("POST", target, "", body.as_bytes());
+    let made = send("/api/v1/tables?table=t", descriptor);
+    assert_eq!(
+        made.json(),
+        json!({"table": "t", "columns": 2, "dimensions": 1}),
+        "{}",
+        made.text()
+    );
+    server.sql("INSERT INTO t VALUES (1.5, 'x')");
+    assert_eq!(server.sql("SELECT b FROM t WHERE a > 1"), json!([["x"]]));
+    for (target, body, status, why) in [
+        ("/api/v1/tables?table=t", descriptor, 409, "t"),
+        ("/api/v1/tables", descriptor, 400, "the parameter table is missing"),
+        ("/api/v1/tables?table=u", "{}", 400, "no <field>"),
+        ("/api/v1/tables?table=u", &descriptor.replace("double", "dble"), 400, "type \\\"dble"),
+    ] {
+        let reply = send(target, body);
+        assert!(reply.status == status && reply.text().contains(why), "{}", reply.text());
+    }
+}

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt64Array};
@@ -22,12 +23,12 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use tidefall_storage::RecordsSnapshot;
 use tidefall_storage::record_tables::merge::Visible;
 use tidefall_storage::record_tables::ordinal::column_of;
 use tidefall_storage::record_tables::read::Touched;
 use tidefall_storage::record_tables::region::Regions;
 use tidefall_storage::record_tables::total::{Sum, Total};
+use tidefall_storage::{ReadStats, RecordsSnapshot};
 use tidefall_types::{FieldId, FieldType, OneForm};
 
 use super::RecordsTable;
@@ -193,7 +194,11 @@ impl fmt::Debug for Totals {
 
 impl Totals {
     /// The number of rows, and what they come to in some columns.
-    fn add_up(&self, fields: &[FieldId]) -> tidefall_types::Result<(u64, Vec<Total>)> {
+    fn add_up(
+        &self,
+        fields: &[FieldId],
+        stats: &ReadStats,
+    ) -> tidefall_types::Result<(u64, Vec<Total>)> {
         let none = |field: &FieldId| Total::of_type(self.question.type_of(*field));
         let (mut rows, mut totals) = (0, fields.iter().map(none).collect::<Vec<_>>());
         for (place, hidden) in &self.places {
@@ -201,6 +206,9 @@ impl Totals {
                 fields.iter().map(|id| place.layout().place(*id)).collect();
             let places: Vec<usize> = held.iter().flatten().copied().collect();
             let touched = Touched::new(place, &self.question.regions, hidden);
+            let effort = touched.effort();
+            stats.blocks_from_metrics.fetch_add(effort.leaves - effort.cut, Ordering::Relaxed);
+            stats.rows.fetch_add(effort.rows, Ordering::Relaxed);
             let (more, of_place) = touched.totals(&places)?;
             rows += more;
             // A column that the place lacks came later: all of its values are NULL there.
@@ -212,9 +220,9 @@ impl Totals {
         Ok((rows, totals))
     }
 
-    fn answer(&self) -> Result<RecordBatch> {
+    fn answer(&self, stats: &ReadStats) -> Result<RecordBatch> {
         let fields = self.question.fields();
-        let (rows, totals) = self.add_up(&fields).map_err(to_datafusion)?;
+        let (rows, totals) = self.add_up(&fields, stats).map_err(to_datafusion)?;
         let of = |field: &FieldId| fields.binary_search(field).ok().map(|at| &totals[at]);
         let columns =
             self.question.measures.iter().zip(self.arrow.fields()).map(|(measure, column)| {
@@ -293,8 +301,9 @@ impl Source for Totals {
         _partition: usize,
         _limit: Option<usize>,
         _live: Live,
-        _tally: &Tally,
+        tally: &Tally,
     ) -> Result<Batches> {
-        Ok(Box::new(std::iter::once_with(move || self.answer())))
+        let stats = tally.start();
+        Ok(Box::new(std::iter::once_with(move || self.answer(&stats))))
     }
 }

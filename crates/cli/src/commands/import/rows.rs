@@ -1,0 +1,110 @@
+//! Files of rows of bytes, as a record descriptor says.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use tidefall_import::Descriptor;
+use tidefall_storage::{Ack, BadRows, Db, IfExists, WriteOptions};
+use tidefall_types::{Error, Result};
+
+use super::{Import, progress};
+use crate::args::{ImportArgs, Missing};
+use crate::commands::create::read_descriptor;
+use crate::output::{Outcome, note};
+
+/// Bytes of rows that are written together.
+const PIECE_BYTES: usize = 64 << 20;
+
+pub(super) fn run(args: &ImportArgs, descriptor: &Path) -> Outcome {
+    let of_text = [
+        ("--time", args.time.is_some()),
+        ("--time-columns", !args.time_columns.is_empty()),
+        ("--time-format", args.time_format.is_some()),
+        ("--timezone", args.timezone.is_some()),
+        ("--tags", !args.tags.is_empty()),
+        ("--fields", !args.fields.is_empty()),
+        ("--skip", !args.skip.is_empty()),
+        ("--null", !args.null_texts.is_empty()),
+        ("--constant-tag", !args.constant_tags.is_empty()),
+        ("--tag-from-file", !args.tag_from_file.is_empty()),
+        ("--type", !args.types.is_empty()),
+        ("--wide", args.wide.is_some()),
+        ("--separator", args.separator.is_some()),
+        ("--decimal", args.decimal.is_some()),
+        ("--thousands", args.thousands.is_some()),
+        ("--comment", args.comment.is_some()),
+        ("--no-header", args.no_header),
+        ("--skip-lines", args.skip_lines > 0),
+        ("--bad-rows", args.bad_rows.is_some()),
+        ("--skip-bad-rows", args.skip_bad_rows),
+        ("--no-replace", args.no_replace),
+        ("--replace", args.replace),
+        ("--cascade", args.cascade.is_some()),
+    ];
+    if let Some((option, _)) = of_text.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::unsupported(format!(
+            "{option} says nothing of rows of bytes, which the descriptor describes; leave it out"
+        ))
+        .into());
+    }
+    let descriptor = read_descriptor(descriptor)?;
+    let db = args.db.open(Missing::Create)?;
+    let mut import = Import::new(args)?;
+    let outcome =
+        db.create_table(&descriptor.schema(&args.table)?, IfExists::Keep).and_then(|_| {
+            args.files.iter().try_for_each(|file| import.rows(&db, args, &descriptor, file))
+        });
+    let closed = db.close();
+    let is_kept = closed.is_ok();
+    if let Err(error) = outcome.and(closed) {
+        import.report_stop(&args.table, is_kept);
+        return Err(error.into());
+    }
+    import.report(&args.table)
+}
+
+impl Import {
+    fn rows(
+        &mut self,
+        db: &Db,
+        args: &ImportArgs,
+        descriptor: &Descriptor,
+        path: &Path,
+    ) -> Result<()> {
+        let name = path.display();
+        let failed = |error| Error::io(format!("reading {name}"), &error);
+        let mut file = File::open(path).map_err(failed)?;
+        let bar = progress(file.metadata().ok().map(|about| about.len()), args.quiet)?;
+        bar.set_message(name.to_string());
+        let row_bytes = descriptor.row_bytes();
+        let piece_bytes = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
+        let options = WriteOptions {
+            ack: Ack::Durable,
+            bad_rows: BadRows::Reject,
+            ..WriteOptions::default()
+        };
+        let (mut piece, mut first) = (Vec::new(), 1);
+        loop {
+            self.interrupt.check()?;
+            piece.clear();
+            let read = file.by_ref().take(piece_bytes as u64).read_to_end(&mut piece);
+            if read.map_err(failed)? == 0 {
+                break;
+            }
+            let columns =
+                descriptor.columns(&piece, first).map_err(|error| error.context(&name))?;
+            let report = db.write_records(&args.table, &columns, &options);
+            let last = first + (piece.len() / row_bytes) as u64 - 1;
+            let place = || format!("{name}, rows {first} to {last}");
+            self.rows += report.map_err(|error| error.context(place()))?.rows as u64;
+            first = last + 1;
+            bar.inc(piece.len() as u64);
+        }
+        bar.finish_and_clear();
+        if first == 1 {
+            note!("{name}: no rows");
+        }
+        Ok(())
+    }
+}
