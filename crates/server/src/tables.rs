@@ -39,11 +39,7 @@ pub(crate) async fn post(
     }
 }
 
-async fn create(
-    app: &Arc<App>,
-    permit: Permit,
-    request: Request,
-) -> Result<TableSchema, Failure> {
+async fn create(app: &Arc<App>, permit: Permit, request: Request) -> Result<TableSchema, Failure> {
     let (parts, body) = request.into_parts();
     let Parameters { table } = parameters(&parts.uri)?;
     let table = table.ok_or_else(|| Error::invalid("the parameter table is missing"))?;
