@@ -43,6 +43,7 @@ def main():
     cut(full / "machine/temperature.csv", "machine_temperature.csv.gz", lambda row: True)
     cut(full / "aircraft/quickstart.csv.gz", "aircraft.csv.gz", lambda row: row[3] in AIRCRAFT)
     cut(full / "aircraft/clock_faults.csv.gz", "aircraft_clock_faults.csv.gz", lambda row: True)
+    cut(full / "taxi/2016_01_yellow.csv.gz", "taxi.csv.gz", lambda row: True)
     cut(full / "crypto/trades.csv.gz", "crypto_trades.csv.gz", lambda row: int(row[1]) % 60_000_000_000 < 15_000_000_000)
 
 

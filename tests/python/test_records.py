@@ -81,6 +81,7 @@ def test_wrong_records_are_refused(both):  # noqa: F811
             table.count(lat=(1, 2, 3))
         with pytest.raises(tidefall.InvalidError, match="no time and no tags"):
             db.write("trips", {"lat": [1.0], "at": "2013-01-01", "seats": 1}, tags="note")
-        with pytest.raises(tidefall.NotFoundError):
-            db.records("none")
+        for ask in (lambda none: none.count(), lambda none: none.write({"lat": [1.0]}), lambda none: none.nearest(1, {"lat": 1})):
+            with pytest.raises(tidefall.NotFoundError, match="none"):
+                ask(db.records("none"))
         assert table.count() == 0

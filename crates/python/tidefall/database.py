@@ -108,8 +108,7 @@ class Database:
         return Table(self, name)
 
     def records(self, name: str) -> Records:
-        """A table of records that exists: one that was made `WITH (model = 'records', ...)`."""
-        self._core.schema(name)
+        """A table of records: one that was made `WITH (model = 'records', ...)`, or that its first `write` makes."""
         return Records(self, name)
 
     def sql(self, query: str, parameters: Sequence[Any] | None = None) -> Rows:

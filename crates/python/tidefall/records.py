@@ -32,7 +32,9 @@ class Records:
 
         With `index`, the names of the dimensions, a table that is missing is made, with the columns and types of `data`."""
         arrow = to_arrow(data)
-        if index is not None and self.name not in self._database.tables():
+        if self.name not in self._database.tables():
+            if index is None:
+                raise _tidefall.NotFoundError(f"there is no table {self.name!r}; index=[...] with the names of its dimensions makes one of records")
             self._create(arrow.schema, [index] if isinstance(index, str) else list(index))
         return Written(*self._database._core.write(self.name, arrow, None, [], "count"))
 

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use multiversion::multiversion;
+
 use crate::order::{CELL_ROWS, LEAF_ROWS};
 use crate::region::{Region, Regions, Side};
 
@@ -129,10 +131,16 @@ impl Leaves {
         CELL_ROWS.min(self.rows - cell * CELL_ROWS)
     }
 
+    /// What a leaf spans in a dimension.
+    pub fn side(&self, dimension: usize, leaf: usize) -> Side {
+        let spans = &self.spans[dimension];
+        Side::new(spans.first[leaf], spans.last[leaf])
+    }
+
     /// The box of a leaf.
     pub fn region(&self, leaf: usize) -> Region {
-        let side = |spans: &Spans| Side::new(spans.first[leaf], spans.last[leaf]);
-        Region::new(self.spans.iter().map(side).collect::<Vec<_>>())
+        let sides = (0..self.spans.len()).map(|dimension| self.side(dimension, leaf));
+        Region::new(sides.collect::<Vec<_>>())
     }
 
     /// The box of all of them.
@@ -150,12 +158,7 @@ impl Leaves {
             cut.fill(false);
             for (dimension, side) in region.bounds() {
                 let Spans { first, last } = &self.spans[dimension];
-                for (is_outside, (first, last)) in outside.iter_mut().zip(first.iter().zip(last)) {
-                    *is_outside |= (*last < side.first) | (side.last < *first);
-                }
-                for (is_cut, (first, last)) in cut.iter_mut().zip(first.iter().zip(last)) {
-                    *is_cut |= (*first < side.first) | (side.last < *last);
-                }
+                compare((first, last), side, &mut outside, &mut cut);
             }
             for (relation, (is_outside, is_cut)) in
                 relations.iter_mut().zip(outside.iter().zip(&cut))
@@ -168,6 +171,17 @@ impl Leaves {
             }
         }
         relations
+    }
+}
+
+/// Which leaves lie outside of a side, and which are not inside as a whole.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+bmi2", "x86_64+avx2+bmi2"))]
+fn compare((first, last): (&[i64], &[i64]), side: Side, outside: &mut [bool], cut: &mut [bool]) {
+    for (is_outside, (first, last)) in outside.iter_mut().zip(first.iter().zip(last)) {
+        *is_outside |= (*last < side.first) | (side.last < *first);
+    }
+    for (is_cut, (first, last)) in cut.iter_mut().zip(first.iter().zip(last)) {
+        *is_cut |= (*first < side.first) | (side.last < *last);
     }
 }
 
@@ -211,7 +225,7 @@ mod tests {
                         Relation::Cut => {}
                     }
                     let region = leaves.region(leaf);
-                    let is_apart = regions.reaching(&region).is_empty();
+                    let is_apart = !regions.reaches(&region);
                     assert_eq!(relation == Relation::Outside, is_apart, "{regions:?} {region:?}");
                 }
             }

@@ -56,7 +56,7 @@ impl Metrics {
         let mut metrics = Self::empty(ty);
         for first in (0..column.len()).step_by(LEAF_ROWS) {
             let mut total = Total::of_type(ty);
-            total.add_rows(column, first..column.len().min(first + LEAF_ROWS), None);
+            total.add_rows(column, first..column.len().min(first + LEAF_ROWS));
             metrics.push(&total);
         }
         metrics
@@ -241,7 +241,7 @@ mod tests {
             for leaf in 0..leaves.len() {
                 let first = leaf * LEAF_ROWS;
                 let mut expected = Total::of_type(ty);
-                expected.add_rows(&*column, first..rows.min(first + LEAF_ROWS), None);
+                expected.add_rows(&*column, first..rows.min(first + LEAF_ROWS));
                 let found = read.total(leaf);
                 assert_eq!(
                     (found.count, found.least, found.greatest),

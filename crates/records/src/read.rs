@@ -1,5 +1,6 @@
 //! Answers about boxes: which rows of a place are in them, and what these come to. What is asked for is in all of some unions of boxes.
 
+use std::iter::Sum;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -11,7 +12,7 @@ use tidefall_types::{FieldType, Result};
 use crate::leaves::{Leaves, Relation};
 use crate::mask::mask;
 use crate::metrics::Metrics;
-use crate::order::{CELL_ROWS, LEAF_ROWS};
+use crate::order::CELL_ROWS;
 use crate::packed::{Layout, Packed};
 use crate::region::Regions;
 use crate::segment::{Index, Segment};
@@ -93,6 +94,16 @@ pub struct Effort {
     pub rows: u64,
 }
 
+impl Sum for Effort {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |one, other| Self {
+            leaves: one.leaves + other.leaves,
+            cut: one.cut + other.cut,
+            rows: one.rows + other.rows,
+        })
+    }
+}
+
 /// The rows of a cell that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selected {
@@ -123,6 +134,11 @@ impl<'a> Touched<'a> {
             }
         }
         Self { place, asked, hidden, relations: relations.into() }
+    }
+
+    /// Where the rows lie.
+    pub fn place(&self) -> &'a Place {
+        self.place
     }
 
     /// The same as another one, of which these are the [relations](Touched::relations).
@@ -204,12 +220,13 @@ impl<'a> Touched<'a> {
             return Ok(Selected::All);
         }
         let mut rows = vec![0; leaves.cell_rows(cell)];
+        let mut columns = CellColumns::new(self.place, cell);
         for leaf in of_cell {
             let in_cell = leaves.rows_in_cell(leaf);
             match self.relations[leaf] {
                 Relation::Outside => {}
                 Relation::Inside => rows[in_cell].fill(1),
-                Relation::Cut => rows[in_cell].copy_from_slice(&self.mask_of(leaf)?),
+                Relation::Cut => rows[in_cell].copy_from_slice(&self.mask_of(leaf, &mut columns)?),
             }
         }
         Ok(Selected::Some(BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0)))
@@ -239,12 +256,20 @@ impl<'a> Touched<'a> {
     /// # Errors
     /// Those of storage.
     pub fn totals(&self, places: &[usize]) -> Result<(u64, Vec<Total>)> {
+        self.totals_of(&self.cells().collect::<Vec<_>>(), places)
+    }
+
+    /// The same of some cells.
+    ///
+    /// # Errors
+    /// As [`Touched::totals`].
+    pub fn totals_of(&self, cells: &[usize], places: &[usize]) -> Result<(u64, Vec<Total>)> {
         let types: Vec<FieldType> =
             places.iter().map(|place| self.place.layout().columns[*place].1).collect();
         let mut totals: Vec<Total> = types.iter().map(|ty| Total::of_type(*ty)).collect();
         let leaves = self.place.leaves();
-        let is_inside = |leaf: &usize| self.relations[*leaf] == Relation::Inside;
-        let inside = (0..leaves.len()).filter(is_inside);
+        let all = cells.iter().flat_map(|cell| leaves.of_cell(*cell));
+        let inside = all.filter(|leaf| self.relations[*leaf] == Relation::Inside);
         let mut rows: u64 = inside.clone().map(|leaf| leaves.leaf_rows(leaf) as u64).sum();
         if rows > 0 && !places.is_empty() {
             self.place.with_metrics(|metrics| {
@@ -253,41 +278,82 @@ impl<'a> Touched<'a> {
                 }
             })?;
         }
-        for leaf in (0..leaves.len()).filter(|leaf| self.relations[*leaf] == Relation::Cut) {
-            let mask = self.mask_of(leaf)?;
-            let marked: u64 = mask.iter().map(|is_in| u64::from(*is_in)).sum();
-            if marked == 0 {
-                continue;
-            }
-            rows += marked;
-            let (cell, in_cell) = (leaf * LEAF_ROWS / CELL_ROWS, leaves.rows_in_cell(leaf));
-            for (total, place) in totals.iter_mut().zip(places) {
-                let column = self.place.column(cell, *place)?.slice(in_cell.start, in_cell.len());
-                total.add_rows(&*column, 0..in_cell.len(), Some(&mask));
+        let is_cut = |leaf: &usize| self.relations[*leaf] == Relation::Cut;
+        let mut selected = Vec::new();
+        for cell in cells {
+            let mut columns = CellColumns::new(self.place, *cell);
+            for leaf in leaves.of_cell(*cell).filter(is_cut) {
+                let mask = self.mask_of(leaf, &mut columns)?;
+                let first = leaves.rows_in_cell(leaf).start;
+                select(&mask, first, &mut selected);
+                if selected.is_empty() {
+                    continue;
+                }
+                rows += selected.len() as u64;
+                for (total, place) in totals.iter_mut().zip(places) {
+                    total.add_some(&*columns.get(*place)?, &selected);
+                }
             }
         }
         Ok((rows, totals))
     }
 
     /// Which rows of a leaf that is cut are asked for: 1 or 0 for each.
-    fn mask_of(&self, leaf: usize) -> Result<Vec<u8>> {
-        let leaves = self.place.leaves();
-        let (cell, rows) = (leaf * LEAF_ROWS / CELL_ROWS, leaves.rows_in_cell(leaf));
-        let layout = self.place.layout();
-        let column = |dimension: usize| self.place.column(cell, layout.dimensions[dimension]);
-        // Only the boxes that reach into the leaf matter.
-        let region = leaves.region(leaf);
-        let mut found = vec![1; rows.len()];
+    fn mask_of(&self, leaf: usize, columns: &mut CellColumns<'_>) -> Result<Vec<u8>> {
+        let leaf = (self.place.leaves(), leaf);
+        let dimensions = &self.place.layout().dimensions;
+        let mut found: Option<Vec<u8>> = None;
         for regions in self.asked {
-            let inside = mask(rows.clone(), &regions.reaching(&region), column)?;
-            found.iter_mut().zip(inside).for_each(|(found, inside)| *found &= inside);
+            let inside = mask(leaf, regions, |dimension| columns.get(dimensions[dimension]))?;
+            match &mut found {
+                None => found = Some(inside),
+                Some(found) => found.iter_mut().zip(inside).for_each(|(found, one)| *found &= one),
+            }
         }
-        let hidden = self.hidden.reaching(&region);
-        if !hidden.is_empty() {
-            let hidden = mask(rows, &hidden, column)?;
+        let mut found = found.unwrap_or_else(|| vec![1; leaf.0.leaf_rows(leaf.1)]);
+        if !self.hidden.is_empty() {
+            let hidden = mask(leaf, self.hidden, |dimension| columns.get(dimensions[dimension]))?;
             found.iter_mut().zip(hidden).for_each(|(found, hidden)| *found &= 1 - hidden);
         }
         Ok(found)
+    }
+}
+
+/// The rows that a mask has a 1 for; its first is row `first`.
+fn select(mask: &[u8], first: usize, selected: &mut Vec<u32>) {
+    selected.clear();
+    let (words, rest) = mask.as_chunks::<8>();
+    let mut first = first as u32;
+    for word in words {
+        // Each byte that is 1, from the first on.
+        let mut left = u64::from_le_bytes(*word);
+        while left != 0 {
+            selected.push(first + left.trailing_zeros() / u8::BITS);
+            left &= left - 1;
+        }
+        first += word.len() as u32;
+    }
+    selected.extend((first..).zip(rest).filter(|(_, is_in)| **is_in != 0).map(|(row, _)| row));
+}
+
+/// The columns of a cell, each of which is fetched once.
+struct CellColumns<'a> {
+    place: &'a Place,
+    cell: usize,
+    held: Vec<Option<ArrayRef>>,
+}
+
+impl<'a> CellColumns<'a> {
+    fn new(place: &'a Place, cell: usize) -> Self {
+        Self { place, cell, held: vec![None; place.layout().columns.len()] }
+    }
+
+    fn get(&mut self, column: usize) -> Result<ArrayRef> {
+        if let Some(held) = &self.held[column] {
+            return Ok(Arc::clone(held));
+        }
+        let fetched = self.place.column(self.cell, column)?;
+        Ok(Arc::clone(self.held[column].insert(fetched)))
     }
 }
 

@@ -92,23 +92,39 @@ impl Total {
         self.sum.add(other.sum);
     }
 
-    /// Adds some rows of a column, all of them or those for which `mask`, as long as the column, has a 1.
+    /// Adds some rows of a column that follow each other.
     ///
     /// # Panics
-    /// When the column does not have these rows, or the mask is shorter.
-    pub fn add_rows(&mut self, column: &dyn Array, rows: Range<usize>, mask: Option<&[u8]>) {
+    /// When the column does not have them.
+    pub fn add_rows(&mut self, column: &dyn Array, rows: Range<usize>) {
         let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
-        let is_there = |row: usize| {
-            mask.is_none_or(|mask| mask[row] != 0) && nulls.is_none_or(|nulls| nulls.is_valid(row))
-        };
-        let is_dense = mask.is_none() && nulls.is_none();
-        let added = with_values!(column, |values| match is_dense {
-            true => self.add_values(values[rows.clone()].iter().copied()),
-            false =>
-                self.add_values(rows.clone().filter(|row| is_there(*row)).map(|row| values[row])),
+        let added = with_values!(column, |values| match nulls {
+            None => self.add_values(values[rows.clone()].iter().copied()),
+            Some(nulls) => {
+                let valid = rows.clone().filter(|row| nulls.is_valid(*row));
+                self.add_values(valid.map(|row| values[row]));
+            }
         });
         if added.is_none() {
-            self.count += rows.filter(|row| is_there(*row)).count() as u64;
+            let is_there = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
+            self.count += rows.filter(is_there).count() as u64;
+        }
+    }
+
+    /// Adds some rows of a column.
+    ///
+    /// # Panics
+    /// As [`Total::add_rows`].
+    pub fn add_some(&mut self, column: &dyn Array, rows: &[u32]) {
+        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+        let is_there = |row: &&u32| nulls.is_none_or(|nulls| nulls.is_valid(**row as usize));
+        let added = with_values!(column, |values| match nulls {
+            None => self.add_values(rows.iter().map(|row| values[*row as usize])),
+            Some(_) =>
+                self.add_values(rows.iter().filter(is_there).map(|row| values[*row as usize])),
+        });
+        if added.is_none() {
+            self.count += rows.iter().filter(is_there).count() as u64;
         }
     }
 
@@ -151,9 +167,12 @@ mod tests {
 
     use super::*;
 
-    fn total(ty: FieldType, column: &dyn Array, mask: Option<&[u8]>) -> Total {
+    fn total(ty: FieldType, column: &dyn Array, rows: Option<&[u32]>) -> Total {
         let mut total = Total::of_type(ty);
-        total.add_rows(column, 0..column.len(), mask);
+        match rows {
+            None => total.add_rows(column, 0..column.len()),
+            Some(rows) => total.add_some(column, rows),
+        }
         total
     }
 
@@ -164,7 +183,7 @@ mod tests {
         assert_eq!((found.count, found.least, found.greatest), (3, i64::MIN, i64::MAX));
         assert_eq!(found.sum, Sum::Whole(i128::from(i64::MIN) * 2 + i128::from(i64::MAX)));
         let large = UInt64Array::from(vec![u64::MAX, 1, u64::MAX]);
-        let found = total(FieldType::U64, &large, Some(&[1, 0, 1]));
+        let found = total(FieldType::U64, &large, Some(&[0, 2]));
         assert_eq!((found.count, found.sum), (2, Sum::Whole(2 * i128::from(u64::MAX))));
         let cancelling = Float64Array::from(vec![1e100, 1.0, -1e100, 2.0]);
         let found = total(FieldType::F64, &cancelling, None);
@@ -186,7 +205,7 @@ mod tests {
         assert!(found.sum.to_f64().is_nan());
         assert_eq!((found.least, found.greatest), ((-1.0_f64).to_int(), f64::NAN.to_int()));
         let texts = StringArray::from(vec![Some("a"), None, Some("")]);
-        let found = total(FieldType::Text, &texts, Some(&[1, 1, 0]));
+        let found = total(FieldType::Text, &texts, Some(&[0, 1]));
         assert_eq!(found, Total { count: 1, ..Total::of_type(FieldType::Text) });
     }
 }

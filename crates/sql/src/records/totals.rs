@@ -25,10 +25,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use tidefall_storage::record_tables::merge::Visible;
 use tidefall_storage::record_tables::ordinal::column_of;
-use tidefall_storage::record_tables::read::Touched;
+use tidefall_storage::record_tables::read::{Effort, Touched};
 use tidefall_storage::record_tables::region::Regions;
 use tidefall_storage::record_tables::total::{Sum, Total};
-use tidefall_storage::{ReadStats, RecordsSnapshot};
+use tidefall_storage::{ReadStats, RecordsSnapshot, spread};
 use tidefall_types::{FieldId, FieldType, OneForm};
 
 use super::RecordsTable;
@@ -41,6 +41,11 @@ use crate::metrics::{Measure, replace_columns, scan_below};
 use crate::reads::Tally;
 use crate::settings::Settings;
 use crate::source::{Source, SourceNode};
+
+/// From so many rows on that are looked at, several threads do.
+const ROWS_FOR_THREADS: u64 = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 17 };
+/// Cells that a thread works on at once.
+const CELLS_TOGETHER: usize = 8;
 
 /// What is asked. Its parts are all that an answer depends on, so that equal questions have equal answers.
 #[derive(Debug)]
@@ -168,13 +173,14 @@ impl ExtensionPlanner for TotalsPlanner {
         node: &dyn UserDefinedLogicalNode,
         _logical_inputs: &[&LogicalPlan],
         _physical_inputs: &[Arc<dyn ExecutionPlan>],
-        _session: &dyn Session,
+        session: &dyn Session,
         _planning_ctx: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(node) = node.as_any().downcast_ref::<TotalsNode>() else { return Ok(None) };
         let (question, arrow) = (Arc::clone(node.question()), node.arrow());
         let places = question.snapshot.places(&question.regions).map_err(to_datafusion)?;
-        let totals = Arc::new(Totals { question, places, arrow: Arc::clone(&arrow) });
+        let threads = session.config().target_partitions().max(1);
+        let totals = Arc::new(Totals { question, places, arrow: Arc::clone(&arrow), threads });
         Ok(Some(Arc::new(SourceNode::new(totals, EquivalenceProperties::new(arrow), None))))
     }
 }
@@ -184,6 +190,8 @@ struct Totals {
     question: Arc<Question>,
     places: Vec<Visible>,
     arrow: SchemaRef,
+    /// On so many threads at most.
+    threads: usize,
 }
 
 impl fmt::Debug for Totals {
@@ -193,31 +201,62 @@ impl fmt::Debug for Totals {
 }
 
 impl Totals {
+    /// What of each place is asked for.
+    fn touched(&self) -> impl Iterator<Item = Touched<'_>> {
+        let regions = &self.question.regions;
+        self.places.iter().map(|(place, hidden)| Touched::new(place, regions, hidden))
+    }
+
     /// The number of rows, and what they come to in some columns.
     fn add_up(
         &self,
         fields: &[FieldId],
         stats: &ReadStats,
     ) -> tidefall_types::Result<(u64, Vec<Total>)> {
+        let touched: Vec<Touched<'_>> = self.touched().collect();
+        let effort: Effort = touched.iter().map(Touched::effort).sum();
+        stats.blocks_from_metrics.fetch_add(effort.leaves - effort.cut, Ordering::Relaxed);
+        stats.rows.fetch_add(effort.rows, Ordering::Relaxed);
+        let threads = if effort.rows < ROWS_FOR_THREADS { 1 } else { self.threads };
+        let pieces = touched.iter().flat_map(|one| {
+            let cells: Vec<usize> = one.cells().collect();
+            let pieces = cells.chunks(CELLS_TOGETHER).map(<[usize]>::to_vec);
+            pieces.map(move |cells| (one, cells)).collect::<Vec<_>>()
+        });
+        // Dealt out one by one, as those of one place may have all the work; added in one order, however many threads there are.
+        let mut pieces: Vec<_> = pieces.enumerate().collect();
+        pieces.sort_by_key(|(at, _)| at % threads);
+        let mut found = spread(threads, pieces, |(at, (one, cells)), _: &mut ()| {
+            Ok((at, self.add_up_cells(one, &cells, fields)?))
+        })?;
+        found.sort_by_key(|(at, _)| *at);
         let none = |field: &FieldId| Total::of_type(self.question.type_of(*field));
         let (mut rows, mut totals) = (0, fields.iter().map(none).collect::<Vec<_>>());
-        for (place, hidden) in &self.places {
-            let held: Vec<Option<usize>> =
-                fields.iter().map(|id| place.layout().place(*id)).collect();
-            let places: Vec<usize> = held.iter().flatten().copied().collect();
-            let touched = Touched::new(place, &self.question.regions, hidden);
-            let effort = touched.effort();
-            stats.blocks_from_metrics.fetch_add(effort.leaves - effort.cut, Ordering::Relaxed);
-            stats.rows.fetch_add(effort.rows, Ordering::Relaxed);
-            let (more, of_place) = touched.totals(&places)?;
+        for (_, (more, of_piece)) in found {
             rows += more;
-            // A column that the place lacks came later: all of its values are NULL there.
-            let mut of_place = of_place.iter();
-            for (total, _) in totals.iter_mut().zip(&held).filter(|(_, held)| held.is_some()) {
-                of_place.next().into_iter().for_each(|more| total.add(more));
-            }
+            totals.iter_mut().zip(&of_piece).for_each(|(total, more)| total.add(more));
         }
         Ok((rows, totals))
+    }
+
+    /// The same of some cells of a place.
+    fn add_up_cells(
+        &self,
+        touched: &Touched<'_>,
+        cells: &[usize],
+        fields: &[FieldId],
+    ) -> tidefall_types::Result<(u64, Vec<Total>)> {
+        let layout = touched.place().layout();
+        let held: Vec<Option<usize>> = fields.iter().map(|id| layout.place(*id)).collect();
+        let places: Vec<usize> = held.iter().flatten().copied().collect();
+        let (rows, of_places) = touched.totals_of(cells, &places)?;
+        // A column that the place lacks came later: all of its values are NULL there.
+        let mut of_places = of_places.into_iter();
+        let totals = fields.iter().zip(held).map(|(field, held)| {
+            let found = held.and_then(|_| of_places.next());
+            found.unwrap_or_else(|| Total::of_type(self.question.type_of(*field)))
+        });
+        Ok((rows, totals.collect()))
     }
 
     fn answer(&self, stats: &ReadStats) -> Result<RecordBatch> {
@@ -273,18 +312,15 @@ impl Source for Totals {
     }
 
     fn describe(&self) -> String {
-        let (mut leaves, mut cut) = (0, 0);
-        for (place, hidden) in &self.places {
-            let effort = Touched::new(place, &self.question.regions, hidden).effort();
-            leaves += effort.leaves;
-            cut += effort.cut;
-        }
+        let effort: Effort = self.touched().map(|one| one.effort()).sum();
         let boxes: usize = self.question.regions.iter().map(|one| one.boxes().len()).sum();
         format!(
-            "table={}, boxes={boxes}, places={} of {}, leaves={leaves}, cut={cut}",
+            "table={}, boxes={boxes}, places={} of {}, leaves={}, cut={}",
             self.question.snapshot.schema().name,
             self.places.len(),
             self.question.snapshot.all_places(),
+            effort.leaves,
+            effort.cut,
         )
     }
 
