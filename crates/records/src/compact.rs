@@ -18,6 +18,8 @@ use crate::flush::report_of;
 use crate::install::install;
 use crate::merge::Visible;
 use crate::read::Place;
+use crate::region::Regions;
+use crate::retention::Old;
 use crate::table::Table;
 use crate::version::{LiveSegment, Version};
 use crate::write::{Output, SEGMENT_ROWS_MAX, write_segments};
@@ -73,20 +75,36 @@ pub fn apply_deletes(context: &Context, table: &Table) -> Result<CascadeReport> 
         }
         let hides =
             !version.deletes.hiding(segment.entry.deletes_upto(), &segment.bounds).is_empty();
-        if hides && !table.failed.has(segment) {
-            all += rewrite(context, table, &[Arc::clone(segment)], Profile::Dense)?;
+        if hides {
+            all += rewrite_alone(context, table, segment)?;
         }
     }
     Ok(all)
 }
 
-/// Takes segments away of which a delete hides all, which needs no room.
+/// Writes a segment anew, unless it cannot be read.
+pub(crate) fn rewrite_alone(
+    context: &Context,
+    table: &Table,
+    segment: &Arc<LiveSegment>,
+) -> Result<CascadeReport> {
+    match table.failed.has(segment) {
+        true => Ok(CascadeReport::default()),
+        false => rewrite(context, table, &[Arc::clone(segment)], Profile::Dense),
+    }
+}
+
+/// Takes segments away of which a delete hides all, or that are too old as a whole, which needs no room.
 ///
 /// # Errors
 /// Those of the commit.
 pub fn drop_hidden(context: &Context, table: &Table) -> Result<CascadeReport> {
     let version = table.version();
+    let old = Old::of(&version.schema, context.ground.now_ns());
     let is_hidden = |segment: &&Arc<LiveSegment>| {
+        if old.as_ref().is_some_and(|old| old.has(segment)) {
+            return true;
+        }
         let later =
             version.deletes.iter().filter(|delete| delete.seq > segment.entry.deletes_upto());
         let mut boxes = later.flat_map(|delete| delete.regions.boxes());
@@ -142,7 +160,7 @@ const fn size(bytes: u64) -> u32 {
     }
 }
 
-/// Writes segments anew as others without what deletes hide, unless somebody else has one of them.
+/// Writes segments anew as others without what deletes hide and what is too old, unless somebody else has one of them.
 fn rewrite(
     context: &Context,
     table: &Table,
@@ -177,8 +195,13 @@ fn rewrite_claimed(
         .deletes
         .last_seq()
         .max(entries().map(|entry| entry.last_delete).max().unwrap_or_default());
-    let places =
-        segments.iter().map(|segment| visible(segment, version)).collect::<Result<Vec<_>>>()?;
+    let old = Old::of(&version.schema, context.ground.now_ns());
+    let kept = |segment: &Arc<LiveSegment>| {
+        let (place, hidden) = visible(segment, version)?;
+        let old = old.iter().map(|old| old.region().clone());
+        Ok((place, Regions::of(hidden.boxes().iter().cloned().chain(old))))
+    };
+    let places = segments.iter().map(kept).collect::<Result<Vec<_>>>()?;
     let output = Output { table: table.id, profile, last_seq, last_delete };
     let written = context.ground.written();
     let new = write_segments(context, output, &version.layout, &places, &written)?;

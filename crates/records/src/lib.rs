@@ -18,7 +18,7 @@
 //! | open what the manifest names | [`open`] |
 //! | apply a change; a record of the log | [`change`]; [`replay`] |
 //! | the oldest record still needed, what the log alone holds | [`table::Live::oldest_seq`], [`install`] |
-//! | flush, and the next step of upkeep | [`flush`], [`compact`], [`upkeep`] |
+//! | flush, and the next step of upkeep | [`flush`], [`compact`], [`upkeep`], [`retention`] |
 //! | rows that go past the log | [`load`] |
 //! | show one moment | [`snapshot`] |
 //! | verify, report | [`verify`], [`report`] |
@@ -45,6 +45,7 @@ pub mod record;
 pub mod region;
 pub mod replay;
 pub mod report;
+pub mod retention;
 pub mod segment;
 pub mod snapshot;
 pub mod table;

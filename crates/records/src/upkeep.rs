@@ -4,17 +4,18 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::Result;
 
-use crate::compact::{apply_deletes, drop_hidden, due_since_ns};
+use crate::compact::{apply_deletes, drop_hidden, due_since_ns, rewrite_alone};
 use crate::context::Context;
 use crate::deletes::Delete;
 use crate::flush::flush;
 use crate::install::show;
+use crate::retention::Old;
 use crate::table::Table;
 
 /// Boxes of deletes beyond which what they hide is taken out: each question looks at all of them.
 const DELETED_BOXES_MAX: usize = 64;
 
-/// Takes away what deletes hide: by the clock segments of which all is hidden, and where deletes have many boxes all of it. For somebody who asks rows in
+/// Takes away what is too old, and what deletes hide: by the clock segments of which all is hidden, and where deletes have many boxes all of it. For somebody who asks rows in
 /// memory are written to segments before, and all is taken out. Whoever calls holds the turn of maintenance and the lock of the table.
 ///
 /// # Errors
@@ -28,10 +29,27 @@ pub fn tend(context: &Context, table: &Table, asked: Asked) -> Result<CascadeRep
         report += flush(context, table)?;
     }
     report += drop_hidden(context, table)?;
+    report += cut_old(context, table)?;
     if asked == Asked::BySomebody || table.version().deletes.boxes() > DELETED_BOXES_MAX {
         report += apply_deletes(context, table)?;
     }
     Ok(report)
+}
+
+/// Writes segments that reach far over the limit of age anew without what is too old.
+fn cut_old(context: &Context, table: &Table) -> Result<CascadeReport> {
+    let mut all = CascadeReport::default();
+    let version = table.version();
+    let Some(old) = Old::of(&version.schema, context.ground.now_ns()) else { return Ok(all) };
+    for segment in version.segments.iter().filter(|segment| old.cuts(segment)) {
+        context.ground.steps.check()?;
+        if table.lock.is_waited_for() {
+            table.claims.refuse();
+            break;
+        }
+        all += rewrite_alone(context, table, segment)?;
+    }
+    Ok(all)
 }
 
 /// Who asks for upkeep.

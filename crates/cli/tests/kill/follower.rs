@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use tidefall_storage::{AggregateRequest, Db, DbOptions, ReadStats};
+use tidefall_storage::record_tables::read::Touched;
+use tidefall_storage::record_tables::region::Regions;
+use tidefall_storage::{AggregateRequest, Db, DbOptions, ReadStats, Snapshot};
 use tidefall_types::{ErrorKind, TimeRange};
 
 use crate::ledger::Lane;
+use crate::records;
 
 /// Tells this program that it is the process that follows, and where the database is.
 const FOLLOWED: &str = "TIDEFALL_KILL_FOLLOWED";
@@ -90,9 +93,10 @@ impl Follower {
     pub fn check<'a>(
         &mut self,
         lanes: impl Iterator<Item = &'a Lane> + Clone,
+        records: usize,
     ) -> Result<(), String> {
         self.ask("refresh")?;
-        self.check_shown(lanes)
+        self.check_shown(lanes, records)
     }
 
     /// As [`Follower::check`], without a look what is new.
@@ -102,7 +106,12 @@ impl Follower {
     pub fn check_shown<'a>(
         &mut self,
         lanes: impl Iterator<Item = &'a Lane> + Clone,
+        records: usize,
     ) -> Result<(), String> {
+        let found = self.ask(records::TABLE)?;
+        if found != records as u64 {
+            return Err(format!("{}: a reader sees {found} of {records}", records::TABLE));
+        }
         for lane in lanes.clone() {
             let of_table = lanes.clone().filter(|other| other.table == lane.table);
             let wanted: usize = of_table.map(|lane| lane.rows.len()).sum();
@@ -211,9 +220,20 @@ impl Reader {
     /// The rows of a table; none if it is not there.
     fn rows(&self, table: &str) -> Result<u64, String> {
         let failed = |error| format!("{table}, opened for reading: {error}");
-        let snapshot = match self.db.snapshot(table) {
+        let snapshot = match self.db.snapshot_of_any(table) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             snapshot => snapshot.map_err(failed)?,
+        };
+        let snapshot = match snapshot {
+            Snapshot::Series(snapshot) => snapshot,
+            Snapshot::Records(records) => {
+                let all = [Regions::all(records.schema().dimensions.len())];
+                let places = records.places(&all).map_err(failed)?;
+                let counted = places.iter().map(|(place, hidden)| {
+                    Touched::new(place, &all, hidden).totals(&[]).map(|(rows, _)| rows)
+                });
+                return counted.sum::<tidefall_types::Result<u64>>().map_err(failed);
+            }
         };
         let sensors: Vec<u32> = (0..snapshot.sensor_count()).collect();
         let request = AggregateRequest {

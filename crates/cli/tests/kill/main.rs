@@ -9,6 +9,7 @@
 //!    it was written last; what was under way is there whole or not at all, and stays what it is.
 //! 4. In some rounds another process has the database open for reading all the while, and must see the same. It is killed, too, and comes back
 //!    (`follower.rs`).
+//! 5. Beside the series there is a table of records (`records.rs`).
 //!
 //! `docs/testing.md` tells how to run it for longer.
 
@@ -18,6 +19,7 @@ mod follower;
 mod http;
 mod ledger;
 mod process;
+mod records;
 mod report;
 mod rounds;
 mod values;

@@ -28,6 +28,9 @@ pub struct Tally {
     pub deletes: AtomicU64,
     pub rows_deleted: AtomicU64,
     pub drops: AtomicU64,
+    /// Of the table of records what was inserted and deleted.
+    pub records: AtomicU64,
+    pub records_deleted: AtomicU64,
     /// Processes that only read.
     pub readers_killed: AtomicU64,
 }
@@ -83,8 +86,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Tally { writes, inserts, rows, looks, deletes, rows_deleted, drops, readers_killed } =
-            &self.tally;
+        let Tally { writes, inserts, rows, looks, deletes, rows_deleted, drops, .. } = &self.tally;
+        let Tally { records, records_deleted, readers_killed, .. } = &self.tally;
         let seconds = self.time.as_secs_f64();
         writeln!(f, "{} rounds in {seconds:.1} s, seed {}", self.rounds, self.seed)?;
         let readers = get(readers_killed);
@@ -93,14 +96,16 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  acknowledged: {} rows in {} writes and {} INSERTs, {} deletes of {} rows, {} dropped tables, \
-             {} imported rows",
+             {} imported rows; {} records, {} of them deleted",
             get(rows),
             get(writes),
             get(inserts),
             get(deletes),
             get(rows_deleted),
             get(drops),
-            self.imported
+            self.imported,
+            get(records),
+            get(records_deleted)
         )?;
         writeln!(f, "  under way at a kill, then: {}", list(&self.fates))?;
         writeln!(f, "  found at starts: {}", list(&self.traces))?;

@@ -20,6 +20,7 @@ use crate::follower::Follower;
 use crate::http::{Connection, Stop};
 use crate::ledger::{Change, Grain, Lane};
 use crate::process::{Ended, Process};
+use crate::records::{self, Records};
 use crate::report::{Report, Tally};
 use crate::values::{Key, Row, as_csv};
 
@@ -96,6 +97,7 @@ pub struct Run {
     /// Acknowledged from memory.
     fleeting: Lane,
     imported: Lane,
+    records: Records,
     /// A file whose import was killed.
     unfinished: Option<Vec<(Key, Row)>>,
     /// Who reads it in a process of its own: while there is one, what is replaced stays for a minute.
@@ -125,6 +127,7 @@ impl Run {
             lanes: lanes.collect(),
             fleeting: Lane::new("fleeting".to_owned(), None),
             imported: Lane::new("imported".to_owned(), None),
+            records: Records::default(),
             unfinished: None,
             follower: None,
             numbers: AtomicU32::new(1),
@@ -147,7 +150,7 @@ impl Run {
 
     fn rounds(&mut self) -> Result<(), String> {
         // Whatever comes first: a cascade and a verification ask for a database.
-        self.command("query", &["--create", "SELECT 1"], None)?;
+        self.command("query", &["--create", records::CREATE], None)?;
         for round in 1..=self.settings.rounds {
             self.round = round;
             // A round can be planned again without those before it.
@@ -277,9 +280,10 @@ impl Run {
             numbers: &self.numbers,
             round: self.round,
         };
-        let seeds: Vec<u64> = (0..=CLIENTS).map(|_| self.rng.random()).collect();
+        let seeds: Vec<u64> = (0..=CLIENTS + 1).map(|_| self.rng.random()).collect();
         let mut rng = SmallRng::seed_from_u64(self.rng.random());
         let (world, lanes, fleeting) = (&world, &mut self.lanes, &mut self.fleeting);
+        let records = &mut self.records;
         let (follower, is_over) = (&mut self.follower, &AtomicBool::new(false));
         thread::scope(|scope| {
             let looks = scope.spawn(move || {
@@ -306,6 +310,8 @@ impl Run {
                 Ok(mut client) => process.judge_stop(client.work_in_memory(fleeting)),
                 Err(stop) => process.judge_stop(stop),
             }));
+            let seed = seeds[CLIENTS + 1];
+            threads.push(scope.spawn(move || process.judge_stop(records.work(world, seed))));
             let failed = |_| Stop::Failed("a client panicked".to_owned());
             let stops = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
             let mut stops: Vec<Stop> = stops.collect();
@@ -322,7 +328,7 @@ impl Run {
     /// Compares what is there with the ledger: all that is unsettled, and some of the rest.
     fn check(&mut self, connection: &mut Connection, is_last: bool) -> Result<(), Stop> {
         let is_full = is_last || self.round.is_multiple_of(FULL_CHECK_ROUNDS);
-        let Self { lanes, fleeting, imported, rng, report, .. } = self;
+        let Self { lanes, fleeting, imported, records, rng, report, .. } = self;
         for lane in lanes.iter_mut().flatten().chain([fleeting, imported]) {
             if is_full || lane.is_pending() || rng.random_bool(0.3) {
                 let fate = check_lane(connection, lane)?;
@@ -330,6 +336,8 @@ impl Run {
                 report.rows_read += lane.rows.len() as u64;
             }
         }
+        report.add_fate(records.check(connection)?);
+        report.rows_read += records.len() as u64;
         if is_full {
             check_nothing_else(connection, self.all_lanes())?;
             self.report.full_checks += 1;
@@ -343,12 +351,12 @@ impl Run {
     fn check_follower(&mut self, is_full: bool) -> Result<(), String> {
         let Some(mut follower) = self.follower.take() else { return Ok(()) };
         if is_full {
-            follower.check(self.all_lanes())?;
+            follower.check(self.all_lanes(), self.records.len())?;
         }
         if self.rng.random_bool(CHECKS_KILLED) {
             follower.die_and_come_back(&mut self.rng)?;
             Tally::add(&self.report.tally.readers_killed, 1);
-            follower.check_shown(self.all_lanes())?;
+            follower.check_shown(self.all_lanes(), self.records.len())?;
         }
         self.follower = Some(follower);
         Ok(())

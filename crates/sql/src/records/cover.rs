@@ -200,9 +200,12 @@ impl Dimensions<'_> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::logical_expr::binary_expr;
     use datafusion::prelude::{cast, col, lit};
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
     use tidefall_storage::record_tables::ordinal::ordinals;
-    use tidefall_types::{FieldType, TableId};
+    use tidefall_types::{FieldType, TableId, one_form};
 
     use super::*;
 
@@ -288,5 +291,153 @@ mod tests {
         assert!(side.contains(nan.expect("floats")[0]));
         let zero = Cover::of(&col("x").eq(lit(-0.0)), &schema()).expect("a box");
         assert!(zero.regions.contains(&[0, 0]));
+    }
+
+    /// Values of a type with its ends, and what is odd, as literals.
+    fn literals(ty: FieldType) -> Vec<ScalarValue> {
+        macro_rules! whole {
+            ($scalar:ident, $native:ty) => {
+                [<$native>::MIN, <$native>::MIN + 1, 7, 8, 100, <$native>::MAX - 1, <$native>::MAX]
+                    .map(|value| ScalarValue::$scalar(Some(value)))
+                    .to_vec()
+            };
+        }
+        macro_rules! float {
+            ($scalar:ident, $native:ident) => {
+                [
+                    $native::NAN,
+                    $native::INFINITY,
+                    $native::NEG_INFINITY,
+                    0.0,
+                    -0.0,
+                    $native::MAX,
+                    $native::MIN,
+                    $native::MIN_POSITIVE,
+                    1.5,
+                ]
+                .map(|value| ScalarValue::$scalar(Some(value)))
+                .to_vec()
+            };
+        }
+        match ty {
+            FieldType::I8 => whole!(Int8, i8),
+            FieldType::I16 => whole!(Int16, i16),
+            FieldType::I32 => whole!(Int32, i32),
+            FieldType::I64 => whole!(Int64, i64),
+            FieldType::U8 => whole!(UInt8, u8),
+            FieldType::U16 => whole!(UInt16, u16),
+            FieldType::U32 => whole!(UInt32, u32),
+            FieldType::U64 => whole!(UInt64, u64),
+            FieldType::F32 => float!(Float32, f32),
+            FieldType::F64 => float!(Float64, f64),
+            FieldType::Timestamp => [i64::MIN, -1, 0, 7, i64::MAX]
+                .map(|ns| ScalarValue::TimestampNanosecond(Some(ns), None))
+                .to_vec(),
+            FieldType::Bool | FieldType::Text => Vec::new(),
+        }
+    }
+
+    fn ordinal(literal: &ScalarValue) -> i64 {
+        let column = literal.to_array().expect("a column");
+        ordinals(&*one_form(&column).unwrap_or(column)).expect("ordinals")[0]
+    }
+
+    type Holds = Box<dyn Fn(&[i64]) -> bool>;
+    type Compare = fn(&i64, &i64) -> bool;
+
+    /// A condition on some dimensions, and whether it holds at a point.
+    fn any_condition(rng: &mut SmallRng, values: &[Vec<ScalarValue>], depth: u32) -> (Expr, Holds) {
+        if depth > 0 && rng.random_bool(0.6) {
+            let (left, left_holds) = any_condition(rng, values, depth - 1);
+            let (right, right_holds) = any_condition(rng, values, depth - 1);
+            return match rng.random_bool(0.6) {
+                true => (left.and(right), Box::new(move |at| left_holds(at) && right_holds(at))),
+                false => (left.or(right), Box::new(move |at| left_holds(at) || right_holds(at))),
+            };
+        }
+        let at = rng.random_range(0..values.len());
+        let name = format!("d{at}");
+        let mut any = || {
+            let value = values[at][rng.random_range(0..values[at].len())].clone();
+            (Expr::Literal(value.clone(), None), ordinal(&value))
+        };
+        let ((one, first), (other, second), (third, last)) = (any(), any(), any());
+        let is_negated = rng.random_bool(0.5);
+        match rng.random_range(0..4) {
+            0 => {
+                let between =
+                    Between::new(Box::new(col(&name)), is_negated, Box::new(one), Box::new(other));
+                let holds =
+                    move |point: &[i64]| (first..=second).contains(&point[at]) != is_negated;
+                (Expr::Between(between), Box::new(holds))
+            }
+            1 => {
+                let holds =
+                    move |point: &[i64]| [first, second, last].contains(&point[at]) != is_negated;
+                (col(&name).in_list(vec![one, other, third], is_negated), Box::new(holds))
+            }
+            _ => {
+                let ops: [(Operator, Compare); 6] = [
+                    (Operator::Eq, i64::eq),
+                    (Operator::NotEq, i64::ne),
+                    (Operator::Lt, i64::lt),
+                    (Operator::LtEq, i64::le),
+                    (Operator::Gt, i64::gt),
+                    (Operator::GtEq, i64::ge),
+                ];
+                let (op, compare) = ops[rng.random_range(0..ops.len())];
+                match is_negated {
+                    false => (
+                        binary_expr(col(&name), op, one),
+                        Box::new(move |point| compare(&point[at], &first)),
+                    ),
+                    true => (
+                        binary_expr(one, op, col(&name)),
+                        Box::new(move |point| compare(&first, &point[at])),
+                    ),
+                }
+            }
+        }
+    }
+
+    /// Every mix of open and closed sides, of 1 to 16 dimensions of all types, at the ends of these.
+    #[test]
+    fn boxes_are_where_their_conditions_hold() {
+        let types: Vec<FieldType> =
+            FieldType::ALL.into_iter().filter(|ty| ty.is_dimension()).collect();
+        let rounds = std::env::var("TIDEFALL_BOXES").ok().and_then(|count| count.parse().ok());
+        let rounds: usize = rounds.unwrap_or(100_000) / 100;
+        let mut rng = SmallRng::seed_from_u64(3);
+        let (mut exact, mut inside) = (0, 0);
+        for round in 0..rounds {
+            let count = round % 16 + 1;
+            let mut schema = TableSchema::records(TableId(1), "t");
+            let mut values = Vec::new();
+            for at in 0..count {
+                let ty = types[rng.random_range(0..types.len())];
+                schema.add_field(&format!("d{at}"), ty).expect("a column");
+                values.push(literals(ty));
+            }
+            let names: Vec<String> = (0..count).map(|at| format!("d{at}")).collect();
+            schema.set_dimensions(&names).expect("dimensions");
+            for _ in 0..100 {
+                let (condition, holds) = any_condition(&mut rng, &values, 3);
+                let Some(cover) = Cover::of(&condition, &schema) else {
+                    panic!("{condition} is no box")
+                };
+                exact += usize::from(cover.is_exact);
+                for _ in 0..10 {
+                    let point: Vec<i64> = values
+                        .iter()
+                        .map(|all| ordinal(&all[rng.random_range(0..all.len())]))
+                        .collect();
+                    let (is_inside, holds) = (cover.regions.contains(&point), holds(&point));
+                    inside += usize::from(is_inside);
+                    assert!(is_inside || !holds, "{condition} holds at {point:?}");
+                    assert!(holds || !is_inside || !cover.is_exact, "{condition} at {point:?}");
+                }
+            }
+        }
+        assert!(exact > rounds * 90 && inside > rounds * 100, "{exact} exact, {inside} inside");
     }
 }

@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use tidefall_storage::IfExists;
+use tidefall_storage::record_tables::retention::time_dimension;
 use tidefall_types::{
     Error, FieldType, NS_PER_DAY, Result, TableId, TableKind, TableOptions, TableSchema,
     parse_duration,
@@ -92,7 +93,9 @@ fn records(
         ));
     }
     if let Some(other) = &given.of_series {
-        return Err(wrong(format!("records have no {other}; their options are model and index")));
+        return Err(wrong(format!(
+            "records have no {other}; their options are model, index and retention"
+        )));
     }
     let index = given.index.as_deref().ok_or_else(|| {
         wrong("records need dimensions, as in index = '(latitude, longitude, time)'".into())
@@ -108,6 +111,11 @@ fn records(
         )?;
     }
     schema.set_dimensions(index)?;
+    schema.options.retention_ns = given.table.retention_ns;
+    if schema.options.retention_ns.is_some() && time_dimension(&schema).is_none() {
+        let what = "retention goes by the first TIMESTAMP of the index, and there is none";
+        return Err(wrong(what.into()));
+    }
     for column in &create.columns {
         let is_dimension = index.contains(&plain(&column.name));
         for option in &column.options {
@@ -324,7 +332,7 @@ fn read_options(options: &CreateTableOptions) -> Result<Given> {
                 )));
             }
         }
-        if matches!(name.as_str(), "cascade" | "block" | "retention") {
+        if matches!(name.as_str(), "cascade" | "block") {
             read.of_series = Some(name);
         }
     }

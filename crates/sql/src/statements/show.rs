@@ -161,11 +161,16 @@ fn create_statement(schema: &TableSchema) -> String {
         .iter()
         .map(|column| format!("{} {}", quoted(&column.name), schema.sql_type(column)))
         .collect();
+    let options = &schema.options;
+    let retention = match options.retention_ns {
+        Some(age_ns) => format!(", retention = '{}'", format_duration(age_ns)),
+        None => String::new(),
+    };
     if schema.kind == TableKind::Records {
         let dimension = |id: &FieldId| quoted(&schema.fields[id.index()].name);
         let index: Vec<String> = schema.dimensions.iter().map(dimension).collect();
         return format!(
-            "CREATE TABLE {} ({}) WITH (model = 'records', index = '({})')",
+            "CREATE TABLE {} ({}) WITH (model = 'records', index = '({})'{retention})",
             quoted(&schema.name),
             columns.join(", "),
             index.join(", ").replace('\'', "''"),
@@ -173,12 +178,7 @@ fn create_statement(schema: &TableSchema) -> String {
     }
     let key: Vec<String> =
         schema.tags.iter().map(String::as_str).chain([schema.time_name()]).map(quoted).collect();
-    let options = &schema.options;
     let (kv, short) = (format_duration(options.kv_age_ns), format_duration(options.short_age_ns));
-    let retention = match options.retention_ns {
-        Some(age_ns) => format!(", retention = '{}'", format_duration(age_ns)),
-        None => String::new(),
-    };
     format!(
         "CREATE TABLE {} ({}, PRIMARY KEY ({})) WITH (cascade = 'kv {kv}, short {short}, long', \
          block = '{}'{retention})",

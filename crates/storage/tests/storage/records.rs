@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampNanosecondArray};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidefall_simulation::MemDisk;
@@ -301,6 +301,58 @@ fn bad_rows_are_refused_or_set_aside() {
     // -0.0 is 0.0.
     let zero = Regions::of([Region::new(vec![Side::ALL, Side::new(0, 0)])]);
     assert_eq!(read(&db, &zero).unwrap(), [(1, 0, None)]);
+}
+
+/// What is older than the table keeps goes, but for an eighth of the age.
+#[test]
+fn old_records_go() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    let (disk, clock) = (MemDisk::new(), clock());
+    let db = open(disk.clone(), &clock).unwrap();
+    let mut schema = TableSchema::records(TableId::default(), TABLE);
+    schema.add_field("x", FieldType::I64).unwrap();
+    schema.add_field("at", FieldType::Timestamp).unwrap();
+    schema.set_dimensions(&["x", "at"]).unwrap();
+    schema.options.retention_ns = Some(16 * HOUR_NS);
+    db.create_table(&schema, IfExists::Fail).unwrap();
+    let times = |from: i64, to: i64| -> Vec<i64> {
+        (from..to).map(|minute| START_NS + minute * HOUR_NS / 60).collect()
+    };
+    // A part that is old as a whole soon, and one that reaches over many hours.
+    for part in [times(0, 120), times(60, 2_000)] {
+        let x: ArrayRef = Arc::new(Int64Array::from_iter_values(0..part.len() as i64));
+        let at: ArrayRef = Arc::new(TimestampNanosecondArray::from(part));
+        let columns =
+            [("x", x), ("at", at)].map(|(name, values)| FieldColumn { name: name.into(), values });
+        db.write_records(TABLE, &columns, &WriteOptions::default()).unwrap();
+        db.flush().unwrap();
+    }
+    let left = |db: &Db| {
+        let all = [Regions::all(2)];
+        let places = db.records(TABLE).unwrap().places(&all).unwrap();
+        let rows = places
+            .iter()
+            .map(|(place, hidden)| Touched::new(place, &all, hidden).totals(&[]).unwrap().0);
+        rows.sum::<u64>()
+    };
+    let tend = |hours: i64| {
+        clock.set(START_NS + hours * HOUR_NS);
+        db.cascade(&CascadeRequest { table: None, target: Target::ByAge }).unwrap();
+    };
+    tend(16);
+    assert_eq!(left(&db), 120 + 1_940, "nothing is old");
+    // The second part begins an hour before the limit, which is less than two hours.
+    tend(18);
+    assert_eq!(left(&db), 1_940);
+    // Now all that is older than 20 - 16 hours.
+    tend(20);
+    assert_eq!(left(&db), 2_000 - 4 * 60);
+    tend(21);
+    assert_eq!(left(&db), 2_000 - 4 * 60);
+    drop(db);
+    let db = open(disk, &clock).unwrap();
+    assert_eq!(left(&db), 2_000 - 4 * 60);
+    assert_eq!(db.verify().unwrap().damages, []);
 }
 
 #[test]
