@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidefall_ground::frames::{Content, TAIL_BYTES};
 use tidefall_ground::options::VerifyReport;
-use tidefall_records::distance::{Axis, Center};
+use tidefall_records::distance::{At, Axis, Center};
 use tidefall_records::merge::{AtOnce, merge};
 use tidefall_records::read::{Place, Touched};
 use tidefall_records::record::{decode_delete, decode_rows};
@@ -108,8 +108,12 @@ fn read(bytes: &[u8]) -> Result<()> {
         // Where leaves do not span what they hold the two may differ, which `verify` tells.
         assert!(totals.iter().all(|total| total.count <= rows.max(read)));
     }
-    let axes = (0..dimensions).map(|dimension| Axis { dimension, at: 3.0, scale: 2.0 }).collect();
-    let center = Center { axes };
+    let layout = place.layout();
+    let axes = (0..dimensions).map(|dimension| {
+        let (_, ty) = layout.columns[layout.dimensions[dimension]];
+        Axis { dimension, at: At::of(ty, 3.0), scale: 2.0 }
+    });
+    let center = Center { axes: axes.collect() };
     let to_leaves = center.to_leaves(place.layout(), place.leaves());
     assert!(to_leaves.len() == place.leaves().len() && !to_leaves.iter().any(|one| one.is_nan()));
     let layout = Arc::clone(place.layout());

@@ -11,14 +11,13 @@ use tidefall_codec::Profile;
 use tidefall_ground::manifest::Edit;
 use tidefall_ground::manifest::records::Edit::AddSegment;
 use tidefall_ground::options::CascadeReport;
-use tidefall_types::{Error, ObjectId, Result};
+use tidefall_types::{Error, ErrorKind, ObjectId, Result};
 
 use crate::context::Context;
 use crate::flush::report_of;
 use crate::install::install;
 use crate::merge::Visible;
 use crate::read::Place;
-use crate::region::Regions;
 use crate::retention::Old;
 use crate::table::Table;
 use crate::version::{LiveSegment, Version};
@@ -65,33 +64,41 @@ pub fn compact_once(context: &Context, table: &Table) -> Result<CascadeReport> {
 /// # Errors
 /// The first one.
 pub fn apply_deletes(context: &Context, table: &Table) -> Result<CascadeReport> {
-    let mut all = CascadeReport::default();
+    let version = table.version();
+    rewrite_each(context, table, |segment| {
+        !version.deletes.hiding(segment.entry.deletes_upto(), &segment.bounds).is_empty()
+    })
+}
+
+/// Writes each segment anew of which something holds, and that can be read.
+///
+/// # Errors
+/// The first one. Others are written all the same, unless there is no room.
+pub(crate) fn rewrite_each(
+    context: &Context,
+    table: &Table,
+    is_due: impl Fn(&LiveSegment) -> bool,
+) -> Result<CascadeReport> {
+    let (mut all, mut failed) = (CascadeReport::default(), None);
     let version = table.version();
     for segment in version.segments.iter() {
+        if table.failed.has(segment) || !is_due(segment) {
+            continue;
+        }
         context.ground.steps.check()?;
         if table.lock.is_waited_for() {
             table.claims.refuse();
             break;
         }
-        let hides =
-            !version.deletes.hiding(segment.entry.deletes_upto(), &segment.bounds).is_empty();
-        if hides {
-            all += rewrite_alone(context, table, segment)?;
+        match rewrite(context, table, std::slice::from_ref(segment), Profile::Dense) {
+            Ok(done) => all += done,
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Closed) => {
+                return Err(error);
+            }
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(all)
-}
-
-/// Writes a segment anew, unless it cannot be read.
-pub(crate) fn rewrite_alone(
-    context: &Context,
-    table: &Table,
-    segment: &Arc<LiveSegment>,
-) -> Result<CascadeReport> {
-    match table.failed.has(segment) {
-        true => Ok(CascadeReport::default()),
-        false => rewrite(context, table, &[Arc::clone(segment)], Profile::Dense),
-    }
+    failed.map_or(Ok(all), Err)
 }
 
 /// Takes segments away of which a delete hides all, or that are too old as a whole, which needs no room.
@@ -145,7 +152,7 @@ fn of_sizes(table: &Table) -> BTreeMap<u32, Vec<Arc<LiveSegment>>> {
     for segment in version.segments.iter() {
         let size = size(segment.entry.bytes);
         let is_full = segment.entry.rows >= SEGMENT_ROWS_MAX as u64;
-        let is_free = !table.claims.has(segment.entry.id) && !table.failed.has(segment);
+        let is_free = !table.claims.has(segment.entry.id) && !table.failed.keeps_apart(segment);
         if size < self::size(LARGE_BYTES) && !is_full && is_free {
             sizes.entry(size).or_default().push(Arc::clone(segment));
         }
@@ -198,8 +205,7 @@ fn rewrite_claimed(
     let old = Old::of(&version.schema, context.ground.now_ns());
     let kept = |segment: &Arc<LiveSegment>| {
         let (place, hidden) = visible(segment, version)?;
-        let old = old.iter().map(|old| old.region().clone());
-        Ok((place, Regions::of(hidden.boxes().iter().cloned().chain(old))))
+        Ok((place, Old::with(hidden, old.as_ref())))
     };
     let places = segments.iter().map(kept).collect::<Result<Vec<_>>>()?;
     let output = Output { table: table.id, profile, last_seq, last_delete };

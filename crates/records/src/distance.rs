@@ -3,6 +3,7 @@
 
 use arrow_array::{Array, ArrayRef};
 use tidefall_codec::Number;
+use tidefall_types::FieldType;
 
 use crate::leaves::Leaves;
 use crate::ordinal::{position, with_values};
@@ -21,9 +22,58 @@ pub struct Axis {
     /// Which of the dimensions.
     pub dimension: usize,
     /// Where the point is.
-    pub at: f64,
+    pub at: At,
     /// The length that counts as one; above zero.
     pub scale: f64,
+}
+
+/// A place along a dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum At {
+    /// Among floats.
+    Float(f64),
+    /// Among whole numbers and times: an ordinal, which may lie beyond those that there are, and what it lies behind that. So lengths between
+    /// numbers that no float tells apart are right.
+    Whole(i128, f64),
+}
+
+/// What no ordinal reaches, so that differences have room.
+const WHOLE_MAX: f64 = 1e30;
+
+impl At {
+    /// A number among those of a type.
+    pub fn of(ty: FieldType, at: f64) -> Self {
+        match ty {
+            FieldType::F32 | FieldType::F64 => Self::Float(at),
+            _ => {
+                let at = at.clamp(-WHOLE_MAX, WHOLE_MAX);
+                Self::Whole(Self::ordinal(ty, at.floor() as i128), at - at.floor())
+            }
+        }
+    }
+
+    /// A whole number, or a time in nanoseconds since 1970, among those of a type.
+    pub fn whole(ty: FieldType, at: i64) -> Self {
+        match ty {
+            FieldType::F32 | FieldType::F64 => Self::Float(at as f64),
+            _ => Self::Whole(Self::ordinal(ty, at.into()), 0.0),
+        }
+    }
+
+    fn ordinal(ty: FieldType, value: i128) -> i128 {
+        match ty {
+            FieldType::U64 => value + i128::from(i64::MIN),
+            _ => value,
+        }
+    }
+
+    /// How far behind it a value lies, which has this ordinal; below zero before it.
+    fn to(self, ordinal: i64, value: f64) -> f64 {
+        match self {
+            Self::Float(at) => value - at,
+            Self::Whole(whole, behind) => (i128::from(ordinal) - whole) as f64 - behind,
+        }
+    }
 }
 
 impl Axis {
@@ -47,7 +97,7 @@ impl Center {
             assert_eq!(column.len(), squares.len(), "columns of one length");
             let added = with_values!(&**column, |values| {
                 for (square, value) in squares.iter_mut().zip(values) {
-                    *square += axis.square((value.to_f64() - axis.at).abs());
+                    *square += axis.square(axis.at.to(value.to_int(), value.to_f64()).abs());
                 }
             });
             assert!(added.is_some(), "a dimension is a column of numbers or times");
@@ -64,12 +114,13 @@ impl Center {
             for (square, (first, last)) in
                 squares.iter_mut().zip(spans.first.iter().zip(&spans.last))
             {
-                let (first, last) = (position(ty, *first), position(ty, *last));
+                let first = axis.at.to(*first, position(ty, *first));
+                let last = axis.at.to(*last, position(ty, *last));
                 // An end that is no number leaves all open.
-                let outside = if axis.at < first {
-                    first - axis.at
-                } else if axis.at > last {
-                    axis.at - last
+                let outside = if first > 0.0 {
+                    first
+                } else if last < 0.0 {
+                    -last
                 } else {
                     0.0
                 };

@@ -10,12 +10,19 @@ use crate::version::LiveSegment;
 
 /// The segments of a table that are left as they are.
 #[derive(Debug, Default)]
-pub struct Failed(Mutex<BTreeSet<ObjectId>>);
+pub struct Failed(Mutex<Segments>);
+
+#[derive(Debug, Default)]
+struct Segments {
+    damaged: BTreeSet<ObjectId>,
+    /// These are laid together with no others.
+    no_fewer: BTreeSet<ObjectId>,
+}
 
 impl Failed {
     /// Tries all of them again: somebody asks for it, who may have put a file back.
     pub fn forget(&self) {
-        self.lock().clear();
+        *self.lock() = Segments::default();
     }
 
     /// Notes which of some segments an error of damage names. Returns whether it is one of them.
@@ -28,20 +35,26 @@ impl Failed {
         let is_named = |segment: &&LiveSegment| error.message().contains(segment.segment.name());
         let named =
             segments.into_iter().find(is_named).filter(|_| error.kind() == ErrorKind::Corrupt);
-        named.is_some_and(|segment| self.lock().insert(segment.entry.id))
+        named.is_some_and(|segment| self.lock().damaged.insert(segment.entry.id))
     }
 
-    /// Leaves segments as they are, which would become as many others again.
+    /// Lays segments together with no others, which would become as many others again.
     pub(crate) fn leave(&self, segments: impl IntoIterator<Item = ObjectId>) {
-        self.lock().extend(segments);
+        self.lock().no_fewer.extend(segments);
     }
 
-    /// Whether a segment is left as it is.
+    /// Whether a segment cannot be read.
     pub(crate) fn has(&self, segment: &LiveSegment) -> bool {
-        self.lock().contains(&segment.entry.id)
+        self.lock().damaged.contains(&segment.entry.id)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+    /// Whether a segment is laid together with no others.
+    pub(crate) fn keeps_apart(&self, segment: &LiveSegment) -> bool {
+        let (all, id) = (self.lock(), &segment.entry.id);
+        all.damaged.contains(id) || all.no_fewer.contains(id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Segments> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,6 +13,7 @@ use crate::install::install;
 use crate::merge::Visible;
 use crate::read::Place;
 use crate::region::Region;
+use crate::retention::Old;
 use crate::table::{Chunk, Table};
 use crate::version::Version;
 use crate::write::{Output, write_segments};
@@ -46,7 +47,12 @@ fn flush_chunks(
 ) -> Result<CascadeReport> {
     let upto = chunks.iter().map(|chunk| chunk.last_seq).max().unwrap_or_default();
     let last_delete = version.deletes.last_seq();
-    let places: Vec<Visible> = chunks.iter().map(|chunk| visible(chunk, version)).collect();
+    let old = Old::of(&version.schema, context.ground.now_ns());
+    let kept = |chunk: &Arc<Chunk>| {
+        let (place, hidden) = visible(chunk, version);
+        (place, Old::with(hidden, old.as_ref()))
+    };
+    let places: Vec<Visible> = chunks.iter().map(kept).collect();
     let output = Output { table: table.id, profile: Profile::Fast, last_seq: upto, last_delete };
     let written = context.ground.written();
     let entries = write_segments(context, output, &version.layout, &places, &written)?;

@@ -7,7 +7,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_select::filter::FilterBuilder;
 use tidefall_ground::kept::arrow_error;
-use tidefall_types::{FieldType, Result};
+use tidefall_types::Result;
 
 use crate::leaves::{Leaves, Relation};
 use crate::mask::mask;
@@ -251,26 +251,31 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// How many rows, and what those of some columns come to: of leaves that are inside as a whole from metrics.
+    /// How many rows, and what those of some columns come to.
     ///
     /// # Errors
     /// Those of storage.
     pub fn totals(&self, places: &[usize]) -> Result<(u64, Vec<Total>)> {
-        self.totals_of(&self.cells().collect::<Vec<_>>(), places)
+        let (mut rows, mut totals) = self.inside(places)?;
+        let (more, of_cut) = self.cut(&self.cut_cells().collect::<Vec<_>>(), places)?;
+        rows += more;
+        totals.iter_mut().zip(&of_cut).for_each(|(total, more)| total.add(more));
+        Ok((rows, totals))
     }
 
-    /// The same of some cells.
+    fn no_totals(&self, places: &[usize]) -> Vec<Total> {
+        let types = places.iter().map(|place| self.place.layout().columns[*place].1);
+        types.map(Total::of_type).collect()
+    }
+
+    /// The same of the leaves that are inside as a whole, from metrics.
     ///
     /// # Errors
     /// As [`Touched::totals`].
-    pub fn totals_of(&self, cells: &[usize], places: &[usize]) -> Result<(u64, Vec<Total>)> {
-        let types: Vec<FieldType> =
-            places.iter().map(|place| self.place.layout().columns[*place].1).collect();
-        let mut totals: Vec<Total> = types.iter().map(|ty| Total::of_type(*ty)).collect();
-        let leaves = self.place.leaves();
-        let all = cells.iter().flat_map(|cell| leaves.of_cell(*cell));
-        let inside = all.filter(|leaf| self.relations[*leaf] == Relation::Inside);
-        let mut rows: u64 = inside.clone().map(|leaf| leaves.leaf_rows(leaf) as u64).sum();
+    pub fn inside(&self, places: &[usize]) -> Result<(u64, Vec<Total>)> {
+        let (mut totals, leaves) = (self.no_totals(places), self.place.leaves());
+        let inside = (0..leaves.len()).filter(|leaf| self.relations[*leaf] == Relation::Inside);
+        let rows: u64 = inside.clone().map(|leaf| leaves.leaf_rows(leaf) as u64).sum();
         if rows > 0 && !places.is_empty() {
             self.place.with_metrics(|metrics| {
                 for (total, place) in totals.iter_mut().zip(places) {
@@ -278,6 +283,23 @@ impl<'a> Touched<'a> {
                 }
             })?;
         }
+        Ok((rows, totals))
+    }
+
+    /// The cells with leaves that are cut.
+    pub fn cut_cells(&self) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.place.leaves();
+        (0..leaves.cells())
+            .filter(move |cell| self.relations[leaves.of_cell(*cell)].contains(&Relation::Cut))
+    }
+
+    /// The same of the leaves in some cells that are cut.
+    ///
+    /// # Errors
+    /// As [`Touched::totals`].
+    pub fn cut(&self, cells: &[usize], places: &[usize]) -> Result<(u64, Vec<Total>)> {
+        let (mut rows, mut totals) = (0, self.no_totals(places));
+        let leaves = self.place.leaves();
         let is_cut = |leaf: &usize| self.relations[*leaf] == Relation::Cut;
         let mut selected = Vec::new();
         for cell in cells {

@@ -3,7 +3,7 @@
 
 use tidefall_types::{FieldId, FieldType, NS_PER_DAY, TableSchema};
 
-use crate::region::{Region, Side};
+use crate::region::{Region, Regions, Side};
 use crate::version::LiveSegment;
 
 /// How far a segment may reach over the limit before it is written anew without its oldest rows: at most so long, ...
@@ -37,9 +37,12 @@ impl Old {
         })
     }
 
-    /// Where it lies.
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
+    /// What is hidden, and beside it what is too old.
+    pub(crate) fn with(hidden: Regions, old: Option<&Self>) -> Regions {
+        match old {
+            None => hidden,
+            Some(old) => Regions::of(hidden.boxes().iter().chain([&old.region]).cloned()),
+        }
     }
 
     /// Whether all of a segment is.
@@ -47,9 +50,9 @@ impl Old {
         self.region.covers(&segment.bounds)
     }
 
-    /// Whether a segment has so much of it that it is written anew.
-    pub(crate) fn cuts(&self, segment: &LiveSegment) -> bool {
-        segment.bounds.sides()[self.dimension].first < self.cut_before_ns
+    /// Whether rows in a box reach so far over the limit that they are written anew without it.
+    pub(crate) fn cuts(&self, bounds: &Region) -> bool {
+        bounds.sides()[self.dimension].first < self.cut_before_ns
     }
 }
 

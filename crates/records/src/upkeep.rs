@@ -4,7 +4,7 @@ use tidefall_ground::manifest::Edit;
 use tidefall_ground::options::CascadeReport;
 use tidefall_types::Result;
 
-use crate::compact::{apply_deletes, drop_hidden, due_since_ns, rewrite_alone};
+use crate::compact::{apply_deletes, drop_hidden, due_since_ns, rewrite_each};
 use crate::context::Context;
 use crate::deletes::Delete;
 use crate::flush::flush;
@@ -15,8 +15,8 @@ use crate::table::Table;
 /// Boxes of deletes beyond which what they hide is taken out: each question looks at all of them.
 const DELETED_BOXES_MAX: usize = 64;
 
-/// Takes away what is too old, and what deletes hide: by the clock segments of which all is hidden, and where deletes have many boxes all of it. For somebody who asks rows in
-/// memory are written to segments before, and all is taken out. Whoever calls holds the turn of maintenance and the lock of the table.
+/// Takes away what is too old, and what deletes hide: by the clock segments of which all is hidden, and where deletes have many boxes all of it. For somebody who asks, and where
+/// they are too old, rows in memory are written to segments before; for somebody who asks all is taken out. Whoever calls holds the turn of maintenance and the lock of the table.
 ///
 /// # Errors
 /// The first one.
@@ -24,32 +24,27 @@ pub fn tend(context: &Context, table: &Table, asked: Asked) -> Result<CascadeRep
     table.check_whole()?;
     context.ground.steps.check()?;
     let mut report = CascadeReport::default();
-    if asked == Asked::BySomebody {
+    let old = Old::of(&table.version().schema, context.ground.now_ns());
+    if asked == Asked::BySomebody || is_old_in_memory(table, old.as_ref())? {
         let _flushing = context.ground.turns.flush();
         report += flush(context, table)?;
     }
-    report += drop_hidden(context, table)?;
-    report += cut_old(context, table)?;
-    if asked == Asked::BySomebody || table.version().deletes.boxes() > DELETED_BOXES_MAX {
-        report += apply_deletes(context, table)?;
+    // What cannot be done keeps nothing else from being done.
+    let dropped = drop_hidden(context, table);
+    let cut = old.map(|old| rewrite_each(context, table, |segment| old.cuts(&segment.bounds)));
+    let is_due = asked == Asked::BySomebody || table.version().deletes.boxes() > DELETED_BOXES_MAX;
+    let applied = is_due.then(|| apply_deletes(context, table));
+    for done in [Some(dropped), cut, applied].into_iter().flatten() {
+        report += done?;
     }
     Ok(report)
 }
 
-/// Writes segments that reach far over the limit of age anew without what is too old.
-fn cut_old(context: &Context, table: &Table) -> Result<CascadeReport> {
-    let mut all = CascadeReport::default();
-    let version = table.version();
-    let Some(old) = Old::of(&version.schema, context.ground.now_ns()) else { return Ok(all) };
-    for segment in version.segments.iter().filter(|segment| old.cuts(segment)) {
-        context.ground.steps.check()?;
-        if table.lock.is_waited_for() {
-            table.claims.refuse();
-            break;
-        }
-        all += rewrite_alone(context, table, segment)?;
-    }
-    Ok(all)
+/// Whether rows in memory reach so far over the limit of age that they are written without what is too old.
+fn is_old_in_memory(table: &Table, old: Option<&Old>) -> Result<bool> {
+    let Some(old) = old else { return Ok(false) };
+    let (chunks, _) = table.sources()?;
+    Ok(chunks.iter().any(|chunk| old.cuts(&chunk.packed.leaves().bounds())))
 }
 
 /// Who asks for upkeep.

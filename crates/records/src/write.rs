@@ -19,6 +19,8 @@ use crate::segment::{SegmentWriter, encode_cell};
 /// Rows after which a segment ends: its index, which is read as a whole, has some hundred kilobytes then. Tests, which run with assertions, have fewer.
 pub(crate) const SEGMENT_ROWS_MAX: usize =
     if cfg!(debug_assertions) { 4 * CELL_ROWS } else { 512 * CELL_ROWS };
+/// Bytes that are put into order at once at most, whatever the memory is: a column of texts has no room for 2^31.
+const AT_ONCE_MAX: usize = 256 << 20;
 /// Of the memory budget: rows that are put into order at once. Twice as much is held while they are.
 const AT_ONCE_SHARE: f64 = 0.04;
 
@@ -60,7 +62,7 @@ pub(crate) fn write_segments(
 /// What is put into order at once.
 pub(crate) fn at_once(context: &Context, layout: &Layout) -> AtOnce {
     let row_bytes: usize = layout.columns.iter().map(|(_, ty)| ty.width_bytes()).sum();
-    let text_bytes = context.ground.memory.share(AT_ONCE_SHARE);
+    let text_bytes = context.ground.memory.share(AT_ONCE_SHARE).min(AT_ONCE_MAX);
     AtOnce { rows: (text_bytes / row_bytes.max(1)).min(SEGMENT_ROWS_MAX), text_bytes }
 }
 

@@ -734,7 +734,10 @@ fn rows_of_bytes_are_read_by_their_descriptor() {
     let cut = [&line[..3], &["other"], &line[4..]].concat();
     let said = place.failed(&cut);
     assert!(said.err.contains("rows.bin: the last row has 15 bytes"), "{said:?}");
-    assert_eq!(place.rows("SELECT count(*) FROM other"), "0\n");
+    assert_eq!(place.rows("SELECT count(*) FROM trips"), "1000\n");
+    std::fs::write(place.path("rows.bin"), [&[0x1f, 0x8b][..], &rows[2..]].concat())
+        .expect("a file");
+    assert!(place.failed(&line).err.contains("rows.bin is compressed"));
     let said = place.failed(&[&line[..], &["--tags", "vendor"]].concat());
     assert!(said.err.contains("--tags says nothing of rows of bytes"), "{said:?}");
     place.write(

@@ -14,7 +14,10 @@ fn no_row_of_a_leaf_is_nearer_than_the_leaf() {
         let count = [1, 40, LEAF_ROWS + 9, CELL_ROWS + 1][round % 4];
         let layout = layout();
         let packed = Packed::new(&layout, &rows(&mut rng, count)).unwrap();
-        let axis = |dimension, at, scale| Axis { dimension, at, scale };
+        let axis = |dimension: usize, at: f64, scale| {
+            let (_, ty) = layout.columns[layout.dimensions[dimension]];
+            Axis { dimension, at: At::of(ty, at), scale }
+        };
         let center = Center {
             axes: match round % 3 {
                 0 => vec![axis(1, rng.random_range(-90.0..90.0), 10.0)],
@@ -31,7 +34,8 @@ fn no_row_of_a_leaf_is_nearer_than_the_leaf() {
         };
         let square = |(axis, place, row): (&Axis, usize, usize)| {
             let ordinal = ordinals(&*packed.columns()[place].slice(row, 1)).unwrap()[0];
-            let length = (position(layout.columns[place].1, ordinal) - axis.at).abs() / axis.scale;
+            let value = position(layout.columns[place].1, ordinal);
+            let length = axis.at.to(ordinal, value).abs() / axis.scale;
             length * length
         };
         let expected: Vec<f64> =
@@ -56,4 +60,23 @@ fn no_row_of_a_leaf_is_nearer_than_the_leaf() {
             assert!(to_leaves.iter().any(|least| *least > 0.0), "{to_leaves:?}");
         }
     }
+}
+
+#[test]
+fn numbers_that_no_float_tells_apart_are_apart() {
+    use FieldType::{F64, I64, Timestamp, U64};
+    let large = 1_i64 << 53;
+    for ty in [I64, Timestamp] {
+        let at = At::whole(ty, large + 1);
+        assert_eq!(
+            [large, large + 1, large + 3].map(|ordinal| at.to(ordinal, f64::NAN)),
+            [-1.0, 0.0, 2.0]
+        );
+    }
+    assert_eq!(At::of(I64, -2.25).to(3, f64::NAN), 5.25);
+    // The ordinal of 0 is the least.
+    assert_eq!(At::of(U64, 7.5).to(i64::MIN, f64::NAN), -7.5);
+    assert_eq!(At::of(U64, -1.0).to(i64::MIN, f64::NAN), 1.0);
+    assert_eq!(At::whole(F64, 2).to(0, 2.5), 0.5);
+    assert!(At::of(I64, f64::MAX).to(i64::MIN, f64::NAN) < -1e29);
 }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::Db;
-use tidefall_storage::record_tables::distance::{Axis, Center};
+use tidefall_storage::record_tables::distance::{At, Axis, Center};
 use tidefall_types::{Error, FieldId, FieldType, TableSchema, parse_duration, parse_time};
 
 use super::RecordsTable;
@@ -87,10 +87,10 @@ impl KnnTable {
         let name = first.ok_or_else(|| misused("wants the name of a table first"))?;
         let table = RecordsTable::named(db, name, NAME)?;
         let mut axes: Vec<Axis> = Vec::new();
-        for (name, at, scale) in exprs[1..].chunks(3).filter_map(|three| match three {
-            [name, at, scale] => Some((name, at, scale)),
-            _ => None,
-        }) {
+        let (threes, []) = exprs[1..].as_chunks() else {
+            return Err(misused("wants the name of each dimension"));
+        };
+        for [name, at, scale] in threes {
             let name = literal(name).and_then(text).unwrap_or_default();
             let axis = axis(table.table_schema(), name, at, scale)?;
             if axes.iter().any(|known| known.dimension == axis.dimension) {
@@ -186,8 +186,17 @@ fn axis(schema: &TableSchema, name: &str, at: &Expr, scale: &Expr) -> tidefall_t
         Ok(ScalarValue::Float64(number)) if value.data_type().is_numeric() => number,
         _ => None,
     };
-    let place = literal(at).and_then(|value| if is_time { moment(value) } else { number(value) });
-    let Some(place) = place.filter(|place| place.is_finite()) else {
+    let ty = field(&schema.dimensions[dimension]).ty;
+    let place = literal(at).and_then(|value| match (is_time, value) {
+        (true, value) => moment(value).map(|ns| At::whole(ty, ns)),
+        (false, value) => match value.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(whole))) if value.data_type().is_integer() => {
+                Some(At::whole(ty, whole))
+            }
+            _ => number(value).filter(|number| number.is_finite()).map(|at| At::of(ty, at)),
+        },
+    });
+    let Some(place) = place else {
         let wanted = if is_time { "a time" } else { "a finite number" };
         return Err(misused(&in_sql(&format!("wants {wanted} for {name}, not {at}"))));
     };
@@ -207,15 +216,15 @@ fn axis(schema: &TableSchema, name: &str, at: &Expr, scale: &Expr) -> tidefall_t
 }
 
 /// A time as nanoseconds.
-fn moment(value: &ScalarValue) -> Option<f64> {
+fn moment(value: &ScalarValue) -> Option<i64> {
     if let Some(text) = text(value) {
-        return parse_time(text).ok().map(|ns| ns as f64);
+        return parse_time(text).ok();
     }
     let is_time =
         matches!(value.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
     let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into()));
     match is_time.then(|| value.cast_to(&utc)) {
-        Some(Ok(ScalarValue::TimestampNanosecond(Some(ns), _))) => Some(ns as f64),
+        Some(Ok(ScalarValue::TimestampNanosecond(Some(ns), _))) => Some(ns),
         _ => None,
     }
 }

@@ -17,11 +17,14 @@ impl VisitorMut for NamedDimensions {
     type Break = Error;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        if let TableFactor::Table { name, args: Some(args), .. } = factor
-            && name.to_string().eq_ignore_ascii_case(knn::NAME)
-        {
-            match in_threes(std::mem::take(&mut args.args)) {
-                Ok(all) => args.args = all,
+        let (name, args) = match factor {
+            TableFactor::Table { name, args: Some(args), .. } => (name, &mut args.args),
+            TableFactor::Function { name, args, .. } => (name, args),
+            _ => return ControlFlow::Continue(()),
+        };
+        if name.to_string().eq_ignore_ascii_case(knn::NAME) {
+            match in_threes(std::mem::take(args)) {
+                Ok(all) => *args = all,
                 Err(error) => return ControlFlow::Break(error),
             }
         }

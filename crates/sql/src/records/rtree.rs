@@ -16,6 +16,9 @@ use tidefall_types::Error;
 use super::RecordsTable;
 use crate::error::to_datafusion;
 
+/// Leaves that are shown at most: who looks draws them, and all are made at once.
+const LEAVES_MAX: usize = 1 << 18;
+
 /// The function.
 #[derive(Debug)]
 pub(crate) struct Rtree {
@@ -75,6 +78,13 @@ fn boxes(table: &RecordsTable) -> Result<RecordBatch> {
     let schema = table.table_schema();
     let all = [Regions::all(schema.dimensions.len())];
     let places = table.snapshot().places(&all).map_err(to_datafusion)?;
+    let leaves: usize = places.iter().map(|(place, _)| place.leaves().len()).sum();
+    if leaves > LEAVES_MAX {
+        let name = &schema.name;
+        return Err(to_datafusion(Error::limit(format!(
+            "rtree shows {LEAVES_MAX} leaves at most, and {name} has {leaves}"
+        ))));
+    }
     let mut found = Boxes::default();
     for (number, (place, _)) in places.iter().enumerate() {
         let leaves = place.leaves();

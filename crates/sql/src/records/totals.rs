@@ -218,8 +218,17 @@ impl Totals {
         stats.blocks_from_metrics.fetch_add(effort.leaves - effort.cut, Ordering::Relaxed);
         stats.rows.fetch_add(effort.rows, Ordering::Relaxed);
         let threads = if effort.rows < ROWS_FOR_THREADS { 1 } else { self.threads };
+        let none = |field: &FieldId| Total::of_type(self.question.type_of(*field));
+        let (mut rows, mut totals) = (0, fields.iter().map(none).collect::<Vec<_>>());
+        let mut add = |(more, of_some): (u64, Vec<Total>)| {
+            rows += more;
+            totals.iter_mut().zip(&of_some).for_each(|(total, more)| total.add(more));
+        };
+        for one in &touched {
+            add(self.of_place(one, fields, |held| one.inside(held))?);
+        }
         let pieces = touched.iter().flat_map(|one| {
-            let cells: Vec<usize> = one.cells().collect();
+            let cells: Vec<usize> = one.cut_cells().collect();
             let pieces = cells.chunks(CELLS_TOGETHER).map(<[usize]>::to_vec);
             pieces.map(move |cells| (one, cells)).collect::<Vec<_>>()
         });
@@ -227,33 +236,26 @@ impl Totals {
         let mut pieces: Vec<_> = pieces.enumerate().collect();
         pieces.sort_by_key(|(at, _)| at % threads);
         let mut found = spread(threads, pieces, |(at, (one, cells)), _: &mut ()| {
-            Ok((at, self.add_up_cells(one, &cells, fields)?))
+            Ok((at, self.of_place(one, fields, |held| one.cut(&cells, held))?))
         })?;
         found.sort_by_key(|(at, _)| *at);
-        let none = |field: &FieldId| Total::of_type(self.question.type_of(*field));
-        let (mut rows, mut totals) = (0, fields.iter().map(none).collect::<Vec<_>>());
-        for (_, (more, of_piece)) in found {
-            rows += more;
-            totals.iter_mut().zip(&of_piece).for_each(|(total, more)| total.add(more));
-        }
+        found.into_iter().for_each(|(_, of_piece)| add(of_piece));
         Ok((rows, totals))
     }
 
-    /// The same of some cells of a place.
-    fn add_up_cells(
+    /// What `ask` says of the columns that a place holds, of all columns: one that the place lacks came later, and all of its values are NULL there.
+    fn of_place(
         &self,
         touched: &Touched<'_>,
-        cells: &[usize],
         fields: &[FieldId],
+        ask: impl FnOnce(&[usize]) -> tidefall_types::Result<(u64, Vec<Total>)>,
     ) -> tidefall_types::Result<(u64, Vec<Total>)> {
         let layout = touched.place().layout();
         let held: Vec<Option<usize>> = fields.iter().map(|id| layout.place(*id)).collect();
-        let places: Vec<usize> = held.iter().flatten().copied().collect();
-        let (rows, of_places) = touched.totals_of(cells, &places)?;
-        // A column that the place lacks came later: all of its values are NULL there.
-        let mut of_places = of_places.into_iter();
+        let (rows, found) = ask(&held.iter().flatten().copied().collect::<Vec<_>>())?;
+        let mut found = found.into_iter();
         let totals = fields.iter().zip(held).map(|(field, held)| {
-            let found = held.and_then(|_| of_places.next());
+            let found = held.and_then(|_| found.next());
             found.unwrap_or_else(|| Total::of_type(self.question.type_of(*field)))
         });
         Ok((rows, totals.collect()))

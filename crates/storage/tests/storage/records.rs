@@ -344,6 +344,13 @@ fn old_records_go() {
     // The second part begins an hour before the limit, which is less than two hours.
     tend(18);
     assert_eq!(left(&db), 1_940);
+    // Neither do rows stay that are in memory.
+    let late = [
+        ("x", Arc::new(Int64Array::from(vec![1])) as ArrayRef),
+        ("at", Arc::new(TimestampNanosecondArray::from(times(0, 1)))),
+    ];
+    let late = late.map(|(name, values)| FieldColumn { name: name.into(), values });
+    db.write_records(TABLE, &late, &WriteOptions::default()).unwrap();
     // Now all that is older than 20 - 16 hours.
     tend(20);
     assert_eq!(left(&db), 2_000 - 4 * 60);

@@ -13,8 +13,10 @@ use crate::args::{ImportArgs, Missing};
 use crate::commands::create::read_descriptor;
 use crate::output::{Outcome, note};
 
-/// Bytes of rows that are written together.
+/// Bytes of rows that are written together at most, ...
 const PIECE_BYTES: usize = 64 << 20;
+/// ... and which part of the memory they take: as columns some may take five times as much.
+const PIECE_PART: usize = 32;
 
 pub(super) fn run(args: &ImportArgs, descriptor: &Path) -> Outcome {
     let of_text = [
@@ -49,6 +51,8 @@ pub(super) fn run(args: &ImportArgs, descriptor: &Path) -> Outcome {
         .into());
     }
     let descriptor = read_descriptor(descriptor)?;
+    // Before anything is written: no record can be told from a wrong one afterwards.
+    args.files.iter().try_for_each(|file| check(file, &descriptor))?;
     let db = args.db.open(Missing::Create)?;
     let mut import = Import::new(args)?;
     let outcome =
@@ -62,6 +66,29 @@ pub(super) fn run(args: &ImportArgs, descriptor: &Path) -> Outcome {
         return Err(error.into());
     }
     import.report(&args.table)
+}
+
+/// Whether a file may be one of such rows, as far as its length and its first bytes tell; of a pipe nothing is known.
+fn check(path: &Path, descriptor: &Descriptor) -> Result<()> {
+    let name = path.display();
+    let failed = |error| Error::io(format!("reading {name}"), &error);
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if !about.is_file() {
+        return Ok(());
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut begin));
+    read.map_err(failed)?;
+    if begin.starts_with(&[0x1f, 0x8b]) || begin == [0x28, 0xb5, 0x2f, 0xfd] {
+        return Err(Error::unsupported(format!("{name} is compressed; unpack it first")));
+    }
+    match about.len() % descriptor.row_bytes() as u64 {
+        0 => Ok(()),
+        rest => Err(Error::invalid(format!(
+            "{name}: the last row has {rest} bytes, and a row of the descriptor has {}",
+            descriptor.row_bytes()
+        ))),
+    }
 }
 
 impl Import {
@@ -78,7 +105,8 @@ impl Import {
         let bar = progress(file.metadata().ok().map(|about| about.len()), args.quiet)?;
         bar.set_message(name.to_string());
         let row_bytes = descriptor.row_bytes();
-        let piece_bytes = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
+        let piece_bytes = PIECE_BYTES.min(args.db.memory / PIECE_PART);
+        let piece_bytes = (piece_bytes / row_bytes).max(1) * row_bytes;
         let options = WriteOptions {
             ack: Ack::Durable,
             bad_rows: BadRows::Reject,
