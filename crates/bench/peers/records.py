@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import statistics
 import sys
 import threading
@@ -41,7 +42,7 @@ class Tidefall:
         columns = ", ".join(f"{name} {kind}" for name, kind in self.workload.columns.items())
         self.db.sql(f"CREATE TABLE {self.workload.table} ({columns}) WITH (model = 'records', index = '({', '.join(self.workload.dimensions)})')").to_dict()
         records = self.db.records(self.workload.table)
-        return fed(batches, lambda _: records.write, self.threads)
+        return fed(batches, records.write, self.threads)
 
     def finish(self):
         self.db.cascade(self.workload.table)
@@ -61,7 +62,7 @@ class Tidefall:
 class DuckDB:
     """In this process, rows as they arrive."""
 
-    title, order = "DuckDB", None
+    title = "DuckDB"
 
     def __init__(self, folder, workload, threads):
         import duckdb
@@ -84,7 +85,7 @@ class DuckDB:
             self.duck.execute(f"INSERT INTO {self.workload.table} SELECT * FROM arrivals")
 
         # One insert after the other: each uses all threads.
-        return fed(batches, lambda _: write, 1)
+        return fed(batches, write, 1)
 
     def finish(self):
         order = self.order_of(self.workload)
@@ -139,7 +140,7 @@ class ClickHouse:
         def write(arrivals):  # found by name
             self.server.query(f"INSERT INTO d.{self.workload.table} SELECT * FROM Python(arrivals) SETTINGS max_insert_threads = {self.threads}")
 
-        return fed(batches, lambda _: write, 1)
+        return fed(batches, write, 1)
 
     def finish(self):
         self.server.query(f"OPTIMIZE TABLE d.{self.workload.table} FINAL")
@@ -184,7 +185,7 @@ class SQLite:
 
         # As SQLite wants them.
         rows = (list(zip(*(column.to_pylist() for column in batch.columns))) for batch in batches)
-        return fed(rows, lambda _: write, 1)
+        return fed(rows, write, 1)
 
     def finish(self):
         self.server.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -201,11 +202,11 @@ class SQLite:
 SYSTEMS = {"tidefall": Tidefall, "duckdb": DuckDB, "duckdb-sorted": SortedDuckDB, "chdb": ClickHouse, "sqlite": SQLite}
 
 
-def fed(batches, writer, threads):
+def fed(batches, write, threads):
     """Seconds for which batches are written; so many threads take them from a stock, which is filled while no clock runs."""
     seconds, stock = 0.0, []
 
-    def drain(write):
+    def drain():
         while True:
             try:
                 batch = stock.pop()
@@ -214,7 +215,7 @@ def fed(batches, writer, threads):
             write(batch)
 
     def write_stock():
-        feeders = [threading.Thread(target=drain, args=(writer(number),)) for number in range(threads)]
+        feeders = [threading.Thread(target=drain) for _ in range(threads)]
         stock.reverse()
         start = time.perf_counter()
         for feeder in feeders:
@@ -275,7 +276,7 @@ def main():
     workload = records_data.WORKLOADS[options.workload](options.data, options.rows)
     work = pathlib.Path(options.work)
     folder = work / f"records-{options.system}"
-    common.shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     system = SYSTEMS[options.system](str(folder), workload, options.threads)
     batches = (workload.batch(number, min(records_data.BATCH_ROWS, options.rows - number * records_data.BATCH_ROWS)) for number in range(-(-options.rows // records_data.BATCH_ROWS)))
@@ -307,7 +308,7 @@ def main():
     slow = sorted(asked, key=lambda one: -one[1])[:3]
     for sql, ms, answer in slow:
         print(f"{ms:.2f} ms: {sql} -> {answer}", file=sys.stderr)
-    common.shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,33 @@ pub(crate) struct CreateTableArgs {
     pub(crate) db: DbArgs,
 }
 
+/// What an import can be told of files that describe themselves, or of text, and not of rows of bytes.
+const OF_TEXT: [&str; 23] = [
+    "time",
+    "time_columns",
+    "time_format",
+    "timezone",
+    "tags",
+    "fields",
+    "skip",
+    "null_texts",
+    "constant_tags",
+    "tag_from_file",
+    "types",
+    "wide",
+    "separator",
+    "decimal",
+    "thousands",
+    "comment",
+    "no_header",
+    "skip_lines",
+    "bad_rows",
+    "skip_bad_rows",
+    "no_replace",
+    "replace",
+    "cascade",
+];
+
 /// `import`
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
@@ -138,7 +165,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) table: String,
     /// The files are rows of bytes, as this record descriptor in XML says; the table is one of records, and made when it is missing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_TEXT)]
     pub(crate) descriptor: Option<PathBuf>,
     /// The time column; found by its values when absent
     #[arg(long)]

@@ -39,7 +39,7 @@ pub fn mask<E>(
 }
 
 /// Whether a mask has no row.
-pub fn is_empty(mask: &[u8]) -> bool {
+fn is_empty(mask: &[u8]) -> bool {
     mask.iter().fold(0, |any, is_in| any | is_in) == 0
 }
 

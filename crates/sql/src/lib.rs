@@ -41,6 +41,7 @@ mod intervals;
 mod json;
 mod keys;
 mod layers;
+mod literals;
 mod live;
 mod long_numbers;
 mod marks;

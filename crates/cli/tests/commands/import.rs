@@ -738,8 +738,11 @@ fn rows_of_bytes_are_read_by_their_descriptor() {
     std::fs::write(place.path("rows.bin"), [&[0x1f, 0x8b][..], &rows[2..]].concat())
         .expect("a file");
     assert!(place.failed(&line).err.contains("rows.bin is compressed"));
-    let said = place.failed(&[&line[..], &["--tags", "vendor"]].concat());
-    assert!(said.err.contains("--tags says nothing of rows of bytes"), "{said:?}");
+    for more in [&["--tags", "vendor"][..], &["--skip-lines", "1"], &["--no-header"]] {
+        let output = place.run(&[&line[..], more].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("cannot be used with"), "{said}");
+    }
     place.write(
         "taxi.xml",
         "<description><struct><field name=\"a\" type=\"long\"/></struct></description>",

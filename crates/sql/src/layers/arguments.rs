@@ -4,17 +4,18 @@ use std::ops::ControlFlow;
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, Ident, TableFactor, VisitorMut,
 };
-use tidefall_types::{Error, parse_duration, parse_time};
+use tidefall_types::{Error, parse_duration};
 
 use super::Layer;
 use crate::error::{in_sql, to_datafusion};
+use crate::literals::{literal, text, time};
 
 impl Layer {
     /// The arguments behind the table, in their order.
@@ -54,7 +55,7 @@ impl<'a> Arguments<'a> {
 
     /// The name of the table.
     pub(super) fn table(&self) -> Result<String> {
-        let text = self.exprs.first().and_then(literal).and_then(text);
+        let text = self.exprs.first().and_then(literal).and_then(text).map(str::to_owned);
         text.ok_or_else(|| self.misused("wants the name of a table first"))
     }
 
@@ -66,10 +67,10 @@ impl<'a> Arguments<'a> {
                 let texts = cast(&list.value(0), &DataType::Utf8)?;
                 texts.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect()
             }
-            Expr::Literal(value, _) => text(value).map(|text| vec![text]),
+            Expr::Literal(value, _) => text(value).map(|text| vec![text.to_owned()]),
             // What ARRAY[...] and [...] become.
             Expr::ScalarFunction(call) if call.name() == "make_array" => {
-                call.args.iter().map(|arg| literal(arg).and_then(text)).collect()
+                call.args.iter().map(|arg| literal(arg).and_then(text).map(str::to_owned)).collect()
             }
             _ => None,
         };
@@ -82,7 +83,7 @@ impl<'a> Arguments<'a> {
         let Some(expr) = self.get(name) else { return Ok(None) };
         let text = literal(expr).and_then(text);
         let why = || self.misused(&format!("wants a duration for {name}, not {expr}"));
-        let duration_ns = parse_duration(&text.ok_or_else(why)?).map_err(to_datafusion)?;
+        let duration_ns = parse_duration(text.ok_or_else(why)?).map_err(to_datafusion)?;
         if duration_ns <= 0 {
             return Err(self.misused(&format!("wants a duration above zero for {name}")));
         }
@@ -93,17 +94,9 @@ impl<'a> Arguments<'a> {
     pub(super) fn time(&self, name: &str) -> Result<Option<i64>> {
         let Some(expr) = self.get(name) else { return Ok(None) };
         let Some(value) = literal(expr) else { return Err(self.no_time(name, expr)) };
-        if let Some(text) = text(value) {
-            return parse_time(&text).map(Some).map_err(to_datafusion);
-        }
-        let is_time = matches!(
-            value.data_type(),
-            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
-        );
-        let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into()));
-        match is_time.then(|| value.cast_to(&utc)).transpose()? {
-            Some(ScalarValue::TimestampNanosecond(Some(time_ns), _)) => Ok(Some(time_ns)),
-            _ => Err(self.no_time(name, expr)),
+        match time(value).map_err(to_datafusion)? {
+            Some(time_ns) => Ok(Some(time_ns)),
+            None => Err(self.no_time(name, expr)),
         }
     }
 
@@ -120,19 +113,6 @@ impl<'a> Arguments<'a> {
 
     fn misused(&self, what: &str) -> datafusion::error::DataFusionError {
         to_datafusion(self.layer.misused(what))
-    }
-}
-
-fn literal(expr: &Expr) -> Option<&ScalarValue> {
-    if let Expr::Literal(value, _) = expr { Some(value) } else { None }
-}
-
-fn text(value: &ScalarValue) -> Option<String> {
-    match value {
-        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
-            text.clone()
-        }
-        _ => None,
     }
 }
 

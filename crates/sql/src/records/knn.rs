@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -17,10 +17,11 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use tidefall_storage::Db;
 use tidefall_storage::record_tables::distance::{At, Axis, Center};
-use tidefall_types::{Error, FieldId, FieldType, TableSchema, parse_duration, parse_time};
+use tidefall_types::{Error, FieldId, FieldType, TableSchema, parse_duration};
 
 use super::RecordsTable;
 use crate::error::{in_sql, to_datafusion};
+use crate::literals::{literal, text, time};
 use crate::nearest::{did_you_mean, nearest};
 use crate::pushdown::end_of;
 
@@ -187,15 +188,16 @@ fn axis(schema: &TableSchema, name: &str, at: &Expr, scale: &Expr) -> tidefall_t
         _ => None,
     };
     let ty = field(&schema.dimensions[dimension]).ty;
-    let place = literal(at).and_then(|value| match (is_time, value) {
-        (true, value) => moment(value).map(|ns| At::whole(ty, ns)),
-        (false, value) => match value.cast_to(&DataType::Int64) {
+    let place = match literal(at) {
+        None => None,
+        Some(value) if is_time => time(value)?.map(|time_ns| At::whole(ty, time_ns)),
+        Some(value) => match value.cast_to(&DataType::Int64) {
             Ok(ScalarValue::Int64(Some(whole))) if value.data_type().is_integer() => {
                 Some(At::whole(ty, whole))
             }
             _ => number(value).filter(|number| number.is_finite()).map(|at| At::of(ty, at)),
         },
-    });
+    };
     let Some(place) = place else {
         let wanted = if is_time { "a time" } else { "a finite number" };
         return Err(misused(&in_sql(&format!("wants {wanted} for {name}, not {at}"))));
@@ -213,26 +215,4 @@ fn axis(schema: &TableSchema, name: &str, at: &Expr, scale: &Expr) -> tidefall_t
         return Err(misused(&in_sql(&what)));
     };
     Ok(Axis { dimension, at: place, scale })
-}
-
-/// A time as nanoseconds.
-fn moment(value: &ScalarValue) -> Option<i64> {
-    if let Some(text) = text(value) {
-        return parse_time(text).ok();
-    }
-    let is_time =
-        matches!(value.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
-    let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into()));
-    match is_time.then(|| value.cast_to(&utc)) {
-        Some(Ok(ScalarValue::TimestampNanosecond(Some(ns), _))) => Some(ns),
-        _ => None,
-    }
-}
-
-fn literal(expr: &Expr) -> Option<&ScalarValue> {
-    if let Expr::Literal(value, _) = expr { Some(value) } else { None }
-}
-
-fn text(value: &ScalarValue) -> Option<&str> {
-    value.try_as_str().flatten()
 }

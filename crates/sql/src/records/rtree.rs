@@ -6,7 +6,6 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
 use tidefall_storage::Db;
 use tidefall_storage::record_tables::ordinal::column_of;
 use tidefall_storage::record_tables::read::Place;
@@ -15,6 +14,7 @@ use tidefall_types::Error;
 
 use super::RecordsTable;
 use crate::error::to_datafusion;
+use crate::literals::{literal, text};
 
 /// Leaves that are shown at most: who looks draws them, and all are made at once.
 const LEAVES_MAX: usize = 1 << 18;
@@ -63,7 +63,7 @@ impl Boxes {
 impl TableFunctionImpl for Rtree {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let name = match args.exprs() {
-            [Expr::Literal(name, _)] => name.try_as_str().flatten(),
+            [name] => literal(name).and_then(text),
             _ => None,
         };
         let misused = || Error::invalid("rtree wants the name of a table, as in rtree('trips')");

@@ -102,9 +102,7 @@ pub(super) fn plan(
             let distance = leaves.reduce(f64::min).unwrap_or_default();
             Cell { place: number, cell, distance }
         }));
-        let of_place = touched.effort();
-        effort.leaves += of_place.leaves;
-        effort.cut += of_place.cut;
+        effort = [effort, touched.effort()].into_iter().sum();
         rows_about += touched.rows_about();
         let relations = Arc::clone(touched.relations());
         places.push(Found { visible, relations });

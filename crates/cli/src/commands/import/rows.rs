@@ -19,37 +19,6 @@ const PIECE_BYTES: usize = 64 << 20;
 const PIECE_PART: usize = 32;
 
 pub(super) fn run(args: &ImportArgs, descriptor: &Path) -> Outcome {
-    let of_text = [
-        ("--time", args.time.is_some()),
-        ("--time-columns", !args.time_columns.is_empty()),
-        ("--time-format", args.time_format.is_some()),
-        ("--timezone", args.timezone.is_some()),
-        ("--tags", !args.tags.is_empty()),
-        ("--fields", !args.fields.is_empty()),
-        ("--skip", !args.skip.is_empty()),
-        ("--null", !args.null_texts.is_empty()),
-        ("--constant-tag", !args.constant_tags.is_empty()),
-        ("--tag-from-file", !args.tag_from_file.is_empty()),
-        ("--type", !args.types.is_empty()),
-        ("--wide", args.wide.is_some()),
-        ("--separator", args.separator.is_some()),
-        ("--decimal", args.decimal.is_some()),
-        ("--thousands", args.thousands.is_some()),
-        ("--comment", args.comment.is_some()),
-        ("--no-header", args.no_header),
-        ("--skip-lines", args.skip_lines > 0),
-        ("--bad-rows", args.bad_rows.is_some()),
-        ("--skip-bad-rows", args.skip_bad_rows),
-        ("--no-replace", args.no_replace),
-        ("--replace", args.replace),
-        ("--cascade", args.cascade.is_some()),
-    ];
-    if let Some((option, _)) = of_text.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Error::unsupported(format!(
-            "{option} says nothing of rows of bytes, which the descriptor describes; leave it out"
-        ))
-        .into());
-    }
     let descriptor = read_descriptor(descriptor)?;
     // Before anything is written: no record can be told from a wrong one afterwards.
     args.files.iter().try_for_each(|file| check(file, &descriptor))?;
